@@ -1,0 +1,63 @@
+# Every target sets up what it needs: a fresh clone wants only Python, make and a C compiler.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+PYTEST_ARGS ?=
+PROFILE ?= dgx-h100
+
+.PHONY: help setup run test lint format types contracts e2e bench nightly generate lock clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "nodeagent needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## virtual environment with the agent at .venv/bin/nodeagent
+
+run: $(STAMP) ## a simulated GPU node with its status page (PROFILE=dgx-h100)
+	@exec $(BIN)/nodeagent simulate --profile $(PROFILE)
+
+test: $(STAMP) ## unit, property, component, contract, fault and architecture tests
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(STAMP) ## formatter and linter, no changes made
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(STAMP) ## let the formatter and the linter mend what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(STAMP) ## mypy, strict, package and tests
+	$(BIN)/mypy
+
+contracts: $(STAMP) ## who may import whom
+	$(BIN)/lint-imports
+
+generate: $(STAMP) ## write generated files anew: docs pages, protocol code
+	$(BIN)/python -m tests.generate
+
+e2e: $(STAMP) ## the real cluster: nothing yet
+	@echo "nothing yet"
+
+bench: $(STAMP) ## latency, memory, start-up: nothing yet
+	@echo "nothing yet"
+
+nightly: $(STAMP) ## the long runs
+	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
+
+lock: ## pin dependencies anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## remove what make made
+	rm -rf $(VENV) build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

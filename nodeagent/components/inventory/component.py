@@ -120,5 +120,3 @@ class InventoryComponent:
             async for envelope in states:
                 if envelope.value.ready:
                     self._rescan.set()
-
-

@@ -20,8 +20,7 @@ def decide_problems(inventory: Inventory) -> dict[str, dict[str, str]]:
             if gpu.lost
         },
         "gpu-unreadable": {
-            gpu.uuid: f"GPU {gpu.index}: "
-            + "; ".join(f"{datum.what}: {datum.reason}" for datum in gpu.unreadable)
+            gpu.uuid: f"GPU {gpu.index}: " + "; ".join(f"{datum.what}: {datum.reason}" for datum in gpu.unreadable)
             for gpu in inventory.gpus
             if gpu.unreadable and not gpu.lost
         },

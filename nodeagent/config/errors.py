@@ -23,7 +23,7 @@ class Problem(Struct, frozen=True):
         return f"{self.origin}: {place}{self.message}"
 
 
-class ConfigurationInvalid(Exception):  # noqa: N818  # named for the situation, as all our errors are
+class ConfigurationInvalid(Exception):  # named for the situation, as all our errors are
     """The configuration cannot be used; `problems` holds every reason, not only the first."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:

@@ -112,3 +112,43 @@ class PodResources(Protocol):
     async def read_containers(self) -> tuple[ContainerDevices, ...]:
         """All containers of all pods that hold devices."""
         ...
+
+
+class AgentControl(Protocol):
+    """What a person may tell the running agent to do, over the admin socket."""
+
+    async def reload(self) -> str:
+        """Read the configuration anew; says what changed.
+
+        Raises:
+            ControlRefused: the new configuration is invalid; the one before stays in force.
+        """
+        ...
+
+    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
+        """Have the simulation misbehave; says what was done.
+
+        Raises:
+            ControlRefused: this agent does not simulate, or the fault makes no sense.
+        """
+        ...
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        """End one component as if it had failed, to see the agent recover.
+
+        Raises:
+            ControlRefused: no component of that name.
+        """
+        ...
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        """Give up every GPU handle, for so long at most.
+
+        Raises:
+            ControlRefused: the handles cannot be given up.
+        """
+        ...
+
+    async def resume(self) -> str:
+        """Take the driver back."""
+        ...

@@ -13,7 +13,6 @@ from nodeagent.config.schema import Settings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.driver import DriverState
@@ -25,6 +24,7 @@ from nodeagent.model.ports import GpuSource
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
 EVENTS_RETRY_SECONDS = 1.0
+FIRST_READ_RETRY_SECONDS = 1.0
 
 
 class InventoryComponent:
@@ -32,10 +32,8 @@ class InventoryComponent:
 
     name = "inventory"
 
-    def __init__(
-        self, bus: Bus, gates: Gates, conditions: Conditions, clock: Clock, source: GpuSource, settings: Settings
-    ) -> None:
-        self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, source: GpuSource, settings: Settings) -> None:
+        self._bus, self._conditions, self._clock = bus, conditions, clock
         self._source, self._settings = source, settings
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
@@ -45,7 +43,6 @@ class InventoryComponent:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
         await self._read_inventory_until_known()
-        self._gates.open("inventory_known")
         task_status.started()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
@@ -54,8 +51,10 @@ class InventoryComponent:
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
     async def _read_inventory_until_known(self) -> None:
-        while not await self._read_inventory():
-            await anyio.sleep(self._settings.inventory.rescan_interval_seconds / 10)
+        with self._bus.watch(DriverState, client=f"{self.name} start") as states:
+            while not await self._read_inventory():
+                with anyio.move_on_after(FIRST_READ_RETRY_SECONDS):
+                    await anext(states)
 
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays and the driver component says why."""
@@ -79,13 +78,13 @@ class InventoryComponent:
 
     async def _rescan_forever(self) -> None:
         while True:
-            with anyio.move_on_after(self._settings.inventory.rescan_interval_seconds):
+            with anyio.move_on_after(self._settings.inventory.rescan_seconds):
                 await self._rescan.wait()
             self._rescan = anyio.Event()
             await self._read_inventory()
 
     async def _sample_forever(self) -> None:
-        async for _ in Ticker(self._settings.inventory.sample_interval_seconds, self._clock):
+        async for _ in Ticker(self._settings.inventory.sample_seconds, self._clock):
             try:
                 sample = await self._source.read_sample()
             except DriverError as error:

@@ -46,13 +46,18 @@ class DriverRoots(Value, frozen=True):
         return self.driver == self.host
 
 
-def resolve_driver_roots(configured: Path | None = None, *, host_root: Path = Path("/")) -> DriverRoots:
-    """Find the driver: at the configured root, else on the host, else in a driver container, else nowhere yet: the host.
+def resolve_driver_roots(
+    configured: Path = Path("/"), *, dev_root: Path | None = None, host_root: Path = Path("/")
+) -> DriverRoots:
+    """Find the driver.
 
-    A root is recognised by its NVML library; the dev root is the driver root where that has device nodes of its own.
+    Args:
+        configured: its root; the host's own means that a driver container counts too, where the host has no driver.
+        dev_root: where its device nodes are; without one, the driver root if that has a `dev`, else the host.
+        host_root: the host's `/` as this process sees it.
     """
-    driver = configured or _detect_driver_root(host_root)
-    return DriverRoots(host=host_root, driver=driver, dev=_resolve_dev_root(driver, host_root))
+    driver = _detect_driver_root(host_root) if configured == host_root else configured
+    return DriverRoots(host=host_root, driver=driver, dev=dev_root or _resolve_dev_root(driver, host_root))
 
 
 def find_library(root: Path, name: str = NVML_LIBRARY) -> Path | None:

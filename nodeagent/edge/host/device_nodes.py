@@ -173,7 +173,5 @@ def _plan_capability_nodes(numbers: DriverNumbers) -> Iterable[DeviceNode]:
                 major=major,
                 minor=capability.minor,
                 mode=capability.mode,
-                uid=numbers.parameters.uid,
-                gid=numbers.parameters.gid,
                 required=False,
             )

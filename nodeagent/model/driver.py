@@ -62,6 +62,8 @@ class DriverEvidence(Value, frozen=True):
     nvswitch_count: int = 0
     fabric_pending: tuple[str, ...] = ()
     """GPUs whose fabric registration is not completed, by UUID."""
+    cuda_failure: str = ""
+    """What the CUDA smoke test said when it failed; empty when it passed, was not due, or is off."""
     stuck: str = ""
     """Which call has not come back, in words; empty when none."""
     released: str = ""

@@ -3,8 +3,9 @@
 StartRefused
 ├── DirectoryUnusable    a directory the agent must write
 ├── AgentAlreadyRuns     another agent holds this node's lock
-├── DriverRequired       no working driver, and the command line will not wait
-└── (edge.http.ListenFailed, edge.simulated's UnknownProfile and config's ConfigurationInvalid are passed on as they are)
+└── DriverRequired       no working driver, and the command line will not wait
+
+Beside these, ListenFailed of edge.http, UnknownProfile of edge.simulated and ConfigurationInvalid are passed on.
 """
 
 
@@ -16,7 +17,9 @@ class DirectoryUnusable(StartRefused):
     """A directory the agent must write cannot be made or written."""
 
     def __init__(self, key: str, path: str, reason: str) -> None:
-        super().__init__(f"{key}: cannot use directory {path}: {reason}; run as root or set `{key}` to one you may write")
+        super().__init__(
+            f"{key}: cannot use directory {path}: {reason}; run as root or set `{key}` to one you may write"
+        )
         self.key, self.path, self.reason = key, path, reason
 
 

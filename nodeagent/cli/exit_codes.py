@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     NO_DRIVER = 3
     UNREACHABLE = 4
     COMPONENT_FAILED = 5
-    STOP_OVERRAN = 6
+    STOP_OVERRAN = 70
     INTERRUPTED = 130
 
     @property

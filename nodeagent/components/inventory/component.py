@@ -9,9 +9,8 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.problems import decide_problems
-from nodeagent.config.schema import Settings
+from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
@@ -32,13 +31,11 @@ class InventoryComponent:
 
     name = "inventory"
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, source: GpuSource, settings: Settings) -> None:
-        self._bus, self._conditions, self._clock = bus, conditions, clock
-        self._source, self._settings = source, settings
+    def __init__(self, bus: Bus, conditions: Conditions, source: GpuSource, live: LiveSettings) -> None:
+        self._bus, self._conditions, self._source, self._live = bus, conditions, source, live
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
-        self._sampled_at = clock.monotonic()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
@@ -78,24 +75,30 @@ class InventoryComponent:
 
     async def _rescan_forever(self) -> None:
         while True:
-            with anyio.move_on_after(self._settings.inventory.rescan_seconds):
+            with anyio.move_on_after(self._live.now.inventory.rescan_seconds):
                 await self._rescan.wait()
             self._rescan = anyio.Event()
             await self._read_inventory()
 
     async def _sample_forever(self) -> None:
-        async for _ in Ticker(self._settings.inventory.sample_seconds, self._clock):
-            try:
-                sample = await self._source.read_sample()
-            except DriverError as error:
-                self._note_sampling_failed(error)
-                continue
-            self._bus.publish_state(sample, source=self.name)
-            self._sampled_at = self._clock.monotonic()
-            if self._sampling_fails:
-                self._sampling_fails = False
-                self._conditions.clear("sample-stale")
-                self._log.info("sampling_recovered")
+        while True:
+            period = self._live.now.inventory.sample_seconds
+            async for _ in Ticker(period):
+                await self._sample()
+                if self._live.now.inventory.sample_seconds != period:
+                    break
+
+    async def _sample(self) -> None:
+        try:
+            sample = await self._source.read_sample()
+        except DriverError as error:
+            self._note_sampling_failed(error)
+            return
+        self._bus.publish_state(sample, source=self.name)
+        if self._sampling_fails:
+            self._sampling_fails = False
+            self._conditions.clear("sample-stale")
+            self._log.info("sampling_recovered")
 
     def _note_sampling_failed(self, error: DriverError) -> None:
         if not self._sampling_fails:

@@ -43,7 +43,7 @@ from nodeagent.components.web.stream import (
     parse_types,
     render_event,
 )
-from nodeagent.config.schema import Settings
+from nodeagent.config.live import LiveSettings
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer
@@ -124,14 +124,14 @@ class WebComponent:
         bus: Bus,
         view: NodeView,
         control: AgentControl,
-        settings: Settings,
+        live: LiveSettings,
         *,
         public: socket.socket,
         admin: socket.socket,
         render_metrics: Callable[[], bytes],
         introspect: Callable[[], object],
     ) -> None:
-        self._bus, self._view, self._control, self._settings = bus, view, control, settings
+        self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin = public, admin
         self._render_metrics, self._introspect = render_metrics, introspect
         self._streams = 0
@@ -204,7 +204,7 @@ class WebComponent:
                 if is_wanted(type(envelope.value).__name__, types) and envelope.seq > (last_seen or 0)
             ]
             return _json(events)
-        if self._streams >= self._settings.http.max_event_streams:
+        if self._streams >= self._live.now.http.max_event_streams:
             return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
         return Stream(self._follow(types, last_seen))
 

@@ -116,12 +116,17 @@ async def _send_stream(incoming: web.BaseRequest, answer: Stream) -> web.StreamR
 
 
 def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
-    """A bound TCP socket, or an error that says who has the port and which setting to change."""
+    """A bound TCP socket.
+
+    Raises:
+        ListenFailed: the address cannot be had; says what to do and which setting to change.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        listener.bind((host or "0.0.0.0", port))  # noqa: S104 - only where the setting says every interface
+        listener.listen(BACKLOG)
         listener.settimeout(0)
     except OSError as error:
         listener.close()
@@ -132,7 +137,11 @@ def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
 
 
 def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
-    """A bound unix socket; a stale file of a dead process is replaced, a living one's is not."""
+    """A bound unix socket that only `mode` lets in; a stale file of a dead process is replaced, a living one's is not.
+
+    Raises:
+        ListenFailed: the path cannot be had.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,6 +152,7 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
             listener.bind(str(path))
         finally:
             os.umask(before)
+        listener.listen(BACKLOG)
         listener.settimeout(0)
     except OSError as error:
         listener.close()

@@ -88,3 +88,12 @@ class DriverState(Value, frozen=True):
     def ready(self) -> bool:
         """Whether GPUs can be handed out."""
         return self.phase is DriverPhase.READY
+
+
+class NodeRepair(Value, frozen=True):
+    """What one round of repair of the device nodes did."""
+
+    done: tuple[str, ...] = ()
+    """Each change in words."""
+    failed: tuple[str, ...] = ()
+    """Each change that could not be made, with the reason and the remedy."""

@@ -3,11 +3,11 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.allocation import Allocation, PodIdentity
-from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -26,6 +26,46 @@ class DriverProbe(Protocol):
 
     async def wait_change(self) -> None:
         """Return when something may have changed: a module came or went, a device node, a fault was injected."""
+        ...
+
+
+class DeviceNodes(Protocol):
+    """The driver's device nodes on this host."""
+
+    async def repair(self) -> NodeRepair:
+        """Make every node and its link right, as far as this process may; nothing to do is the usual answer."""
+        ...
+
+
+class ValidationMarkers(Protocol):
+    """The marker files by which other operands learn that a part of the node works."""
+
+    async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Name and content of those that exist.
+
+        Raises:
+            NodeagentError: they cannot be read.
+        """
+        ...
+
+    async def write_marker(self, name: str, content: str) -> None:
+        """Put one in place, whole.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+    async def remove_marker(self, name: str) -> None:
+        """Take one away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when somebody may have changed or removed one."""
         ...
 
 

@@ -27,18 +27,9 @@ from nodeagent.edge.host.device_nodes import (
 from nodeagent.edge.host.errors import DeviceNodeNotApplied
 from nodeagent.edge.host.kernel_modules import parse_character_majors, parse_fields, parse_node_parameters
 from nodeagent.edge.host.pseudo_file import list_names, read_attribute
-from nodeagent.model.values import Value
+from nodeagent.model.driver import NodeRepair
 
 _DIRECTORY_MODE = 0o755
-
-
-class NodeRepair(Value, frozen=True):
-    """What one round of repair did."""
-
-    done: tuple[str, ...] = ()
-    """Each change in words."""
-    failed: tuple[str, ...] = ()
-    """Each change that could not be made, with the reason and the remedy."""
 
 
 class DeviceNodeFiles:

@@ -7,7 +7,8 @@ HostError
 ├── LibraryCacheInvalid   ld.so.cache is not what its name says
 ├── StateLocked           another agent uses the state directory
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
-└── DeviceNodeNotApplied  a device node or its link could not be made right
+├── DeviceNodeNotApplied  a device node or its link could not be made right
+└── HostStuck             file work did not come back in time
 """
 
 import errno
@@ -56,6 +57,11 @@ class FileUnreadable(HostError):
         remedy = "check that the path is right" if error.errno == errno.ENOENT else suggest_remedy(error)
         super().__init__(f"cannot read {path}: {describe_os_error(error)}: {remedy}")
         self.path, self.errno = path, error.errno
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is simply not there."""
+        return self.errno in {errno.ENOENT, errno.ENOTDIR}
 
 
 class FileTooLarge(HostError):
@@ -113,3 +119,11 @@ class DeviceNodeNotApplied(HostError):
     def __init__(self, path: Path, step: str, error: OSError) -> None:
         super().__init__(f"cannot {step} {path}: {describe_os_error(error)}: {suggest_remedy(error)}")
         self.path, self.step, self.errno = path, step, error.errno
+
+
+class HostStuck(HostError):
+    """File work did not come back in time: the file system under the path hangs."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"no answer about {path}: {reason}: check the file system it is on")
+        self.path, self.reason = path, reason

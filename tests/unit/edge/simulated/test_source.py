@@ -195,15 +195,18 @@ async def test_waiting_listener_is_woken_at_once(gpus: SimulatedGpus) -> None:
     seen: list[tuple[float, GpuEvent]] = []
 
     async def listen() -> None:
-        event = await anext(events)
-        seen.append((anyio.current_time(), event))
+        for _ in range(2):
+            event = await anext(events)
+            seen.append((anyio.current_time(), event))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
         await anyio.sleep(10)
+        await gpus.inject("xid", ["13", "on", "gpu", "5"])
+        await anyio.sleep(10)
         await gpus.inject("xid", ["79", "on", "gpu", "5"])
     uuid = (await gpus.read_inventory()).gpus[5].uuid
-    assert seen == [(10.0, XidReported(gpu=uuid, xid=79))]
+    assert seen == [(10.0, XidReported(gpu=uuid, xid=13)), (20.0, XidReported(gpu=uuid, xid=79))]
 
 
 async def test_listener_that_sleeps_loses_the_oldest(gpus: SimulatedGpus) -> None:

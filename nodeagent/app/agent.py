@@ -11,7 +11,7 @@ from nodeagent.app.endpoints import Listeners, open_endpoints
 from nodeagent.app.errors import DriverRequired
 from nodeagent.app.plan import AgentPlan, Endpoints
 from nodeagent.app.simulation import run_stand_in_kubelet
-from nodeagent.components.driver.decide import decide_driver_state
+from nodeagent.components.driver.decide import decide_driver
 from nodeagent.edge.host.systemd_notify import SystemdNotifier
 from nodeagent.kernel.conditions import ActiveConditions
 from nodeagent.kernel.log import configure_logging, get_logger
@@ -47,14 +47,17 @@ async def _run(plan: AgentPlan, listeners: Listeners) -> None:
             notifier.stopping("stopping")
             parts.supervisor.stop()
 
+        def reload() -> None:
+            tasks.start_soon(_reload, parts, notifier, name="reload")
+
         with Shutdown(
             on_stop=stop,
             on_force=tasks.cancel_scope.cancel,
-            on_reload=lambda: tasks.start_soon(_reload, parts, notifier, name="reload"),
+            on_reload=reload,
             watchdog=watchdog,
         ) as shutdown:
             await tasks.start(shutdown.run, name="signals")
-            await tasks.start(parts.hardware.run, name="hardware")
+            await tasks.start(parts.hardware.run, name="GPU source")
             if plan.require_driver:
                 await _require_driver(parts)
             _start_background(tasks, plan, parts, notifier, shutdown.stop)
@@ -83,7 +86,7 @@ def _start_background(
 
 
 async def _require_driver(parts: Composition) -> None:
-    state = decide_driver_state(await parts.hardware.probe.read_evidence()).state
+    state = decide_driver(await parts.hardware.probe.read_evidence()).state
     if not state.ready:
         raise DriverRequired(state.detail or str(state.phase), state.remedy)
 

@@ -9,7 +9,7 @@ from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.plan import AgentPlan
-from nodeagent.components.driver.component import DriverComponent
+from nodeagent.components.driver.component import Driver
 from nodeagent.components.exporter.component import MetricsRenderer
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
@@ -64,7 +64,7 @@ class Composition:
         """Who exists, what each waits for, and when each stops."""
         return (
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
-            ComponentSpec("driver", self._build_driver, opens=("driver_ready",), vital=True, stop_stage=30),
+            ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
                 "inventory",
                 self._build_inventory,
@@ -76,7 +76,17 @@ class Composition:
         )
 
     def _build_driver(self) -> Component:
-        return DriverComponent(self.bus, self.conditions, self.hardware.probe, self.live)
+        hardware = self.hardware
+        return Driver(
+            self.bus,
+            self.gates,
+            self.conditions,
+            hardware.probe,
+            lambda: self.live.now.driver,
+            nodes=hardware.nodes,
+            markers=hardware.markers,
+            read_place=hardware.read_place,
+        )
 
     def _build_inventory(self) -> Component:
         return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
@@ -109,7 +119,8 @@ class Composition:
         return self.supervisor.reports()
 
     def _identity(self) -> Identity:
-        vital = frozenset(gate for spec in self.specs() if spec.vital for gate in spec.opens)
+        specs = [spec for spec in self.specs() if spec.vital]
+        vital = frozenset(gate for spec in specs for gate in (*spec.opens, *spec.opens_itself))
         return Identity(
             version=__version__,
             node=self.node,

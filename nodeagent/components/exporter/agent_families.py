@@ -1,6 +1,6 @@
 """What the agent says of itself; pure."""
 
-from nodeagent.components.exporter.exposition import Family, make_family
+from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 
 
@@ -58,33 +58,33 @@ def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
 def _life(facts: AgentFacts) -> tuple[Family, ...]:
     return (
         make_family(
-            "nodeagent_build_info", "gauge", "Version of the agent; always 1.", {(("version", facts.version),): 1}
+            "nodeagent_build_info", "gauge", "Version of the agent; always 1.", [((("version", facts.version),), 1)]
         ),
         make_family(
             "nodeagent_gate_open",
             "gauge",
             "Whether a milestone of the start is reached.",
-            {(("gate", name),): is_open for name, is_open in facts.gates.items()},
+            [((("gate", name),), is_open) for name, is_open in facts.gates.items()],
         ),
         make_family(
             "nodeagent_component_phase",
             "gauge",
             "Phase of each component; 1 for the present one.",
-            {(("component", one.name), ("phase", one.phase)): 1 for one in facts.components},
+            [((("component", one.name), ("phase", one.phase)), 1) for one in facts.components],
         ),
         make_family(
             "nodeagent_component_restarts_total",
             "counter",
             "Restarts of each component since the agent started.",
-            {(("component", one.name),): one.restarts for one in facts.components},
+            [((("component", one.name),), one.restarts) for one in facts.components],
         ),
         make_family(
             "nodeagent_condition_active",
             "gauge",
             "Conditions that are true now, as on the status page; 1 each.",
-            {(("code", one.code), ("key", one.key), ("severity", one.severity)): 1 for one in facts.conditions},
+            [((("code", one.code), ("key", one.key), ("severity", one.severity)), 1) for one in facts.conditions],
         ),
-        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works.", {(): facts.driver_ready}),
+        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works.", _bare(facts.driver_ready)),
     )
 
 
@@ -95,23 +95,21 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "nodeagent_gpus",
             "gauge",
             "GPUs of the node by state.",
-            {
-                (("state", "present"),): facts.gpus_present,
-                (("state", "lost"),): facts.gpus_lost,
-                (("state", "missing"),): facts.gpus_missing,
-            },
+            [
+                ((("state", "present"),), facts.gpus_present),
+                ((("state", "lost"),), facts.gpus_lost),
+                ((("state", "missing"),), facts.gpus_missing),
+            ],
         ),
-        make_family(
-            "nodeagent_sample_age_seconds", "gauge", "Age of the newest sample.", {(): age} if age is not None else {}
-        ),
+        make_family("nodeagent_sample_age_seconds", "gauge", "Age of the newest sample.", _bare(age)),
         make_family(
             "nodeagent_sample_duration_seconds",
             "gauge",
             "Time the newest sample took.",
-            {(): duration} if duration is not None else {},
+            _bare(duration),
         ),
         make_family(
-            "nodeagent_bus_published_total", "counter", "Events published on the bus.", {(): facts.bus_published}
+            "nodeagent_bus_published_total", "counter", "Events published on the bus.", _bare(facts.bus_published)
         ),
         make_family(
             "nodeagent_bus_listener_depth",
@@ -129,28 +127,33 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "nodeagent_loop_lag_seconds",
             "gauge",
             "How late the event loop was, by quantile over the last minutes.",
-            {(("quantile", quantile),): seconds for quantile, seconds in facts.loop_lag_seconds.items()},
+            [((("quantile", quantile),), seconds) for quantile, seconds in facts.loop_lag_seconds.items()],
         ),
     )
 
 
-def _sum_by_client(listeners: tuple[ListenerFacts, ...], *, lost: bool) -> dict[tuple[tuple[str, str], ...], float]:
+def _bare(value: float | None) -> list[tuple[Labels, float]]:
+    """One series without labels, or none."""
+    return [] if value is None else [((), value)]
+
+
+def _sum_by_client(listeners: tuple[ListenerFacts, ...], *, lost: bool) -> list[tuple[Labels, float]]:
     """One series a client: a component may listen more than once under one name."""
-    sums: dict[tuple[tuple[str, str], ...], float] = {}
+    sums: dict[Labels, float] = {}
     for one in listeners:
         labels = (("client", one.client),)
         sums[labels] = sums.get(labels, 0) + (one.lost if lost else one.depth)
-    return sums
+    return list(sums.items())
 
 
 def _process(facts: AgentFacts) -> tuple[Family, ...]:
     return (
         make_family(
-            "process_cpu_seconds_total", "counter", "CPU time of the agent's process.", {(): facts.cpu_seconds}
+            "process_cpu_seconds_total", "counter", "CPU time of the agent's process.", _bare(facts.cpu_seconds)
         ),
-        make_family("process_open_fds", "gauge", "Open file descriptors.", {(): facts.open_fds}),
-        make_family("process_resident_memory_bytes", "gauge", "Resident memory.", {(): facts.resident_bytes}),
+        make_family("process_open_fds", "gauge", "Open file descriptors.", _bare(facts.open_fds)),
+        make_family("process_resident_memory_bytes", "gauge", "Resident memory.", _bare(facts.resident_bytes)),
         make_family(
-            "process_start_time_seconds", "gauge", "Start of the process, Unix time.", {(): facts.start_time_seconds}
+            "process_start_time_seconds", "gauge", "Start of the process, Unix time.", _bare(facts.start_time_seconds)
         ),
     )

@@ -3,7 +3,7 @@
 Own renderer because it is on the path of every scrape: about a thirtieth of the time of the general one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import isinf, isnan
 from typing import Literal
 
@@ -22,12 +22,9 @@ class Family(Value, frozen=True):
     samples: tuple[tuple[Labels, float], ...]
 
 
-def make_family(
-    name: str, kind: MetricType, text: str, samples: Mapping[Labels, float] | Iterable[tuple[Labels, float]]
-) -> Family:
-    """A family from a mapping or pairs of labels and value."""
-    pairs = samples.items() if isinstance(samples, Mapping) else samples
-    return Family(name=name, type=kind, help=text, samples=tuple(pairs))
+def make_family(name: str, kind: MetricType, text: str, samples: Iterable[tuple[Labels, float]]) -> Family:
+    """A family from pairs of labels and value."""
+    return Family(name=name, type=kind, help=text, samples=tuple(samples))
 
 
 def render_exposition(families: Iterable[Family]) -> bytes:

@@ -14,18 +14,18 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.exposition import Family, make_family, render_exposition, render_number
+from nodeagent.components.exporter.exposition import Family, Labels, make_family, render_exposition, render_number
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
-TEXTS = st.text(alphabet=st.characters(blacklist_categories=("Cs",), blacklist_characters="\r"), max_size=40)
+TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=40)
 NUMBERS = st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False))
 
 
 @given(st.dictionaries(st.tuples(TEXTS, TEXTS), NUMBERS, min_size=1, max_size=5), TEXTS)
 def test_what_is_rendered_reads_back_equal(samples: dict[tuple[str, str], float], text: str) -> None:
     """Hostile label values and odd numbers survive the round trip."""
-    wanted = {(("one", one), ("two", two)): value for (one, two), value in samples.items()}
-    exposition = render_exposition([make_family("metric", "gauge", text, wanted)]).decode()
+    wanted: dict[Labels, float] = {(("one", one), ("two", two)): value for (one, two), value in samples.items()}
+    exposition = render_exposition([make_family("metric", "gauge", text, wanted.items())]).decode()
     families = list(text_string_to_metric_families(exposition))
     assert [family.name for family in families] == ["metric"]
     read = {tuple(sorted(sample.labels.items())): sample.value for sample in families[0].samples}

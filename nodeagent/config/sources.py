@@ -10,7 +10,7 @@ from typing import Final
 from nodeagent.config.compound import Nested
 from nodeagent.config.errors import Problem
 from nodeagent.config.kinds import Maybe
-from nodeagent.config.knobs import Kind, Knob, Section, knobs_of, suggest
+from nodeagent.config.knobs import Kind, Knob, Section, knobs_of, nearest
 from nodeagent.config.tree import Node, Origin, Scalar, nest
 from nodeagent.config.yaml_tree import parse_yaml
 
@@ -61,10 +61,10 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
     return trees, problems
 
 
-def _near(name: str, known: MappingOf[str, object]) -> str:
+def _near(name: str, known: Iterable[str]) -> str:
     """The nearest variable; all two hundred of them would help nobody."""
-    hint = suggest(name, known)
-    return hint if "mean" in hint else "; `nodeagent config show` lists all settings"
+    near = nearest(name.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
+    return f"; did you mean {PREFIX}{near}?" if near else "; `nodeagent config show` lists all settings"
 
 
 def read_flags(overrides: Sequence[str]) -> tuple[list[Node], list[Problem]]:

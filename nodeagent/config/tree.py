@@ -27,10 +27,8 @@ class Origin(Struct, frozen=True):
                 return f"{self.name}:{self.line}" if self.line else self.name
             case "environment":
                 return f"env {self.name}"
-            case "flag":
-                return f"flag {self.name}"
-            case "default":
-                return "default"
+            case _:
+                return f"{self.layer} {self.name}".rstrip()
 
 
 DEFAULT = Origin("default")

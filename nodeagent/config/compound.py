@@ -61,7 +61,7 @@ class ListOf(Struct, Generic[T], frozen=True):
                 return items
             case Scalar(text=text, quoted=quoted, origin=origin):
                 return tuple(Scalar(part.strip(), origin, quoted) for part in text.split(",") if part.strip())
-            case Mapping():
+            case _:
                 raise place.wrong(node, self.label)
 
     def plain(self, value: tuple[T, ...]) -> object:

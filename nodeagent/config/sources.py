@@ -42,8 +42,8 @@ def variable_of(path: tuple[str, ...]) -> str:
 def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tuple[list[Node], list[Problem]]:
     """What the environment says, weakest first: foreign variables, then our own.
 
-    Only names with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and its like into the
-    environment of every pod beside a service named nodeagent.
+    Of the names nobody knows, only those with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and
+    its like into the environment of every pod beside a service named nodeagent.
     """
     known = {variable_of(path): path for path, _ in walk_knobs(section)}
     trees = [
@@ -52,11 +52,11 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
         if environ.get(knob.also_env)
     ]
     problems: list[Problem] = []
-    for name in sorted(name for name in environ if name.startswith(PREFIX) and SEPARATOR in name):
+    for name in sorted(name for name in environ if name.startswith(PREFIX)):
         origin = Origin("environment", name)
         if name in known:
             trees.append(nest(known[name], read_value(environ[name], origin)))
-        else:
+        elif SEPARATOR in name:
             problems.append(Problem(origin, "", f"unknown setting{_near(name, known)}"))
     return trees, problems
 

@@ -97,5 +97,5 @@ def shorten(node: Node, limit: int = 60) -> str:
             return repr(shown)
         case Sequence(items=items):
             return f"a list of {len(items)}"
-        case Mapping(entries=entries):
-            return f"a mapping of {len(entries)}"
+        case _:
+            return f"a mapping of {len(node.entries)}"

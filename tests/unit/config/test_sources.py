@@ -1,6 +1,8 @@
 """Environment and flags: how their names map to settings."""
 
+from nodeagent.config.load import decide_settings
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.agent import LogSettings
 from nodeagent.config.sources import read_environment, read_flags, variable_of, walk_knobs
 from nodeagent.config.tree import Mapping, Node, Scalar, shorten
 
@@ -25,6 +27,14 @@ def test_variables_are_read_as_yaml_and_name_themselves() -> None:
     assert problems == []
     assert at(trees[0], "labels", "sinks") == "a list of 2"
     assert str(trees[0].origin) == "env NODEAGENT_LABELS__SINKS"
+
+
+def test_variable_of_a_section_holds_the_section() -> None:
+    """A whole section fits in one variable, and single keys in their own still win over it."""
+    environ = {"NODEAGENT_LOG": "{level: debug, format: json}", "NODEAGENT_LOG__LEVEL": "error"}
+    trees, problems = read_environment(Settings, environ)
+    assert problems == []
+    assert decide_settings(trees).settings.log == LogSettings(level="error", format="json")
 
 
 def test_foreign_variables_are_weaker_than_ours_and_ignored_when_empty() -> None:

@@ -111,6 +111,12 @@ def test_aliases_that_multiply_are_stopped() -> None:
     assert f"more than {MOST_VALUES} values, aliases expanded" in complaint("\n".join(lines))
 
 
+def test_number_of_values_is_bounded_exactly() -> None:
+    """The list itself counts as one of the values."""
+    assert complaint(f"[{'x,' * (MOST_VALUES - 1)}]") == ""
+    assert "aliases expanded" in complaint(f"[{'x,' * MOST_VALUES}]")
+
+
 def test_duplicate_keeps_the_first_and_reads_on() -> None:
     """After a duplicate key the rest of the text is still judged."""
     parsed = parse("a: 1\na: 2\nb: 3\nb: 4\n")

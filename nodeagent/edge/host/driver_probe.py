@@ -12,6 +12,7 @@ import anyio
 from msgspec import structs
 
 from nodeagent.edge.host.change_watch import POLL_SECONDS, Fingerprint, read_fingerprint
+from nodeagent.edge.host.cuda_check import LIBRARY as CUDA_LIBRARY
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.kernel_modules import read_module_status, read_nvswitch_count
 from nodeagent.edge.host.roots import (
@@ -38,8 +39,8 @@ AskNvml = Callable[[], Awaitable[NvmlAnswer]]
 AskFabric = Callable[[], Awaitable[tuple[str, ...]]]
 """The GPUs whose fabric registration is not completed; raises `DriverError` when they cannot be asked."""
 
-CheckCuda = Callable[[], Awaitable[str]]
-"""The CUDA smoke test: what went wrong, empty when nothing did."""
+CheckCuda = Callable[[Path | None], Awaitable[str]]
+"""The CUDA smoke test with the library found, if any: what went wrong, empty when nothing did."""
 
 
 class ProbeSettings(Value, frozen=True):
@@ -70,6 +71,7 @@ class HostDriverProbe:
     ) -> None:
         self._settings, self._worker = settings, worker
         self._ask_nvml, self._ask_fabric, self._check_cuda = ask_nvml, ask_fabric, check_cuda
+        self._cuda_library: Path | None = None
         self._proven: NvmlAnswer | None = None
         self._fingerprint: Fingerprint = ()
         self._attention = Waker()
@@ -140,6 +142,8 @@ class HostDriverProbe:
         )
         # Before the look itself, so that a change during it is seen by the next comparison.
         self._fingerprint = self._read_fingerprint()
+        if self._check_cuda is not None:
+            self._cuda_library = find_library(self.roots.driver, CUDA_LIBRARY)
         module = read_module_status(settings.sys_root, settings.proc_root)
         functions = read_pci_functions(settings.sys_root)
         nodes = DeviceNodeFiles(self.roots.dev, proc_root=settings.proc_root, host_root=settings.host_root)
@@ -181,6 +185,6 @@ class HostDriverProbe:
         """Run the smoke test unless it has passed with this very driver: it costs seconds and GPU memory."""
         if self._check_cuda is None or self._proven == answer:
             return ""
-        failure = await self._check_cuda()
+        failure = await self._check_cuda(self._cuda_library)
         self._proven = None if failure else answer
         return failure

@@ -49,7 +49,7 @@ class MarkerDirectory:
         self._directory, self._worker = directory, worker
         self._timeout_seconds, self._poll_seconds = timeout_seconds, poll_seconds
         self._names: tuple[str, ...] = ()
-        self._seen: tuple[object, ...] = ()
+        self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
         """Name and content of those that exist, and the point from which `wait_change` counts."""
@@ -57,7 +57,7 @@ class MarkerDirectory:
         return await self._run(self._read, "reading validation markers")
 
     async def write_marker(self, name: str, content: str) -> None:
-        """Put one in place, with the directory where it is missing."""
+        """Put one in place, with the directory where it is missing; `wait_change` asks for another reading."""
         await self._run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
@@ -97,6 +97,8 @@ class MarkerDirectory:
 
     def _write(self, name: str, content: str) -> None:
         path = self._directory / name
+        # What was seen before holds no longer: a file that is removed again at once would look as if never written.
+        self._seen = None
         try:
             self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
@@ -105,6 +107,7 @@ class MarkerDirectory:
 
     def _remove(self, name: str) -> None:
         path = self._directory / name
+        self._seen = None
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -45,6 +45,16 @@ class DriverRoots(Value, frozen=True):
         """Whether the driver is installed on the host itself, not brought by a container."""
         return self.driver == self.host
 
+    @property
+    def driver_on_host(self) -> str:
+        """The driver root as the host's own processes name it."""
+        return str(see_from_host(self.driver, self.host))
+
+    @property
+    def dev_on_host(self) -> str:
+        """The dev root as the host's own processes name it."""
+        return str(see_from_host(self.dev, self.host))
+
 
 def resolve_driver_roots(
     configured: Path = Path("/"), *, dev_root: Path | None = None, host_root: Path = Path("/")
@@ -58,6 +68,11 @@ def resolve_driver_roots(
     """
     driver = _detect_driver_root(host_root) if configured == host_root else configured
     return DriverRoots(host=host_root, driver=driver, dev=dev_root or _resolve_dev_root(driver, host_root))
+
+
+def see_from_host(path: Path, host_root: Path) -> PurePosixPath:
+    """The path as the host's own processes name it; unchanged when it is outside of the host's root."""
+    return PurePosixPath("/") / path.relative_to(host_root) if path.is_relative_to(host_root) else PurePosixPath(path)
 
 
 def find_library(root: Path, name: str = NVML_LIBRARY) -> Path | None:

@@ -13,6 +13,7 @@ from nodeagent.edge.host.device_nodes import (
     NodeStatus,
     NodeStep,
     diff_device_node,
+    list_impossible_nodes,
     parse_mig_minors,
     plan_capability_path,
     plan_device_nodes,
@@ -70,6 +71,13 @@ def test_modules_that_are_not_loaded_need_no_nodes() -> None:
         "nvidiactl",
         "nvidia-modeset",
     ]
+
+
+def test_missing_uvm_module_is_named() -> None:
+    """CUDA needs a node that cannot exist before its module is loaded, although nvidia-smi works."""
+    assert list_impossible_nodes(DriverNumbers(majors=MAJORS)) == ()
+    assert list_impossible_nodes(DriverNumbers(majors={})) == ()
+    assert "nvidia_uvm is not loaded" in list_impossible_nodes(DriverNumbers(majors={"nvidia": 195}))[0]
 
 
 def test_mig_minors_are_read() -> None:

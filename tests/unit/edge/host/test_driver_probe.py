@@ -165,7 +165,13 @@ def make_node(host: HostTree) -> None:
     os.mknod(host.root / "dev/nvidiactl", stat.S_IFCHR | 0o666, os.makedev(195, 255))
 
 
+def reload_module(host: HostTree) -> None:
+    (host.sys / "module/nvidia").rename(host.sys / "module/gone")
+    host.load_module()
+
+
 CHANGES: dict[str, Change] = {
+    "module reloaded": reload_module,
     "module gone": HostTree.unload_module,
     "module replaced": lambda host: host.write("sys/module/nvidia/version", "590.1\n"),
     "another module": lambda host: host.write("sys/module/nvidia_uvm/refcnt", "0\n"),

@@ -55,6 +55,16 @@ async def test_change_of_a_marker_ends_the_wait(tmp_path: Path, worker: WorkerTh
             await markers.wait_change()
 
 
+async def test_marker_removed_right_after_it_was_written_is_noticed(tmp_path: Path, worker: WorkerThread) -> None:
+    """Absent, written, removed: that the end looks like the beginning hides nothing."""
+    markers = build_markers(tmp_path, worker)
+    await markers.read_markers(["driver-ready"])
+    await markers.write_marker("driver-ready", "x")
+    (tmp_path / "driver-ready").unlink()
+    with anyio.fail_after(10):
+        await markers.wait_change()
+
+
 async def test_marker_that_cannot_be_handled_is_an_error(tmp_path: Path, worker: WorkerThread) -> None:
     """Each operation names what it could not do."""
     (tmp_path / "file").write_text("x")

@@ -32,6 +32,7 @@ def test_container_driver_is_found_where_the_host_has_none(host: HostTree) -> No
     (container / "dev").mkdir()
     roots = resolve_driver_roots(host.root, host_root=host.root)
     assert (roots.driver, roots.dev, roots.is_host_driver) == (container, container, False)
+    assert (roots.driver_on_host, roots.dev_on_host) == ("/run/nvidia/driver", "/run/nvidia/driver")
 
 
 def test_without_any_driver_the_host_is_the_root(host: HostTree) -> None:
@@ -44,6 +45,8 @@ def test_configured_roots_are_taken_as_they_are(host: HostTree) -> None:
     host.install_library()
     roots = resolve_driver_roots(host.root / "opt", dev_root=host.root / "d", host_root=host.root)
     assert (roots.driver, roots.dev) == (host.root / "opt", host.root / "d")
+    assert (roots.driver_on_host, roots.dev_on_host) == ("/opt", "/d")
+    assert resolve_driver_roots(Path("/elsewhere"), host_root=host.root).driver_on_host == "/elsewhere"
 
 
 @pytest.mark.parametrize("place", ["", "/nvidia/current"])

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_link_name, read_number
+from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_link_name, read_number, read_raw_attribute
 from nodeagent.edge.host.sysfs import has_fallen_off, list_pci_names, read_pci_functions
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.ids import PciAddress
@@ -52,6 +52,13 @@ def test_card_that_fell_off_the_bus_is_named(host: HostTree) -> None:
 def test_host_without_a_bus_has_no_functions(host: HostTree) -> None:
     """No sysfs, no functions, no error."""
     assert read_pci_functions(host.sys / "absent").gpus == ()
+
+
+def test_attribute_longer_than_a_page_is_read_whole() -> None:
+    """The kernel gives long files of /proc by the page; all pages are taken, up to the limit."""
+    memory_map = Path("/proc/self/smaps")
+    assert len(read_attribute(memory_map)) > 10_000
+    assert len(read_raw_attribute(memory_map, limit_bytes=9000)) == 9000
 
 
 def test_unreadable_attributes_are_empty(tmp_path: Path) -> None:

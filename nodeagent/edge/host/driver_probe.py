@@ -7,6 +7,7 @@ and CUDA are asked through functions that the composition root passes in.
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 from msgspec import structs
@@ -20,6 +21,7 @@ from nodeagent.edge.host.roots import (
     find_library,
     parse_library_version,
     read_platform_problem,
+    read_version_at,
     resolve_driver_roots,
 )
 from nodeagent.edge.host.sysfs import read_pci_functions
@@ -29,6 +31,8 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck
 from nodeagent.model.values import Value
+
+T = TypeVar("T")
 
 _NVML_NOT_LOADED = -1
 _NVML_VERSION_MISMATCH = 18
@@ -84,14 +88,12 @@ class HostDriverProbe:
 
     async def read_evidence(self) -> DriverEvidence:
         """Look once; what hangs is named in `stuck`."""
-        look = self._look
-        timeout_seconds = self._settings.look_timeout_seconds
+        evidence = DriverEvidence()
         try:
-            evidence = await self._worker.run(look, timeout_seconds=timeout_seconds, what="reading /proc and /sys")
-        except WorkerError as error:
-            return DriverEvidence(stuck=str(error))
-        try:
+            evidence = await self._run(self._look, "reading /proc and /sys")
             return await self._ask_driver(evidence)
+        except WorkerError as error:
+            return structs.replace(evidence, stuck=str(error))
         except DriverReleased as error:
             return structs.replace(evidence, released=error.reason)
         except DriverStuck as error:
@@ -120,11 +122,7 @@ class HostDriverProbe:
         seen = self._fingerprint
         while True:
             try:
-                now = await self._worker.run(
-                    self._read_fingerprint,
-                    timeout_seconds=self._settings.look_timeout_seconds,
-                    what="watching /proc and /sys",
-                )
+                now = await self._run(self._read_fingerprint, "watching /proc and /sys")
             except WorkerError:
                 # The next look will say what hangs; it comes after a pause, so that no turn goes round at full speed.
                 await anyio.sleep(self._settings.look_timeout_seconds)
@@ -173,13 +171,23 @@ class HostDriverProbe:
         if self._ask_nvml is None:
             return evidence
         answer = await self._ask_nvml()
-        evidence = structs.replace(evidence, nvml=answer)
+        evidence = structs.replace(evidence, nvml=answer, library_version=await self._read_version(evidence, answer))
         if answer.code != 0 or answer.gpu_count == 0:
             self._proven = None
             return evidence
         if self._ask_fabric is not None and (pending := await self._ask_fabric()):
             return structs.replace(evidence, fabric_pending=pending)
         return structs.replace(evidence, cuda_failure=await self._test_cuda(answer))
+
+    async def _read_version(self, evidence: DriverEvidence, answer: NvmlAnswer) -> str:
+        """The version of the library in use; one that merely lies elsewhere on the host says nothing about it."""
+        library = Path(answer.library_path)
+        if not library.is_absolute():
+            return evidence.library_version
+        return await self._run(lambda: read_version_at(library, self.roots.driver), "reading the library's version")
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        return await self._worker.run(call, timeout_seconds=self._settings.look_timeout_seconds, what=what)
 
     async def _test_cuda(self, answer: NvmlAnswer) -> str:
         """Run the smoke test unless it has passed with this very driver: it costs seconds and GPU memory."""

@@ -90,6 +90,17 @@ def parse_library_version(path: Path | None) -> str:
     return match[1] if match else ""
 
 
+def read_version_at(library: Path, root: Path) -> str:
+    """The driver version that a new process would get where this library was loaded from.
+
+    A library stays mapped after its package was upgraded, so its own file may be gone; the link beside it is not.
+    """
+    link = library.with_name(NVML_LIBRARY)
+    place = library if not link.is_symlink() else link
+    found = resolve_in_root(root, str(place.relative_to(root))) if place.is_relative_to(root) else place.resolve()
+    return parse_library_version(found)
+
+
 def resolve_in_root(root: Path, path: str) -> Path | None:
     """Follow symbolic links as a process would for which `root` is `/`; `None` unless it ends at a regular file."""
     pending = [part for part in PurePosixPath(path).parts if part != "/"]

@@ -84,6 +84,18 @@ async def test_configured_library_gives_the_version(host: HostTree) -> None:
         assert (await probe.read_evidence()).library_version == "550.90.07"
 
 
+@pytest.mark.parametrize("in_use", [True, False])
+async def test_version_is_that_of_the_library_in_use(host: HostTree, in_use: bool) -> None:
+    """A stale library elsewhere on the host does not make a working driver look mismatched."""
+    host.install_library(version="535.1.1")
+    real = host.write("opt/libnvidia-ml.so.580.65.06", "ELF")
+    host.link("opt/libnvidia-ml.so.1", real.name)
+    path = str(real) if in_use else "libnvidia-ml.so.1"
+    answer = NvmlAnswer(code=0, gpu_count=8, library_path=path)
+    async with probe_of(host, ask_nvml=answering(answer)) as probe:
+        assert (await probe.read_evidence()).library_version == ("580.65.06" if in_use else "535.1.1")
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

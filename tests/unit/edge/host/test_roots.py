@@ -10,6 +10,7 @@ from nodeagent.edge.host.roots import (
     find_library,
     parse_library_version,
     read_platform_problem,
+    read_version_at,
     resolve_driver_roots,
     resolve_in_root,
 )
@@ -107,6 +108,20 @@ def test_damaged_cache_is_as_good_as_none(host: HostTree) -> None:
 def test_version_is_read_from_the_file_name(name: str, version: str) -> None:
     """Two or three groups of digits at the end are a version; the ABI number is none."""
     assert parse_library_version(Path("/usr/lib64") / name) == version
+
+
+def test_upgraded_library_shows_in_the_link_beside_the_loaded_one(host: HostTree) -> None:
+    """A loaded library whose file was replaced gives the version of its successor; without a link, its own."""
+    loaded = host.install_library(version="580.65.06")
+    assert read_version_at(loaded, host.root) == "580.65.06"
+    link = loaded.with_name("libnvidia-ml.so.1")
+    link.unlink()
+    assert read_version_at(loaded, host.root) == "580.65.06"
+    newer = host.write("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.590.1", "ELF")
+    link.symlink_to(newer.name)
+    loaded.unlink()
+    assert read_version_at(loaded, host.root) == "590.1"
+    assert read_version_at(loaded, host.root / "elsewhere") == "590.1"
 
 
 def test_no_library_has_no_version() -> None:

@@ -133,6 +133,11 @@ def test_one_of_names_every_word() -> None:
     assert OneOf(("a",)).label == "a"
 
 
+def test_large_limits_are_written_out() -> None:
+    """Nobody reads powers of ten at night."""
+    assert Number(0.5, 2592000).label == "a number from 0.5 to 2592000"
+
+
 def test_address_is_written_as_it_is_read() -> None:
     """An IPv6 host gets its brackets back."""
     assert [str(Address(host, 1)) for host in ("::1", "h", "")] == ["[::1]:1", "h:1", ":1"]

@@ -37,6 +37,21 @@ def test_numbers_carry_their_unit_in_the_page() -> None:
     assert "| bytes |" in row
 
 
+def test_keys_of_a_reloaded_section_are_reloaded() -> None:
+    """What lies in a setting that is reloaded as a whole is reloaded with it."""
+    rows = [line for line in render_markdown().splitlines() if line.startswith("| `timeSlicing")]
+    assert len(rows) > 5
+    assert all("| yes |" in row for row in rows)
+
+
+def test_page_shows_marks_as_they_are() -> None:
+    """An asterisk or an angle bracket in a text is no Markdown."""
+    page = render_markdown()
+    assert "in which \\* stands" in page
+    assert "mig-&lt;profile>" in page
+    assert "<profile>" not in page
+
+
 def test_example_loads_to_the_defaults(tmp_path: Path) -> None:
     """As it is, and with every commented line put in force."""
     example = render_example()

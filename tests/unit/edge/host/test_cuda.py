@@ -89,16 +89,17 @@ async def test_child_reports_success_and_failure(libcuda: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("manner", "expected"), [("FAKE_CUDA_HANG", "did not answer within 1 s"), ("FAKE_CUDA_CRASH", "before it answered")]
+    ("manner", "timeout_seconds", "expected"),
+    [("FAKE_CUDA_HANG", 1, "did not answer within 1 s"), ("FAKE_CUDA_CRASH", 30, "before it answered")],
 )
 async def test_child_that_hangs_or_crashes_is_a_failed_test(
-    libcuda: Path, monkeypatch: pytest.MonkeyPatch, manner: str, expected: str
+    libcuda: Path, monkeypatch: pytest.MonkeyPatch, manner: str, timeout_seconds: float, expected: str
 ) -> None:
     """Whatever libcuda does to the child, the agent gets a sentence within the deadline."""
     environment = {**cuda_child._plan_environment(), "FAKE_CUDA_FAIL": "cuInit", manner: "1"}
     monkeypatch.setattr(cuda_child, "_plan_environment", lambda: environment)
-    with anyio.fail_after(30):
-        assert expected in await CudaChild(timeout_seconds=1).check(libcuda)
+    with anyio.fail_after(40):
+        assert expected in await CudaChild(timeout_seconds=timeout_seconds).check(libcuda)
 
 
 async def test_child_that_cannot_start_is_a_failed_test(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.edge.host import driver_probe
 from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
@@ -164,6 +165,7 @@ async def test_hanging_file_system_is_evidence(host: HostTree, monkeypatch: pyte
             assert "reading /proc and /sys did not return" in (await probe.read_evidence()).stuck
             os.write(gate[1], b"xy")
             monkeypatch.undo()
+            probe._settings = replace(probe._settings, look_timeout_seconds=30)
             assert (await probe.read_evidence()).stuck == ""
     finally:
         os.close(gate[0])

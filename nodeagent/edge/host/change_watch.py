@@ -16,6 +16,9 @@ from nodeagent.edge.host.sysfs import list_pci_names
 POLL_SECONDS = 0.5
 """Half of the second within which a change must show."""
 
+WATCH_TIMEOUT_SECONDS = 1.0
+"""For one comparison, which takes a millisecond; short, because it is not given up when the agent stops."""
+
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nouveau")
 _NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia0")
 

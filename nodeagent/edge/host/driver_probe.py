@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from msgspec import structs
 
-from nodeagent.edge.host.change_watch import POLL_SECONDS, Fingerprint, read_fingerprint
+from nodeagent.edge.host.change_watch import POLL_SECONDS, WATCH_TIMEOUT_SECONDS, Fingerprint, read_fingerprint
 from nodeagent.edge.host.cuda_check import LIBRARY as CUDA_LIBRARY
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.kernel_modules import read_module_status, read_nvswitch_count
@@ -122,7 +122,11 @@ class HostDriverProbe:
         seen = self._fingerprint
         while True:
             try:
-                now = await self._run(self._read_fingerprint, "watching /proc and /sys")
+                # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+                with anyio.CancelScope(shield=True):
+                    now = await self._worker.run(
+                        self._read_fingerprint, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching /proc and /sys"
+                    )
             except WorkerError:
                 # The next look will say what hangs; it comes after a pause, so that no turn goes round at full speed.
                 await anyio.sleep(self._settings.look_timeout_seconds)

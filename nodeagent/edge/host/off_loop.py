@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.kernel.errors import WorkerError
@@ -68,12 +69,23 @@ class MarkerDirectory:
         """Return within a second of any of them being written, replaced or removed.
 
         Looked at twice a second: a watch on a directory that does not exist yet would need one on its parents too.
+        A directory that does not answer may have changed; whoever reads it next is told.
         """
         while True:
-            now = await self._run(self._identify, "watching validation markers")
-            if now != self._seen:
+            if not await self._is_unchanged():
                 return
             await anyio.sleep(self._poll_seconds)
+
+    async def _is_unchanged(self) -> bool:
+        try:
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await self._worker.run(
+                    self._identify, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching validation markers"
+                )
+        except WorkerError:
+            return False
+        return now == self._seen
 
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:

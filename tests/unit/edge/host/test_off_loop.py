@@ -94,6 +94,30 @@ async def test_hanging_file_system_is_an_error(tmp_path: Path, worker: WorkerThr
         os.close(gate[1])
 
 
+async def test_hanging_watch_calls_for_a_reading(tmp_path: Path, worker: WorkerThread) -> None:
+    """A directory that does not answer ends the wait, so that the next reading can say so."""
+    gate = os.pipe()
+    markers = build_markers(tmp_path, worker)
+    markers._identify = lambda: (os.read(gate[0], 1),)  # type: ignore[method-assign]  # a disk that hangs
+    try:
+        with anyio.fail_after(10):
+            await markers.wait_change()
+        os.write(gate[1], b"x")
+    finally:
+        os.close(gate[0])
+        os.close(gate[1])
+
+
+async def test_watch_that_is_given_up_leaves_no_stuck_thread(tmp_path: Path, worker: WorkerThread) -> None:
+    """Giving up a wait at any moment does not make its thread look stuck."""
+    markers = MarkerDirectory(tmp_path, worker, poll_seconds=0)
+    await markers.read_markers(["driver-ready"])
+    for _ in range(50):
+        with anyio.move_on_after(0.001):
+            await markers.wait_change()
+        assert worker.stuck() == ()
+
+
 async def test_repair_runs_off_the_loop(host: HostTree, worker: WorkerThread) -> None:
     """Nothing to repair is an empty answer."""
     files = DeviceNodeFiles(host.root, proc_root=host.proc, host_root=host.root)

@@ -25,17 +25,17 @@ class LeakError(AssertionError):
 class Leaks:
     """What there was at a moment, to be compared with what there is later."""
 
-    def __init__(self, threads: set[threading.Thread], descriptors: dict[int, str]) -> None:
-        self._threads, self._descriptors = threads, descriptors
+    def __init__(self, threads: set[threading.Thread], descriptors: dict[int, str], patience_seconds: float) -> None:
+        self._threads, self._descriptors, self._patience_seconds = threads, descriptors, patience_seconds
 
     @classmethod
-    def since_now(cls) -> Self:
+    def since_now(cls, *, patience_seconds: float = _PATIENCE_SECONDS) -> Self:
         """Remember what there is now."""
-        return cls(set(threading.enumerate()), _descriptors())
+        return cls(set(threading.enumerate()), _descriptors(), patience_seconds)
 
     def check(self) -> None:
         """Raise LeakError when something is there that was not, and stays."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience_seconds
         while left := self._left():
             gc.collect()
             if time.monotonic() > deadline:

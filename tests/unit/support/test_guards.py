@@ -1,5 +1,6 @@
 import asyncio
 import os
+import subprocess
 import threading
 from types import ModuleType
 from typing import Any
@@ -65,17 +66,21 @@ async def test_leaked_task_fails_its_test() -> None:
     await asyncio.sleep(0)
 
 
-def test_leaked_descriptor_and_thread_fail_their_test() -> None:
+def test_leaked_descriptor_thread_and_child_fail_their_test() -> None:
     """What is still there after a moment of patience is named; what is gone is forgiven."""
-    leaks = Leaks.since_now(patience_seconds=0.05)
+    leaks = Leaks(patience_seconds=0.05)
     leaks.check()
     release = threading.Event()
     thread = threading.Thread(target=release.wait, name="forgotten")
     thread.start()
     descriptor = os.open("/dev/null", os.O_RDONLY)
-    with pytest.raises(LeakError, match=r"thread 'forgotten', descriptor \d+ of /dev/null"):
-        leaks.check()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        left = rf"thread 'forgotten', descriptor \d+ of /dev/null, child process {child.pid}"
+        with pytest.raises(LeakError, match=left):
+            leaks.check()
+        child.kill()
     release.set()
+    thread.join()
     os.close(descriptor)
     leaks.check()
 

@@ -29,3 +29,34 @@ class Hardware:
     nodes: DeviceNodes | None = None
     markers: ValidationMarkers | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
+
+
+def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    """The edges that `gpus.source` names.
+
+    Raises:
+        UnknownProfile: no such simulated node.
+    """
+    profile = live.now.gpus.simulated_profile
+    if profile is not None:
+        return _simulate(profile, live, node_name, seed)
+    raise RuntimeError
+
+
+def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    # Imported here: profiles need a YAML parser that a real node does without.
+    from nodeagent.edge.simulated.profile import load_profile
+    from nodeagent.edge.simulated.source import SimulatedGpus
+
+    gpus = SimulatedGpus(
+        load_profile(profile),
+        node_name=node_name,
+        seed=seed,
+        deadline_seconds=live.now.driver.call_timeout_seconds,
+    )
+    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing)
+
+
+async def _run_nothing(*, task_status: TaskStatus[None]) -> None:
+    task_status.started()
+    await anyio.sleep_forever()

@@ -6,6 +6,8 @@ Each port is implemented by an edge and used by a component; the simulation impl
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from msgspec import field
+
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.events import GpuEventReported, XidReported
@@ -151,5 +153,18 @@ class PodResources(Protocol):
     """The kubelet's own word on who holds what."""
 
     async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all pods that hold devices."""
+        """All containers of all active pods that hold devices; the pods' uids are not told.
+
+        Raises:
+            NodeagentError: the kubelet cannot be asked now.
+        """
         ...
+
+
+class KubeletCheckpoint(Value, frozen=True):
+    """What the kubelet has written down for its own restart: advisory, and perhaps of pods that are gone."""
+
+    containers: tuple[ContainerDevices, ...] = ()
+    """Pods by uid alone."""
+    registered: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    """The healthy devices of each resource."""

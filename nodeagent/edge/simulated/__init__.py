@@ -1,0 +1,1 @@
+"""The same ports without hardware and without a cluster."""

@@ -26,9 +26,9 @@ class FakeDevicePlugin:
         devices: tuple[AdvertisedDevice, ...] = make_devices(8),
         *,
         resource: str = "nvidia.com/gpu",
-        options: PluginOptions = PluginOptions(),
+        options: PluginOptions | None = None,
     ) -> None:
-        self.resource, self.options = ResourceName(resource), options
+        self.resource, self.options = ResourceName(resource), options or PluginOptions()
         self._devices, self._changed = devices, asyncio.Event()
         self.preferences: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
         self.allocated: list[tuple[str, ...]] = []

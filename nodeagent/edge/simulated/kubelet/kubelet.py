@@ -104,8 +104,7 @@ class StandInKubelet:
     async def _open_life(self) -> AsyncIterator[None]:
         self._clear_directory()
         manager = DeviceManager(self._random, self._now)
-        if self.checkpoint_file.exists():
-            manager.restore(parse_checkpoint(self.checkpoint_file.read_bytes()))
+        self._read_checkpoint(manager)
         resources = PodResourcesService(manager, self._pods.values, self._now)
         async with create_task_group() as tasks:
             registry = PluginRegistry(manager, self.device_plugins_dir, tasks, self._lists_changed)
@@ -273,6 +272,10 @@ class StandInKubelet:
     def _lists_changed(self) -> None:
         self._write_checkpoint()
         self._changed()
+
+    def _read_checkpoint(self, manager: DeviceManager) -> None:
+        if self.checkpoint_file.exists():
+            manager.restore(parse_checkpoint(self.checkpoint_file.read_bytes()))
 
     def _write_checkpoint(self) -> None:
         if self._life is not None:

@@ -57,6 +57,8 @@ class StandInKubelet:
         self._random, self._now = Random(seed), now  # noqa: S311  plausible, not secret
         self._pods: dict[tuple[str, str], Pod] = {}
         self._admission = Lock()
+        self.ignore_registrations = 0
+        """How many of the next registrations are answered and then forgotten."""
         self._life: _Life | None = None
         self._wanted_up = True
         self._change = Event()
@@ -107,7 +109,9 @@ class StandInKubelet:
         self._read_checkpoint(manager)
         resources = PodResourcesService(manager, self._pods.values, self._now)
         async with create_task_group() as tasks:
-            registry = PluginRegistry(manager, self.device_plugins_dir, tasks, self._lists_changed)
+            registry = PluginRegistry(
+                manager, self.device_plugins_dir, tasks, changed=self._lists_changed, wanted=self._wants_registration
+            )
             async with (
                 open_grpc_server(self.pod_resources_socket, resources.methods(), _fail),
                 open_grpc_server(self.device_plugins_dir / "kubelet.sock", registry.methods(), _fail),
@@ -125,6 +129,17 @@ class StandInKubelet:
         for path in self.device_plugins_dir.iterdir():
             if path.is_socket():
                 path.unlink()
+
+    def drop_plugin(self, resource: str) -> None:
+        """Hang up on the plugin of a resource, as the real kubelet does by its defect; it is not told why."""
+        if self._life is not None:
+            self._life.registry.disconnect(resource)
+
+    def _wants_registration(self) -> bool:
+        if not self.ignore_registrations:
+            return True
+        self.ignore_registrations -= 1
+        return False
 
     # What can be seen.
 

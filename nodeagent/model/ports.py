@@ -11,6 +11,7 @@ from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -104,6 +105,46 @@ class ContainerDevices(Value, frozen=True):
     container: str
     resource: ResourceName
     devices: tuple[DeviceId, ...]
+
+
+class DevicePlugin(Protocol):
+    """One resource, as the kubelet asks about it; `edge/kubelet` carries the questions."""
+
+    @property
+    def resource(self) -> ResourceName:
+        """The extended resource that this plugin offers."""
+        ...
+
+    @property
+    def options(self) -> PluginOptions:
+        """Which of the optional questions the kubelet should ask; fixed for the plugin's life."""
+        ...
+
+    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
+        """The whole device list, as soon as it differs from `known`; at once when nothing is known yet."""
+        ...
+
+    async def prefer(
+        self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
+    ) -> Sequence[DeviceId]:
+        """Which of the available devices serve one container best; odd questions get a valid answer, not an error."""
+        ...
+
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """What one container needs in order to use these devices; returns only when the allocation is durable.
+
+        Raises:
+            AllocationError: the devices must not be handed out; the message reaches the pod's event.
+        """
+        ...
+
+    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
+        """Called before each start of a container that holds these devices.
+
+        Raises:
+            AllocationError: the container must not start; the message reaches the pod's event.
+        """
+        ...
 
 
 class PodResources(Protocol):

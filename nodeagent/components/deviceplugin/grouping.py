@@ -1,10 +1,10 @@
 """What a good group of GPUs is: the words that both searches share.
 
-A request wants `size` of the available GPUs.
-The available ones are cut into groups of that size, with one smaller group of what is left over; a cut is worth the sum of its groups' pair scores.
-The best group belongs to the best cut, so that what is left over also fits well, as in the reference.
-Where the reference takes the first one found, here the group with the highest score of its own wins, then the one least
-connected to the GPUs left over, then the one with the lowest positions: the answer never depends on the order of ids.
+A request wants `size` of the available GPUs. The available ones are cut into groups of that size, with one smaller
+group of what is left over, and a cut is worth the sum of its groups' pair scores. The best group belongs to the best
+cut, so that what is left over also fits well, as in the reference.
+Where the reference takes the first one found, here the group with the highest score of its own wins, then the one
+least connected to the GPUs left over, then the one with the lowest positions: the order of ids makes no difference.
 
 Sets of GPUs are bit masks over positions: the lowest bit is position 0.
 """

@@ -70,7 +70,7 @@ class Worth(NamedTuple):
 class Table(NamedTuple):
     """All states of a node."""
 
-    count: int
+    gpus: int
     best: Mapping[State, Worth]
 
 
@@ -134,24 +134,24 @@ class _Search:
         """A node's table, and its shape: nodes of equal shape have the same table."""
         if not tree.branches:
             bit = 1 << tree.position
-            shape: object = bool(bit & self._request.required), bool(bit & self._request.forbidden)
-            return shape, self._tables.setdefault(shape, self._leaf(*shape))
+            role = bool(bit & self._request.required), bool(bit & self._request.forbidden)
+            return role, self._tables.setdefault(role, self._leaf(bit))
         below = [self._table(branch) for branch in tree.branches]
-        shape = (tree.score, tuple(shape for shape, _ in below))
+        shape: object = (tree.score, tuple(shape for shape, _ in below))
         if shape not in self._tables:
             self._tables[shape] = reduce(
                 lambda left, right: self._merge(left, right, tree.score), (table for _, table in below)
             )
         return shape, self._tables[shape]
 
-    def _leaf(self, required: bool, forbidden: bool) -> Table:
+    def _leaf(self, bit: int) -> Table:
         """One GPU is in the chosen group, or in the remainder, or in one of the others."""
         best: dict[State, Worth] = {}
-        if not forbidden:
+        if not bit & self._request.forbidden:
             best[State(1, 0, ())] = Worth(0, 0, 0, 1)
-        if not required and self._remainder:
+        if not bit & self._request.required and self._remainder:
             best[State(0, 1, ())] = Worth(0, 0, 0, 0)
-        if not required and self._others:
+        if not bit & self._request.required and self._others:
             best[State(0, 0, (1,))] = Worth(0, 0, 0, 0)
         return Table(1, best)
 
@@ -160,21 +160,21 @@ class _Search:
         best: dict[State, Worth] = {}
         for (chosen, remainder, others), worth in left.best.items():
             for (more_chosen, more_remainder, more_others), more in right.best.items():
-                if not self._has_room(left.count + right.count, chosen + more_chosen, remainder + more_remainder):
+                if not self._has_room(left.gpus + right.gpus, chosen + more_chosen, remainder + more_remainder):
                     continue
                 own = chosen * more_chosen
-                missed = chosen * (right.count - more_chosen) + more_chosen * (left.count - chosen)
+                missed = chosen * (right.gpus - more_chosen) + more_chosen * (left.gpus - chosen)
                 for mixed, met in self._mixes(others, more_others):
                     state = State(chosen + more_chosen, remainder + more_remainder, mixed)
                     merged = Worth(
                         worth.total + more.total + score * (own + remainder * more_remainder + met),
                         worth.own + more.own + score * own,
                         worth.loss + more.loss - score * missed,
-                        worth.members << right.count | more.members,
+                        worth.members << right.gpus | more.members,
                     )
                     if state not in best or best[state] < merged:
                         best[state] = merged
-        return Table(left.count + right.count, best)
+        return Table(left.gpus + right.gpus, best)
 
     def _has_room(self, count: int, chosen: int, remainder: int) -> bool:
         """Whether this many GPUs fit into the groups, shared out like this."""
@@ -182,7 +182,7 @@ class _Search:
         return chosen <= self._size and remainder <= self._remainder and others <= self._others * self._size
 
     def _plan_mixes(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], int], ...]:
-        """Every way to join groups from the left with groups from the right, and how many pairs of GPUs thereby meet."""
+        """Every way to join groups of the left with groups of the right, and how many pairs of GPUs thereby meet."""
         best: dict[tuple[int, ...], int] = {}
         for mixed, met in self._join_groups(left, right, self._others):
             key = tuple(sorted(mixed, reverse=True))

@@ -17,7 +17,7 @@ from nodeagent.components.deviceplugin.grouping import (
 )
 
 MESH_MAX = 10
-"""More GPUs than this in one irregular mesh are not built; at random scores ten take some milliseconds, twelve a hundred."""
+"""Irregular meshes of more GPUs are not built; at random scores ten take some milliseconds, twelve up to a hundred."""
 
 
 def choose_in_mesh(scores: Scores, request: Request) -> Choice:

@@ -18,13 +18,11 @@ def plan_candidates(
 ) -> tuple[Candidate, ...]:
     """Each device to offer, in index order; what cannot be offered is added to the problems."""
     distinct = tuple(_drop_doubles(sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid)), problems))
-    match strategy:
-        case "none":
-            return tuple(Candidate(gpu=gpu) for gpu in distinct)
-        case "single":
-            return _plan_single(distinct, problems)
-        case "mixed":
-            return tuple(_plan_mixed(distinct, problems))
+    if strategy == "single":
+        return _plan_single(distinct, problems)
+    if strategy == "mixed":
+        return tuple(_plan_mixed(distinct, problems))
+    return tuple(Candidate(gpu=gpu) for gpu in distinct)
 
 
 def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:

@@ -18,8 +18,6 @@ def choose_spread(
     all_devices: Sequence[PluginDevice], free: Sequence[PluginDevice], count: int, policy: Policy
 ) -> tuple[DeviceId, ...]:
     """`count` of the free devices of a resource, in the order picked; needs at least that many."""
-    if count == len(free):
-        return tuple(device.id for device in free)
     used = Counter(device.uuid for device in all_devices)
     used.subtract(device.uuid for device in free)
     used_on_gpu = Counter(device.gpu for device in all_devices)
@@ -39,6 +37,7 @@ def choose_spread(
                 sign * used[uuid],
                 sign * used_on_gpu[stacks[uuid][-1].gpu],
                 picked[uuid],
+                picked[stacks[uuid][-1].gpu],
                 order[uuid],
             ),
         )
@@ -46,7 +45,7 @@ def choose_spread(
         if not stacks[uuid]:
             del stacks[uuid]
         chosen.append(device.id)
-        picked[uuid] += 1
+        picked.update((uuid, device.gpu))
         used[uuid] += 1
         used_on_gpu[device.gpu] += 1
     return tuple(chosen)

@@ -40,7 +40,7 @@ def _reading_order(problem: Problem) -> tuple[int, str, int]:
     return _LAYERS.index(problem.origin.layer), problem.origin.name, problem.origin.line
 
 
-class ConfigurationInvalid(Exception):  # noqa: N818  # named for the situation, as all our errors are
+class ConfigurationInvalid(Exception):  # named for the situation, as all our errors are
     """The configuration cannot be used; `problems` holds every reason, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

@@ -52,7 +52,7 @@ def read_config_files(config_file: Path | None) -> FilesRead:
     return FilesRead(tuple(texts), tuple(problems), tuple(notices))
 
 
-class _NotUsable(Exception):  # noqa: N818  # never leaves this module
+class _NotUsable(Exception):  # never leaves this module
     """The path leads to something that is no configuration text."""
 
     def __init__(self, message: str, line: int = 0) -> None:

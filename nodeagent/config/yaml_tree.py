@@ -167,7 +167,7 @@ def parse_yaml(text: str, locate: Callable[[int], Origin]) -> Parsed:
     return Parsed(builder.root, tuple(builder.problems))
 
 
-class _Unreadable(Exception):  # noqa: N818  # never leaves this module
+class _Unreadable(Exception):  # never leaves this module
     """The text is not YAML."""
 
     def __init__(self, line: int, message: str) -> None:

@@ -6,6 +6,8 @@ Each port is implemented by an edge and used by a component; the simulation impl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import field
+
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
@@ -137,6 +139,10 @@ class AllocationJournal(Protocol):
         """
         ...
 
+    async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        ...
+
 
 class ContainerDevices(Value, frozen=True):
     """What the kubelet says one container holds of one resource."""
@@ -187,11 +193,24 @@ class DevicePlugin(Protocol):
         ...
 
 
+class PodListing(Value, frozen=True):
+    """The kubelet's whole word on who holds what."""
+
+    pods: tuple[PodIdentity, ...] = ()
+    """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
+    containers: tuple[ContainerDevices, ...] = ()
+    """The containers that hold devices."""
+
+
 class PodResources(Protocol):
     """The kubelet's own word on who holds what."""
 
-    async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all pods that hold devices."""
+    async def read_pods(self) -> PodListing:
+        """All active pods and what their containers hold, each device once; the pods' uids are not told.
+
+        Raises:
+            NodeagentError: the kubelet cannot be asked now.
+        """
         ...
 
 
@@ -233,3 +252,12 @@ class AgentControl(Protocol):
     async def resume(self) -> str:
         """Take the driver back."""
         ...
+
+
+class KubeletCheckpoint(Value, frozen=True):
+    """What the kubelet has written down for its own restart: advisory, and perhaps of pods that are gone."""
+
+    containers: tuple[ContainerDevices, ...] = ()
+    """Pods by uid alone."""
+    registered: dict[str, tuple[DeviceId, ...]] = field(default_factory=dict)
+    """The healthy devices of each resource."""

@@ -3,7 +3,7 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import field
@@ -141,6 +141,10 @@ class AllocationJournal(Protocol):
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        ...
+
+    def doubtful(self) -> Collection[DeviceId]:
+        """Devices that the kubelet may take for free although somebody may hold them."""
         ...
 
 

@@ -241,16 +241,15 @@ class Allocations:
 
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
-        looked_at = self._clock.monotonic()
+        looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
             if self._broken:
                 async with self._turn:
                     await self._mend()
-            known = self._run
             run = self._identify_run()
             due = self._clock.monotonic() - looked_at >= self._live.now.kubelet.pod_resources_poll_seconds
-            if run is not None and (due or run != known):
-                looked_at = self._clock.monotonic()
+            if run is not None and (due or run != looked_run):
+                looked_at, looked_run = self._clock.monotonic(), run
                 await self._look()
 
     async def _look(self) -> bool:

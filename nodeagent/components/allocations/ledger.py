@@ -127,21 +127,17 @@ def replay(records: Iterable[Record], history_max: int) -> Ledger:
 
 def apply_record(ledger: Ledger, record: Record, history_max: int) -> Ledger:
     """The ledger after one more record; a record about an entry that is not there changes nothing."""
-    match record:
-        case Opened():
-            return Ledger(
-                entries={entry.allocation.number: entry for entry in record.entries},
-                next_number=record.next_number,
-                history=_trim(record.history, history_max),
-            )
-        case Granted():
-            return _grant(ledger, record.entry, history_max)
-        case Identified():
-            return _change(ledger, record.number, record)
-        case Forgotten():
-            return _change(ledger, record.number, record)
-        case Freed():
-            return _free(ledger, record, history_max)
+    if isinstance(record, Opened):
+        return Ledger(
+            entries={entry.allocation.number: entry for entry in record.entries},
+            next_number=record.next_number,
+            history=_trim(record.history, history_max),
+        )
+    if isinstance(record, Granted):
+        return _grant(ledger, record.entry, history_max)
+    if isinstance(record, Freed):
+        return _free(ledger, record, history_max)
+    return _change(ledger, record.number, record)
 
 
 def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:

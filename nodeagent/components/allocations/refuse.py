@@ -20,9 +20,11 @@ from nodeagent.model.ports import PodListing
 
 def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
     """Devices that this run of the kubelet may take for free although somebody may hold them."""
-    identity = run.identity if run is not None else ""
     return frozenset(
-        device for entry in ledger.entries.values() if entry.seen_by != identity for device in entry.devices
+        device
+        for entry in ledger.entries.values()
+        if run is None or entry.seen_by != run.identity
+        for device in entry.devices
     )
 
 

@@ -74,7 +74,6 @@ class JournalDisk:
         """Replace the journal durably, whatever happened to the last one.
 
         Raises:
-            StateLocked: another agent has taken the directory meanwhile.
             JournalUnavailable: it could not be done now.
         """
         if self._failed:
@@ -83,7 +82,10 @@ class JournalDisk:
 
         def begin() -> None:
             if self._failed or not self._locked:
-                self._take_directory()
+                try:
+                    self._take_directory()
+                except StateLocked as error:
+                    raise JournalUnavailable(self.path, str(error)) from error
             file.begin(content)
 
         await self._do(begin, self._write_seconds, "beginning the allocation journal")

@@ -3,7 +3,7 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import field
@@ -139,6 +139,14 @@ class AllocationJournal(Protocol):
         """
         ...
 
+    async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        ...
+
+    def doubtful(self) -> Collection[DeviceId]:
+        """Devices that the kubelet may take for free although somebody may hold them."""
+        ...
+
 
 class ContainerDevices(Value, frozen=True):
     """What the kubelet says one container holds of one resource."""
@@ -189,11 +197,20 @@ class DevicePlugin(Protocol):
         ...
 
 
+class PodListing(Value, frozen=True):
+    """The kubelet's whole word on who holds what."""
+
+    pods: tuple[PodIdentity, ...] = ()
+    """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
+    containers: tuple[ContainerDevices, ...] = ()
+    """The containers that hold devices."""
+
+
 class PodResources(Protocol):
     """The kubelet's own word on who holds what."""
 
-    async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all active pods that hold devices; the pods' uids are not told.
+    async def read_pods(self) -> PodListing:
+        """All active pods and what their containers hold, each device once; the pods' uids are not told.
 
         Raises:
             NodeagentError: the kubelet cannot be asked now.

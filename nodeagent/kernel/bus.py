@@ -22,7 +22,6 @@ Owns the retained states, the queues and the recent history. Refuses requests th
 """
 
 import threading
-from collections import Counter
 from typing import Any, Final, TypeVar, overload
 
 from nodeagent.kernel.clock import Clock
@@ -72,7 +71,7 @@ class Bus:
         self._retained: dict[type, dict[str, Envelope[Any]]] = {}
         # replaced, never changed, so that a publish under way goes through the tuple it found
         self._subscriptions: dict[type, tuple[Subscription[Any, Any], ...]] = {}
-        self._published: Counter[tuple[str, type]] = Counter()
+        self._published: dict[tuple[str, type], int] = {}
         self._history = History(history)
 
     def publish_state(self, value: T, *, source: str, key: str = "", cause: Cause = None) -> Envelope[T]:
@@ -235,7 +234,8 @@ class Bus:
 
     def _deliver(self, envelope: Envelope[Any]) -> None:
         topic = type(envelope.value)
-        self._published[envelope.source, topic] += 1
+        counted = (envelope.source, topic)
+        self._published[counted] = self._published.get(counted, 0) + 1
         self._history.add(envelope)
         now = self._clock.monotonic()
         for subscription in self._subscriptions.get(topic, ()):

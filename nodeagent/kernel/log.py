@@ -76,9 +76,11 @@ def describe_error(error: BaseException) -> str:
 
 def describe_trace(error: BaseException) -> str:
     """Where the first real error came from, innermost first, in one line."""
-    first = next(_leaves(error))
-    frames = traceback.extract_tb(first.__traceback__)[-_TRACE_FRAMES:]
-    return " < ".join(f"{_short(frame.filename)}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    # walked by hand: the traceback module would read source files, which blocks the loop
+    frames = list(traceback.walk_tb(next(_leaves(error)).__traceback__))[-_TRACE_FRAMES:]
+    return " < ".join(
+        f"{_short(frame.f_code.co_filename)}:{line} {frame.f_code.co_name}" for frame, line in reversed(frames)
+    )
 
 
 def configure_logging(*, form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:

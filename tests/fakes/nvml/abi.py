@@ -115,5 +115,7 @@ def _render_member(kind: Any, name: str) -> str:
 
 
 def _render_fields(table: str, structure: str, fields: dict[int, tuple[str, int]]) -> str:
-    rows = "".join(f"  {{{field}, offsetof({structure}, {member}), {kind}}},\n" for field, (member, kind) in fields.items())
+    rows = "".join(
+        f"  {{{field}, offsetof({structure}, {member}), {kind}}},\n" for field, (member, kind) in fields.items()
+    )
     return f"static const struct fake_field {table}[] = {{\n{rows}}};"

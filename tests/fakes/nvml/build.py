@@ -14,7 +14,17 @@ from tests.fakes.nvml import abi
 
 SONAME = "libnvidia-ml.so.1"
 _HERE = Path(__file__).parent
-_FLAGS = ("-shared", "-fPIC", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", f"-Wl,-soname,{SONAME}")
+_FLAGS = (
+    "-shared",
+    "-fPIC",
+    "-O1",
+    "-std=gnu11",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fvisibility=hidden",
+    f"-Wl,-soname,{SONAME}",
+)
 _EXPORTED = re.compile(r"^(?:EXPORT [a-z* ]+?\*?|(?:GET_\w+|LIST)\()(nvml\w+)", re.MULTILINE)
 
 
@@ -48,6 +58,12 @@ def _compile(directory: Path, header: str, hidden: Collection[str]) -> None:
     local = " ".join(f"{name};" for name in sorted(hidden))
     (directory / "symbols.map").write_text(f"{{ global: *; {f'local: {local}' if local else ''} }};\n")
     output = directory / f"{SONAME}.new"
-    command = ["cc", *_FLAGS, f"-I{directory}", f"-I{_HERE / 'src'}", f"-Wl,--version-script,{directory / 'symbols.map'}"]
+    command = [
+        "cc",
+        *_FLAGS,
+        f"-I{directory}",
+        f"-I{_HERE / 'src'}",
+        f"-Wl,--version-script,{directory / 'symbols.map'}",
+    ]
     subprocess.run([*command, "-o", str(output), *map(str, _list_sources()), "-lpthread"], check=True)
     output.replace(directory / SONAME)

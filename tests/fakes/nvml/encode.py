@@ -75,7 +75,7 @@ def _encode_identity(gpu: layout.Gpu, profile: Profile, seat: Seat, node_name: s
         gpu.cpu_mask[cpu // 64] |= 1 << (cpu % 64)
     gpu.brand, gpu.architecture = BRANDS[model.brand], ARCHITECTURES[model.architecture]
     gpu.compute_major, gpu.compute_minor = model.compute_capability
-    gpu.sm_count, gpu.core_count = model.multiprocessors, model.multiprocessors * 128
+    gpu.sm_count, gpu.core_count = model.multiprocessors, model.multiprocessors * (64 if model.compute_capability in {(7, 5), (8, 0)} else 128)
     for other in profile.seats:
         gpu.topology[other.index] = LEVELS[PathKind.SELF if other is seat else find_path(seat, other)]
 
@@ -150,7 +150,11 @@ def _encode_mig_profiles(gpu: layout.Gpu, model: GpuModel) -> None:
     for item in list_shapes(model):
         slot = gpu.mig_profiles[item.shape.enumerator]
         slot.present, slot.id, slot.slice_count = 1, item.shape.profile_id, item.shape.slices
-        slot.instances_max, slot.memory_mib, slot.name = item.shape.instances, item.row.memory_mib, b"MIG " + item.name.encode()
+        slot.instances_max, slot.memory_mib, slot.name = (
+            item.shape.instances,
+            item.row.memory_mib,
+            b"MIG " + item.name.encode(),
+        )
         _encode_engines(slot, item)
         slot.placement_count, slot.placement_size = len(item.shape.starts), item.shape.size
         for number, start in enumerate(item.shape.starts):

@@ -195,7 +195,10 @@ class Gpu(Structure):
         ("power_min_milliwatts", c_uint32),
         ("power_max_milliwatts", c_uint32),
         ("energy_millijoules", c_uint64),
-        ("violation_nanoseconds", c_uint64 * 8),  # NVML's perf policies: power, thermal, sync boost, board, util, reliability
+        (
+            "violation_nanoseconds",
+            c_uint64 * 8,
+        ),  # NVML's perf policies: power, thermal, sync boost, board, util, reliability
         ("pcie_generation", c_uint32),
         ("pcie_width", c_uint32),
         ("pcie_generation_max", c_uint32),

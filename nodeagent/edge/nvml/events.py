@@ -7,10 +7,10 @@ Refuses to judge, and to guess which GPU a failed wait was about: the agent's si
 import ctypes
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import call
+from nodeagent.edge.nvml.untyped import Any
 
 XID = 0x8
 KINDS: dict[int, str] = {
@@ -37,6 +37,7 @@ class Watcher:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._set: Any = None
+        self._set_lock = threading.Lock()  # a set must not be freed while a GPU is being registered with it
         self._uuids: dict[int | None, str] = {}
 
     def register(self, handle: Any, uuid: str) -> int:
@@ -46,12 +47,12 @@ class Watcher:
             return code
         if not supported & WANTED:
             return errors.NOT_SUPPORTED
-        if self._set is None:
-            code = self._start()
+        with self._set_lock:
+            code = errors.SUCCESS if self._set is not None else self._start()
             if code != errors.SUCCESS:
                 return code
-        self._uuids[_key(handle)] = uuid
-        return call("nvmlDeviceRegisterEvents", handle, supported & WANTED, self._set)[0]
+            self._uuids[_key(handle)] = uuid
+            return call("nvmlDeviceRegisterEvents", handle, supported & WANTED, self._set)[0]
 
     def _start(self) -> int:
         code, event_set = call("nvmlEventSetCreate")
@@ -68,8 +69,9 @@ class Watcher:
                 self._report(data)
             elif code != errors.TIMEOUT:
                 break
-        self._set = None
-        call("nvmlEventSetFree", event_set)
+        with self._set_lock:
+            self._set = None
+            call("nvmlEventSetFree", event_set)
         self._send({"ended": code})
 
     def _report(self, data: Any) -> None:

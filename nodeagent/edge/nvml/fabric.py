@@ -4,12 +4,12 @@ Runs in the worker process. Owns the fall-back from structure version 3 to 1.
 """
 
 import ctypes
-from typing import Any
 
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import Query
+from nodeagent.edge.nvml.untyped import Any
 
 PHASES = {1: "not_started", 2: "in_progress", 3: "completed"}
 _OLDER = frozenset({errors.ARGUMENT_VERSION_MISMATCH, errors.FUNCTION_NOT_FOUND, errors.INVALID_ARGUMENT})

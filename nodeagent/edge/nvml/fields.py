@@ -4,12 +4,11 @@ Runs in the worker process. Owns the list of fields and their names in a sample.
 Refuses to mix NVLink fields with others in one batch: some driver versions then fail the whole call.
 """
 
-from typing import Any
-
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import Query
+from nodeagent.edge.nvml.untyped import Any
 
 ALL_LINKS = 0xFFFFFFFF
 LINK_STATE = 165

@@ -4,16 +4,16 @@ Runs in the worker process. Owns the sample buffers of one entity.
 Refuses intervals under a tenth of a second, for which the library gives no sense.
 """
 
-import math
 import time
-from typing import Any
 
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import Query, call
+from nodeagent.edge.nvml.untyped import Any
 
 _PERCENT = 0.01
+_INFINITY = float("inf")
 _MIB = 1048576.0
 
 METRICS: dict[int, tuple[str, float]] = {
@@ -36,13 +36,16 @@ _INTERVAL_SECONDS = 0.11
 class Profiler:
     """Two buffers, filled in turn."""
 
+    _buffers: list[Any]
+    _request: Any
+
     def __init__(self, gpu_instance: int | None = None) -> None:
         self._gpu_instance = gpu_instance
-        self._buffers: list[Any] = []
-        self._taken_at = -math.inf
+        self._buffers = []
+        self._taken_at = -_INTERVAL_SECONDS
         self._filled = 0
         self._last: dict[str, float] | None = None
-        self._request: Any = None
+        self._request = None
 
     def read(self, query: Query) -> dict[str, float] | None:
         """The metrics since the reading before; nothing at the first one.
@@ -104,6 +107,7 @@ class Profiler:
         values = {
             name: request.metrics[number].value * scale
             for number, (name, scale) in enumerate(METRICS.values())
-            if request.metrics[number].nvmlReturn == errors.SUCCESS and math.isfinite(request.metrics[number].value)
+            if request.metrics[number].nvmlReturn == errors.SUCCESS
+            and -_INFINITY < request.metrics[number].value < _INFINITY
         }
         return values or None

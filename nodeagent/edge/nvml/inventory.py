@@ -4,14 +4,13 @@ Runs in the worker process and gives the fields of `model.gpu.Gpu` by name.
 Refuses to fail: only a GPU that cannot be reached at all ends the reading, and then as `lost`.
 """
 
-from typing import Any
-
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import GpuGone, Query
+from nodeagent.edge.nvml.untyped import Any
 
 ARCHITECTURES = {
     2: "Kepler",
@@ -194,6 +193,8 @@ def _add_speeds(query: Query, links: list[dict[str, Any]]) -> None:
     if not active:
         return
     wanted = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link["link"]) for link in active]
-    for link, value in zip(active, query.ask("nvlink speed", "nvmlDeviceGetFieldValues", wanted, default=()), strict=False):
+    for link, value in zip(
+        active, query.ask("nvlink speed", "nvmlDeviceGetFieldValues", wanted, default=()), strict=False
+    ):
         if value.nvmlReturn == errors.SUCCESS and value.value.uiVal:
             link["speed_mbps"] = value.value.uiVal

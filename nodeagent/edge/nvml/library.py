@@ -21,7 +21,7 @@ SEARCH = (
 _LINKS_MAX = 16
 
 
-class LibraryUnusable(Exception):  # noqa: N818 -- named for the situation, as all errors here
+class LibraryUnusable(Exception):
     """There is no NVML library to be had; the message says why and what to do."""
 
 

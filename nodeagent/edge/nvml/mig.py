@@ -5,13 +5,12 @@ Refuses changes: creating and destroying instances is no part of this agent's re
 """
 
 import ctypes
-import math
-from typing import Any
 
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import Query
+from nodeagent.edge.nvml.untyped import Any
 
 _SUFFIXES = {
     7: "+me",
@@ -75,10 +74,14 @@ def render_profile_name(  # one number for each part of the name
     compute_slices: int, gpu_slices: int, memory_mib: int, total_bytes: int, suffix: str
 ) -> str:
     """`1g.10gb`: the memory in eighths of the whole, rounded up; halves away from zero."""
-    eighths = math.ceil(8 * memory_mib * _MIB / total_bytes) if total_bytes else 0
-    gigabytes = math.floor(eighths * math.ceil(total_bytes / 1024**3) / 8 + 0.5)
+    eighths = _divide_up(8 * memory_mib * _MIB, total_bytes) if total_bytes else 0
+    gigabytes = (eighths * _divide_up(total_bytes, 1024**3) + 4) // 8
     shared = "" if compute_slices == gpu_slices else f"{compute_slices}c."
     return f"{shared}{gpu_slices}g.{gigabytes}gb{suffix}"
+
+
+def _divide_up(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
 
 
 class _DeviceReader:

@@ -4,10 +4,9 @@ Runs in the worker process. Owns how NVML's several lists are merged into one en
 Refuses to know what a pid is: names, cgroups and pods are found elsewhere.
 """
 
-from typing import Any
-
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import Query
+from nodeagent.edge.nvml.untyped import Any
 
 _NO_INSTANCE = 0xFFFFFFFF
 _COMPUTE_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3")

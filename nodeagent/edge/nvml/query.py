@@ -1,21 +1,18 @@
-"""One question to the library at a time: answered, absent, or marked as unreadable; only a lost GPU ends the conversation.
+"""One question to the library at a time: answered, absent, or marked as unreadable; only a lost GPU ends it all.
 
 Runs in the worker process. Owns the memory of what this driver or this GPU does not know, so that it is not asked again
 each second. Refuses to interpret answers.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import pynvml
 
 from nodeagent.edge.nvml import errors
-
+from nodeagent.edge.nvml.untyped import Any
 
 _CHOICES = 64
 
 
-class GpuGone(Exception):  # noqa: N818 -- named for the situation, as all errors here
+class GpuGone(Exception):
     """The GPU cannot be reached at all; the message says why, in words for people."""
 
 
@@ -72,7 +69,7 @@ class Query:
 
     def mark(self, what: str, code: int) -> None:
         """Note that this datum could not be read, unless the hardware simply does not have it."""
-        if code not in errors.ABSENT_CODES:
+        if code != errors.SUCCESS and code not in errors.ABSENT_CODES:
             self.unreadable.append({"what": what, "reason": errors.describe_code(code)})
 
 

@@ -4,8 +4,6 @@ Runs in the worker process and gives the fields of `model.telemetry.GpuSample` b
 left out. Owns what has to be remembered between two samples of a GPU: counters' buffers and the list of MIG devices.
 """
 
-from typing import Any
-
 import pynvml
 
 from nodeagent.edge.nvml import errors
@@ -14,8 +12,8 @@ from nodeagent.edge.nvml.fields import read_gpu_fields, read_link_fields
 from nodeagent.edge.nvml.gpm import Profiler
 from nodeagent.edge.nvml.mig import list_mig_handles
 from nodeagent.edge.nvml.processes import read_gpu_processes, read_mig_processes
-from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.query import GpuGone, Query, call
+from nodeagent.edge.nvml.untyped import Any
 
 _PLAUSIBLE_CELSIUS = 200
 _VGPU_GUEST = 2
@@ -246,4 +244,3 @@ def _read_license(query: Query) -> bool | None:
     return bool(features.isGridLicenseSupported) and any(
         feature.featureCode == _LICENSED_FEATURE and feature.featureState > 0 for feature in listed
     )
-

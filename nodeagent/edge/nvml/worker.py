@@ -7,16 +7,17 @@ A library that was replaced on disk, and handles gone stale after a reset, both 
 import json
 import os
 import threading
-from typing import Any
 
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.events import Watcher
+from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.inventory import read_gpu
 from nodeagent.edge.nvml.library import Library, LibraryUnusable, find_library, load_library
 from nodeagent.edge.nvml.query import GpuGone, Query, call
 from nodeagent.edge.nvml.sample import Sampler
+from nodeagent.edge.nvml.untyped import Any
 from nodeagent.kernel.child_side import claim_answers, die_with_parent
 from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 
@@ -35,7 +36,7 @@ class Device:
         self.sampler = Sampler(handle)
 
 
-class CallFailed(Exception):  # noqa: N818 -- named for the situation, as all errors here
+class CallFailed(Exception):
     """A call that concerns a whole GPU or the driver failed."""
 
     def __init__(self, function: str, code: int) -> None:
@@ -72,7 +73,8 @@ class Worker:
         try:
             return {"value": getattr(self, f"do_{what}")(**request)}
         except CallFailed as failed:
-            return {"failure": {"code": failed.code, "message": str(failed)}}
+            path = self._library.path if self._library is not None else ""
+            return {"failure": {"code": failed.code, "message": str(failed), "library_path": path}}
         except GpuGone as gone:
             return {"failure": {"code": errors.GPU_IS_LOST, "message": str(gone)}}
         except LibraryUnusable as unusable:
@@ -80,18 +82,19 @@ class Worker:
 
     def do_open(self) -> dict[str, Any]:
         """Load the library and initialise it; again, when the driver was not ready before."""
+        if self._is_open and self._library is not None:
+            return {"nvml": self._describe(self._library), "is_first": False}
         path = find_library(self._root, self._configured)
         if self._library is None:
             self._library = load_library(path)
         elif self._library.is_replaced(path):
             os._exit(EXIT_RENEW)
-        if not self._is_open:
-            pynvml.nvmlLib = self._library.handle
-            code, _ = call("nvmlInitWithFlags", 0)
-            if code != errors.SUCCESS:
-                raise CallFailed("nvmlInitWithFlags", code)
-            self._is_open = True
-        return self._describe(self._library)
+        pynvml.nvmlLib = self._library.handle
+        code, _ = call("nvmlInitWithFlags", 0)
+        if code != errors.SUCCESS:
+            raise CallFailed("nvmlInitWithFlags", code)
+        self._is_open = True
+        return {"nvml": self._describe(self._library), "is_first": True}
 
     def _describe(self, library: Library) -> dict[str, Any]:
         code, cuda = call("nvmlSystemGetCudaDriverVersion_v2")
@@ -144,6 +147,10 @@ class Worker:
             code, level = call("nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
             levels.append(None if code else level)
         return levels
+
+    def do_fabric(self, gpu: str, uuid: str) -> dict[str, Any] | None:
+        """How far this GPU's registration with the fabric has come; nothing on a board without one."""
+        return read_fabric(Query(self._open_device(gpu, uuid).handle, set()))
 
     def do_watch(self, gpu: str, uuid: str) -> None:
         """Report this GPU's events from now on."""

@@ -75,7 +75,10 @@ def _encode_identity(gpu: layout.Gpu, profile: Profile, seat: Seat, node_name: s
         gpu.cpu_mask[cpu // 64] |= 1 << (cpu % 64)
     gpu.brand, gpu.architecture = BRANDS[model.brand], ARCHITECTURES[model.architecture]
     gpu.compute_major, gpu.compute_minor = model.compute_capability
-    gpu.sm_count, gpu.core_count = model.multiprocessors, model.multiprocessors * (64 if model.compute_capability in {(7, 5), (8, 0)} else 128)
+    gpu.sm_count, gpu.core_count = (
+        model.multiprocessors,
+        model.multiprocessors * (64 if model.compute_capability in {(7, 5), (8, 0)} else 128),
+    )
     for other in profile.seats:
         gpu.topology[other.index] = LEVELS[PathKind.SELF if other is seat else find_path(seat, other)]
 
@@ -134,7 +137,7 @@ def _encode_links(gpu: layout.Gpu, profile: Profile, seat: Seat) -> None:
 
 
 def _encode_fabric(gpu: layout.Gpu, profile: Profile) -> None:
-    gpu.fabric_version_max = 3 if profile.driver.branch >= 570 else 2  # noqa: PLR2004 -- a driver branch, used once
+    gpu.fabric_version_max = 3 if profile.driver.branch >= 570 else 2
     if profile.fabric is None:
         gpu.fabric_state = ABSENT_32
         return

@@ -1,4 +1,4 @@
-"""The shared memory between the fake library and the tests that drive it: one ctypes layout, from which the C header is generated.
+"""The shared memory between the fake library and its tests: one ctypes layout, from which the C header is generated.
 
 It owns the meaning of every field.
 A number that the hardware does not give is `ABSENT_32` or `ABSENT_64`; the library answers "not supported" for it.
@@ -14,9 +14,9 @@ PLACEMENTS_MAX = 16
 PROCESSES_MAX = 32
 RETIRED_MAX = 64
 FIELDS_MAX = 320
-GPM_MAX = 512
+GPM_MAX = 64
 EVENTS_MAX = 256
-FUNCTIONS_MAX = 640
+FUNCTIONS_MAX = 160
 ANY_GPU = GPUS_MAX
 """The fault slot for calls on any GPU, or on none."""
 

@@ -6,6 +6,9 @@ There is one error because there is one thing to do about it: show every problem
 at start.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from msgspec import Struct
 
 from nodeagent.config.tree import Origin
@@ -20,12 +23,26 @@ class Problem(Struct, frozen=True):
 
     def __str__(self) -> str:
         place = f"{self.path}: " if self.path else ""
-        return f"{self.origin}: {place}{self.message}"
+        return _one_line(f"{self.origin}: {place}{self.message}")
 
 
-class ConfigurationInvalid(Exception):  # noqa: N818  # named for the situation, as all our errors are
+def _one_line(text: str, limit: int = 2000) -> str:
+    """The text without anything that could break a line or drive a terminal: keys and names come from outside."""
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
+_LAYERS: Final = ("default", "file", "environment", "flag")
+
+
+def _reading_order(problem: Problem) -> tuple[int, str, int]:
+    """The order in which a person goes through the sources."""
+    return _LAYERS.index(problem.origin.layer), problem.origin.name, problem.origin.line
+
+
+class ConfigurationInvalid(Exception):  # named for the situation, as all our errors are
     """The configuration cannot be used; `problems` holds every reason, not only the first."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = problems
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=_reading_order))
+        super().__init__("\n".join(map(str, self.problems)))

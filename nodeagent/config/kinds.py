@@ -22,7 +22,6 @@ FALSE_WORDS = frozenset({"false", "no", "off"})
 _WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[-+]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*|")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def plain_text(node: Node) -> str | None:
@@ -152,7 +151,7 @@ class Text(Struct, frozen=True):
         if not isinstance(node, Scalar):
             raise place.wrong(node, self.label)
         text = "" if node.is_null else node.text
-        if len(text) > self.longest or _CONTROL.search(text) or not re.fullmatch(self.pattern, text):
+        if len(text) > self.longest or not text.isprintable() or not re.fullmatch(self.pattern, text):
             raise place.wrong(node, self.label)
         return text
 
@@ -196,7 +195,7 @@ class AbsolutePath(Struct, frozen=True):
     def read(self, node: Node, place: Place) -> Path:
         """The path, not resolved: what it points to may not exist yet."""
         text = node.text if isinstance(node, Scalar) else ""
-        if not text.startswith("/") or len(text) > 4096 or _CONTROL.search(text):  # PATH_MAX
+        if not text.startswith("/") or len(text) > 4096 or not text.isprintable():  # PATH_MAX
             raise place.wrong(node, self.label)
         return Path(text)
 

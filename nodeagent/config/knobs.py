@@ -170,8 +170,9 @@ def read_section(kind: type[Section], node: Node, place: Place) -> Any:
     if not isinstance(node, Mapping):
         raise place.wrong(node, "a mapping of keys")
     knobs = knobs_of(kind)
-    for key in node.entries.keys() - knobs.keys():
-        _note_unknown(key, knobs, node, place)
+    for key in node.entries:
+        if key not in knobs:
+            place.key(key).refuse(node.key_origins[key], f"unknown key{suggest(key, knobs)}")
     values: dict[str, Any] = {}
     complete = True
     for name, declared in knobs.items():
@@ -191,12 +192,6 @@ def _read_knob(declared: Knob, node: Node, place: Place) -> Any:
     value = declared.kind.read(node, place)
     place.findings.origins[place.path] = node.origin
     return value
-
-
-def _note_unknown(key: str, knobs: MappingOf[str, Knob], node: Mapping, place: Place) -> None:
-    """Name the key nobody knows and the nearest one that exists."""
-    where = node.key_origins[key]
-    place.key(key).refuse(where, f"unknown key{suggest(key, knobs)}")
 
 
 def suggest(key: str, known: MappingOf[str, object]) -> str:

@@ -70,7 +70,12 @@ EMPTY = Mapping({}, DEFAULT, {})
 
 
 def merge(under: Node, over: Node) -> Node:
-    """Lay `over` on `under`: mappings merge key by key, everything else (lists too) is replaced whole."""
+    """Lay `over` on `under`: mappings merge key by key, everything else (lists too) is replaced whole.
+
+    A section whose lines are all commented out says nothing, so it takes nothing away.
+    """
+    if isinstance(under, Mapping) and isinstance(over, Scalar) and over.is_null:
+        return under
     if not isinstance(under, Mapping) or not isinstance(over, Mapping):
         return over
     entries = dict(under.entries)

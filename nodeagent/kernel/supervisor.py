@@ -159,7 +159,7 @@ def check_specs(specs: Sequence[ComponentSpec]) -> None:
         if spec.name in names:
             raise SpecsBroken(spec.name, "is declared twice")
         names.add(spec.name)
-        for gate in spec.opens:
+        for gate in (*spec.opens, *spec.opens_itself):
             if gate in opener:
                 raise SpecsBroken(spec.name, f"opens the gate {gate!r}, which {opener[gate].name!r} opens already")
             opener[gate] = spec

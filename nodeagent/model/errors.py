@@ -14,7 +14,8 @@ NodeagentError
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
 │   └── JournalUnavailable     the answer cannot be made durable
-└── FaultUnknown               the simulation was asked for a fault it does not know
+├── FaultUnknown               the simulation was asked for a fault it does not know
+└── ControlRefused             a person asked the agent for something it will not do
 """
 
 
@@ -124,3 +125,7 @@ class FaultUnknown(NodeagentError):
     def __init__(self, fault: str, known: tuple[str, ...]) -> None:
         super().__init__(f"unknown fault {fault!r}: choose one of {', '.join(known)}")
         self.fault = fault
+
+
+class ControlRefused(NodeagentError):
+    """A person asked the running agent for something it cannot or will not do; the message says why."""

@@ -9,11 +9,9 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.problems import decide_problems
-from nodeagent.config.schema import Settings
+from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.driver import DriverState
@@ -25,6 +23,7 @@ from nodeagent.model.ports import GpuSource
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
 EVENTS_RETRY_SECONDS = 1.0
+FIRST_READ_RETRY_SECONDS = 1.0
 
 
 class InventoryComponent:
@@ -32,20 +31,15 @@ class InventoryComponent:
 
     name = "inventory"
 
-    def __init__(
-        self, bus: Bus, gates: Gates, conditions: Conditions, clock: Clock, source: GpuSource, settings: Settings
-    ) -> None:
-        self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
-        self._source, self._settings = source, settings
+    def __init__(self, bus: Bus, conditions: Conditions, source: GpuSource, live: LiveSettings) -> None:
+        self._bus, self._conditions, self._source, self._live = bus, conditions, source, live
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
-        self._sampled_at = clock.monotonic()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
         await self._read_inventory_until_known()
-        self._gates.open("inventory_known")
         task_status.started()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
@@ -54,8 +48,10 @@ class InventoryComponent:
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
     async def _read_inventory_until_known(self) -> None:
-        while not await self._read_inventory():
-            await anyio.sleep(self._settings.inventory.rescan_interval_seconds / 10)
+        with self._bus.watch(DriverState, client=f"{self.name} start") as states:
+            while not await self._read_inventory():
+                with anyio.move_on_after(FIRST_READ_RETRY_SECONDS):
+                    await anext(states)
 
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays and the driver component says why."""
@@ -79,24 +75,30 @@ class InventoryComponent:
 
     async def _rescan_forever(self) -> None:
         while True:
-            with anyio.move_on_after(self._settings.inventory.rescan_interval_seconds):
+            with anyio.move_on_after(self._live.now.inventory.rescan_seconds):
                 await self._rescan.wait()
             self._rescan = anyio.Event()
             await self._read_inventory()
 
     async def _sample_forever(self) -> None:
-        async for _ in Ticker(self._settings.inventory.sample_interval_seconds, self._clock):
-            try:
-                sample = await self._source.read_sample()
-            except DriverError as error:
-                self._note_sampling_failed(error)
-                continue
-            self._bus.publish_state(sample, source=self.name)
-            self._sampled_at = self._clock.monotonic()
-            if self._sampling_fails:
-                self._sampling_fails = False
-                self._conditions.clear("sample-stale")
-                self._log.info("sampling_recovered")
+        while True:
+            period = self._live.now.inventory.sample_seconds
+            async for _ in Ticker(period):
+                await self._sample()
+                if self._live.now.inventory.sample_seconds != period:
+                    break
+
+    async def _sample(self) -> None:
+        try:
+            sample = await self._source.read_sample()
+        except DriverError as error:
+            self._note_sampling_failed(error)
+            return
+        self._bus.publish_state(sample, source=self.name)
+        if self._sampling_fails:
+            self._sampling_fails = False
+            self._conditions.clear("sample-stale")
+            self._log.info("sampling_recovered")
 
     def _note_sampling_failed(self, error: DriverError) -> None:
         if not self._sampling_fails:

@@ -19,19 +19,19 @@ class KubeletSettings(Section):
     root_dir: Path = knob(
         AbsolutePath(),
         Path("/var/lib/kubelet"),
-        "the kubelet's --root-dir; the two settings below do not follow it",
+        "the kubelet's --root-dir; the pod resources socket follows it, the device plugin directory does not",
         "the kubelet's default",
     )
     device_plugins_dir: Path = knob(
         AbsolutePath(),
         Path("/var/lib/kubelet/device-plugins"),
         "where kubelet.sock is and where our sockets go",
-        "the kubelet's default; it is fixed there whatever the root is",
+        "fixed in the kubelet whatever its root is",
     )
     pod_resources_socket: Path = knob(
         AbsolutePath(),
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        "where the kubelet tells which pod holds what",
+        "where the kubelet tells which pod holds what; follows root_dir unless set",
         "the kubelet's default",
     )
     plugins_registry_dir: Path | None = knob(

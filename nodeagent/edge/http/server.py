@@ -37,42 +37,19 @@ class HttpServer:
         self._routes, self._on_error = routes, on_error
 
     @contextlib.asynccontextmanager
-    async def listening_tcp(self, host: str, port: int, *, key: str) -> AsyncIterator[tuple[str, int]]:
-        """Serve on a TCP address; yields the address really bound, which tells the port when 0 was asked.
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve on this listener inside the block.
 
-        Raises:
-            ListenFailed: the address cannot be bound; names `key`, the setting it came from.
+        The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        listener = open_tcp_listener(host, port, key=key)
-        async with self._serving(listener):
-            bound = listener.getsockname()
-            yield bound[0], bound[1]
-
-    @contextlib.asynccontextmanager
-    async def listening_unix(self, path: Path, *, key: str, mode: int = 0o600) -> AsyncIterator[Path]:
-        """Serve on a unix socket that only its owner may use; the socket file is removed at the end.
-
-        Raises:
-            ListenFailed: the path cannot be bound; names `key`.
-        """
-        listener = open_unix_listener(path, key=key, mode=mode)
-        try:
-            async with self._serving(listener):
-                yield path
-        finally:
-            _remove(path)
-
-    @contextlib.asynccontextmanager
-    async def _serving(self, listener: socket.socket) -> AsyncIterator[None]:
         server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            await web.SockSite(runner, listener, backlog=BACKLOG).start()
+            await web.SockSite(runner, listener.dup(), backlog=BACKLOG).start()
             yield
         finally:
             await runner.cleanup()
-            listener.close()
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         match = self._routes.find(incoming.method, incoming.path)
@@ -139,12 +116,17 @@ async def _send_stream(incoming: web.BaseRequest, answer: Stream) -> web.StreamR
 
 
 def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
-    """A bound TCP socket, or an error that says who has the port and which setting to change."""
+    """A bound TCP socket.
+
+    Raises:
+        ListenFailed: the address cannot be had; says what to do and which setting to change.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        listener.bind((host or "0.0.0.0", port))  # noqa: S104 - only where the setting says every interface
+        listener.listen(BACKLOG)
         listener.settimeout(0)
     except OSError as error:
         listener.close()
@@ -155,7 +137,11 @@ def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
 
 
 def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
-    """A bound unix socket; a stale file of a dead process is replaced, a living one's is not."""
+    """A bound unix socket that only `mode` lets in; a stale file of a dead process is replaced, a living one's is not.
+
+    Raises:
+        ListenFailed: the path cannot be had.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +152,7 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
             listener.bind(str(path))
         finally:
             os.umask(before)
+        listener.listen(BACKLOG)
         listener.settimeout(0)
     except OSError as error:
         listener.close()
@@ -173,10 +160,6 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
         remedy = "stop the other agent, or set another directory that this user may write"
         raise ListenFailed(key, str(path), reason.lower(), remedy) from error
     return listener
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 def _remove_stale(path: Path) -> None:

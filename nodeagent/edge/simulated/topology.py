@@ -26,22 +26,27 @@ def list_nvlinks(profile: Profile, seat: Seat, is_down: IsDown) -> tuple[NvLink,
     spec = seat.model.nvlink
     if spec is None:
         return ()
+    switched = profile.nvlink is not None and profile.nvlink.wiring == "switch"
     links: list[NvLink] = []
     for number in range(spec.links):
-        remote, far_end = _find_far_end(profile, seat, number)
-        wired = profile.nvlink is not None and (profile.nvlink.wiring == "switch" or far_end is not None)
-        active = wired and not is_down(seat.index, number) and not (far_end is not None and is_down(*far_end))
+        active = _is_active(profile, seat, number, is_down)
         links.append(
             NvLink(
                 link=number,
                 active=active,
-                remote=remote,
-                remote_is_switch=profile.nvlink is not None and profile.nvlink.wiring == "switch",
+                remote=_find_remote(profile, seat, number),
+                remote_is_switch=switched,
                 version=spec.version,
                 speed_mbps=spec.speed_mbps if active else None,
             )
         )
     return tuple(links)
+
+
+def count_active_links(profile: Profile, seat: Seat, is_down: IsDown) -> int:
+    """How many of this GPU's links work; cheaper than listing them."""
+    spec = seat.model.nvlink
+    return sum(_is_active(profile, seat, number, is_down) for number in range(spec.links)) if spec else 0
 
 
 def list_pairs(
@@ -78,21 +83,36 @@ def list_switches(profile: Profile) -> tuple[NvSwitch, ...]:
     )
 
 
-def _find_far_end(profile: Profile, seat: Seat, number: int) -> tuple[PciAddress | None, tuple[int, int] | None]:
-    """The address at the other end, and the link there if that is a GPU."""
-    if profile.nvlink is None:
-        return None, None
+def _is_active(profile: Profile, seat: Seat, number: int, is_down: IsDown) -> bool:
+    """A link needs a wire and two working ends."""
+    if profile.nvlink is None or is_down(seat.index, number):
+        return False
     if profile.nvlink.wiring == "switch":
-        dealt = [
-            address
-            for address, links in zip(profile.switches, profile.nvlink.links_per_switch, strict=True)
-            for _ in range(links)
-        ]
-        return (dealt[number] if number < len(dealt) else None), None
+        return True
+    far_end = _find_far_end(profile, seat, number)
+    return far_end is not None and not is_down(*far_end)
+
+
+def _find_remote(profile: Profile, seat: Seat, number: int) -> PciAddress | None:
+    """The address at the other end, where the node can see it."""
+    if profile.nvlink is None:
+        return None
+    if profile.nvlink.wiring == "mesh":
+        far_end = _find_far_end(profile, seat, number)
+        return profile.seats[far_end[0]].address if far_end is not None else None
+    for address, links in zip(profile.switches, profile.nvlink.links_per_switch, strict=True):
+        if number < links:
+            return address
+        number -= links
+    return None
+
+
+def _find_far_end(profile: Profile, seat: Seat, number: int) -> tuple[int, int] | None:
+    """In a mesh, the GPU at the other end and the link's number there."""
     peers = [other for other in profile.seats if other.index != seat.index]
     share = seat.model.nvlink.links // len(peers) if seat.model.nvlink and peers else 0
-    if share == 0 or number >= share * len(peers):
-        return None, None
+    if number >= share * len(peers):
+        return None
     peer = peers[number // share]
     our_rank = seat.index - (seat.index > peer.index)
-    return peer.address, (peer.index, our_rank * share + number % share)
+    return peer.index, our_rank * share + number % share

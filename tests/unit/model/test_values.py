@@ -18,14 +18,13 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.values import Value
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
+PREFIX = "nodeagent.model."
+
 
 def _all_values() -> list[type[Value]]:
-    found = {}
-    for module in pkgutil.iter_modules(nodeagent.model.__path__, "nodeagent.model."):
-        for name, thing in inspect.getmembers(import_module(module.name), inspect.isclass):
-            if issubclass(thing, Value):
-                found[name] = thing
-    return list(found.values())
+    modules = [import_module(module.name) for module in pkgutil.iter_modules(nodeagent.model.__path__, PREFIX)]
+    classes = {thing for module in modules for _, thing in inspect.getmembers(module, inspect.isclass)}
+    return sorted((thing for thing in classes if issubclass(thing, Value)), key=lambda thing: thing.__name__)
 
 
 @pytest.mark.parametrize("value", _all_values(), ids=lambda value: value.__name__)

@@ -220,7 +220,7 @@ class ChildProcess:
             await self._ending.wait()
 
     async def _wait_child(self, deadline: float) -> Incarnation:
-        while (child := self._current) is None:
+        while (child := self._current) is None or child.is_over:
             if self._ending.is_set() or self._starts == 0 or self._starts_at > deadline:
                 raise ChildUnavailable(self.name, self._why_none)
             with anyio.CancelScope(deadline=deadline) as scope:

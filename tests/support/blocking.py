@@ -65,7 +65,8 @@ def forbid_blocking() -> Iterator[None]:
 def _guarded(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if asyncio._get_running_loop() is not None and (culprit := _find_culprit(sys._getframe(1))):
+        is_wrapping = name == "open" and args and isinstance(args[0], int)  # a descriptor that is open already
+        if not is_wrapping and asyncio._get_running_loop() is not None and (culprit := _find_culprit(sys._getframe(1))):
             raise LoopBlockedError(f"{name} blocks the event loop, called by {culprit}; move it to a worker thread")
         return call(*args, **kwargs)
 

@@ -108,8 +108,7 @@ class Sampler:
         _read_temperature(query, sample)
         fabric = read_fabric(query)
         _put(sample, "fabric_health_mask", fabric and fabric["health_mask"])
-        if self._is_guest:
-            _put(sample, "vgpu_license_active", _read_license(query))
+        _put(sample, "vgpu_license_active", _read_license(query) if self._is_guest else False)
         _put(sample, "profiling", self._read_profiling(query, None))
         if self._mig:
             sample["mig"] = [self._read_mig(query, entity) for entity in self._mig]

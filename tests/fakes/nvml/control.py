@@ -3,6 +3,7 @@
 Everything takes effect at once in every process that has the library loaded with this instance's environment.
 """
 
+import ctypes
 import mmap
 import os
 import signal
@@ -12,9 +13,28 @@ from ctypes import sizeof
 from pathlib import Path
 
 from nodeagent.edge.simulated.profile import Profile, load_profile
-from tests.fakes.nvml import build, encode, layout
+from nodeagent.model.telemetry import NodeSample
+from tests.fakes.nvml import build, encode, layout, weather
 
 ENVIRONMENT_VARIABLE = "NODEAGENT_FAKE_NVML"
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+
+
+def _map_file(path: Path, size: int) -> int:
+    """Map a file shared; by hand, because `mmap.mmap` keeps a descriptor open as long as the memory."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        address = _LIBC.mmap(
+            None, ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, ctypes.c_long(0)
+        )
+    finally:
+        os.close(descriptor)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), f"cannot map {path}")
+    return int(address)
 
 
 class FakeNvml:
@@ -24,21 +44,20 @@ class FakeNvml:
         self.profile: Profile = load_profile(profile)
         self.state_path = directory / "nvml-state"
         self.library_directory = build.build_library(hidden)
-        size = sizeof(layout.State)
-        self.state_path.write_bytes(bytes(size))
-        descriptor = os.open(self.state_path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self._memory = mmap.mmap(descriptor, size)
-        finally:
-            os.close(descriptor)
-        self.state = layout.State.from_buffer(self._memory)
-        self.state.layout_size = size
+        self.state_path.write_bytes(bytes(sizeof(layout.State)))
+        self._address = _map_file(self.state_path, sizeof(layout.State))
+        self.state = layout.State.from_address(self._address)
+        self.state.layout_size = sizeof(layout.State)
         names = build.list_functions()
         self.state.function_count = len(names)
         self._slots = {name: number for number, name in enumerate(names)}
         for name, number in self._slots.items():
             self.state.functions[number].name = name.encode()
         encode.encode_profile(self.state, self.profile)
+
+    def close(self) -> None:
+        """Unmap the state; nothing of this instance may be used afterwards."""
+        _LIBC.munmap(ctypes.c_void_p(self._address), ctypes.c_size_t(sizeof(layout.State)))
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -159,6 +178,12 @@ class FakeNvml:
     def end_processes(self, gpu: int) -> None:
         """No process uses the GPU any more."""
         self.gpu(gpu).process_count = 0
+
+    def live_as(self, sample: NodeSample) -> None:
+        """Let every GPU be as this sample of the simulated world says."""
+        places = {gpu.uuid.decode(): gpu for gpu in self.state.gpus if gpu.present}
+        for one in sample.gpus:
+            weather.encode_sample(places[one.uuid], one, round(sample.time_seconds * 1e6))
 
     def _push(self, **members: int) -> None:
         head = self.state.event_head

@@ -23,12 +23,15 @@ LEVELS = {
     PathKind.NODE: 40,
     PathKind.SYSTEM: 50,
 }
+AMPERE = 8
+"""The generation whose NVLinks go down with MIG."""
+
 XID_AND_ECC_EVENTS = 0x1F | 0x80
 LATER_EVENTS = 0xFF00
 PROFILING_METRICS = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 20, 21, 60, 61)
 
 
-def encode_profile(state: layout.State, profile: Profile, node_name: str = "node") -> None:
+def encode_profile(state: layout.State, profile: Profile, node_name: str = "simulated") -> None:
     """Fill the whole state with the profile's node at rest: nothing runs, nothing is broken."""
     state.driver_version = profile.driver.version.encode()
     state.nvml_version = profile.driver.nvml_version.encode()
@@ -127,7 +130,8 @@ def _encode_profiling(metrics: Any) -> None:
 
 
 def _encode_links(gpu: layout.Gpu, profile: Profile, seat: Seat) -> None:
-    links = list_nvlinks(profile, seat, lambda _gpu, _link: False)
+    ampere = seat.model.compute_capability[0] == AMPERE
+    links = list_nvlinks(profile, seat, lambda index, _link: ampere and index in profile.mig)
     gpu.link_count = len(links)
     for slot, link in zip(gpu.links, links, strict=False):
         slot.present, slot.active = 1, int(link.active)

@@ -116,11 +116,6 @@ static result start(void) {
   return 0;
 }
 
-EXPORT result nvmlInit_v2(void) {
-  BEGIN(NEED_NOTHING, NULL);
-  return start();
-}
-
 EXPORT result nvmlInitWithFlags(uint32_t flags) {
   (void)flags;
   BEGIN(NEED_NOTHING, NULL);

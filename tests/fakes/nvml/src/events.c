@@ -61,11 +61,6 @@ static result wait(struct event_set *set, struct nvmlEventData_t *data, uint32_t
   return 0;
 }
 
-EXPORT result nvmlEventSetWait(struct event_set *set, struct nvmlEventData_t *data, uint32_t timeout_milliseconds) {
-  BEGIN(NEED_INIT, NULL);
-  return wait(set, data, timeout_milliseconds);
-}
-
 EXPORT result nvmlEventSetWait_v2(struct event_set *set, struct nvmlEventData_t *data, uint32_t timeout_milliseconds) {
   BEGIN(NEED_INIT, NULL);
   return wait(set, data, timeout_milliseconds);

@@ -80,6 +80,17 @@ def read_link_fields(query: Query, link_count: int) -> dict[str, Any]:
     return values
 
 
+def read_link_count(query: Query) -> int:
+    """How many NVLink ports the GPU has.
+
+    Raises:
+        GpuGone: the GPU is lost.
+    """
+    batch = query.ask("nvlink count", "nvmlDeviceGetFieldValues", [pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT], default=())
+    counts = [value.value.uiVal for value in batch if value.nvmlReturn == 0]
+    return min(counts[0], pynvml.NVML_NVLINK_MAX_LINKS) if counts else 0
+
+
 def _read_batch(query: Query, what: str, wanted: list[int | tuple[int, int]]) -> Any:
     return query.ask(what, "nvmlDeviceGetFieldValues", wanted, default=())
 

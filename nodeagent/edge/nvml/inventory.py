@@ -8,6 +8,7 @@ import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.fabric import read_fabric
+from nodeagent.edge.nvml.fields import read_link_count
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import GpuGone, Query
 from nodeagent.edge.nvml.untyped import Any
@@ -156,7 +157,7 @@ def read_links(query: Query) -> list[dict[str, Any]]:
         GpuGone: the GPU is lost.
     """
     links = []
-    for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
+    for number in range(read_link_count(query) or pynvml.NVML_NVLINK_MAX_LINKS):
         code, state = query.attempt_of(query.handle, "nvmlDeviceGetNvLinkState", number)
         if code in (errors.NOT_SUPPORTED, errors.INVALID_ARGUMENT, errors.FUNCTION_NOT_FOUND):
             break  # past the last one; ports are numbered without holes

@@ -70,11 +70,9 @@ def list_mig_handles(query: Query, count: int) -> list[tuple[int, Any]]:
     return found
 
 
-def render_profile_name(  # one number for each part of the name
-    compute_slices: int, gpu_slices: int, memory_mib: int, total_bytes: int, suffix: str
-) -> str:
-    """`1g.10gb`: the memory in eighths of the whole, rounded up; halves away from zero."""
-    eighths = _divide_up(8 * memory_mib * _MIB, total_bytes) if total_bytes else 0
+def render_profile_name(compute_slices: int, gpu_slices: int, memory_mib: int, total_bytes: int, suffix: str) -> str:
+    """`1g.10gb`: the memory in eighths of the whole, rounded up; halves away from zero. `total_bytes` must be known."""
+    eighths = _divide_up(8 * memory_mib * _MIB, total_bytes)
     gigabytes = (eighths * _divide_up(total_bytes, 1024**3) + 4) // 8
     shared = "" if compute_slices == gpu_slices else f"{compute_slices}c."
     return f"{shared}{gpu_slices}g.{gigabytes}gb{suffix}"
@@ -101,13 +99,17 @@ class _DeviceReader:
         if uuid is None or instance is None or compute is None or attributes is None:
             return None
         place = self._read_place(instance)
+        profile = self._name(handle, attributes, place)
+        if not profile:
+            query.mark(f"profile of {what}", errors.UNINTELLIGIBLE)
+            return None
         device = {
             "uuid": uuid,
             "parent": self._gpu_uuid,
             "index": index,
             "gpu_instance_id": instance,
             "compute_instance_id": compute,
-            "profile": self._name(handle, attributes, place),
+            "profile": profile,
             "attributes": _render_attributes(attributes),
         }
         if place is not None:
@@ -123,10 +125,12 @@ class _DeviceReader:
         return place if code == errors.SUCCESS else None
 
     def _name(self, handle: Any, attributes: Any, place: Any) -> str:
-        """As the driver says it at the end of the device's name, else computed."""
+        """As the driver says it at the end of the device's name, else computed, else nothing: a wrong name is worse."""
         code, name = self._query.attempt_of(handle, "nvmlDeviceGetName")
         if code == errors.SUCCESS and " MIG " in name:
             return str(name.rpartition(" MIG ")[2])
+        if not self._total_bytes:
+            return ""
         return render_profile_name(
             attributes.computeInstanceSliceCount,
             attributes.gpuInstanceSliceCount,
@@ -159,8 +163,12 @@ def _read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dic
                 query.mark(f"mig profile {enumerator}", code)
             continue
         suffix = _SUFFIXES.get(enumerator, "")
+        name = _name_profile(info, total_bytes, suffix)
+        if not name:
+            query.mark(f"name of mig profile {enumerator}", errors.UNINTELLIGIBLE)
+            continue
         profile = {
-            "name": render_profile_name(info.sliceCount, info.sliceCount, info.memorySizeMB, total_bytes, suffix),
+            "name": name,
             "profile_id": info.id,
             "slice_count": info.sliceCount,
             "memory_mib": info.memorySizeMB,
@@ -172,6 +180,14 @@ def _read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dic
             profile.update(_read_placements(query, info.id))
         profiles.append(profile)
     return profiles
+
+
+def _name_profile(info: Any, total_bytes: int, suffix: str) -> str:
+    """As the driver says it, so that it is spelled as its devices are; else computed, else nothing."""
+    spoken = getattr(info, "name", "").removeprefix("MIG ")
+    if spoken or not total_bytes:
+        return str(spoken)
+    return render_profile_name(info.sliceCount, info.sliceCount, info.memorySizeMB, total_bytes, suffix)
 
 
 def _read_profile(query: Query, enumerator: int) -> tuple[int, Any]:

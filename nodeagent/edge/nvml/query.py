@@ -9,7 +9,7 @@ import pynvml
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.untyped import Any
 
-_CHOICES = 64
+_CHOICES = 1 << 32
 
 
 class GpuGone(Exception):
@@ -63,7 +63,7 @@ class Query:
         return code, answer
 
     def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> str:
-        """Small numbers choose among several data of one function; large ones are times and the like."""
+        """Numbers choose among several data or structure versions of one function; only times are larger than 32 bits."""
         choice = arguments[0] if arguments and isinstance(arguments[0], int) and arguments[0] < _CHOICES else ""
         return f"{'' if handle is self.handle else 'mig '}{function} {choice}"
 

@@ -8,7 +8,7 @@ import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import read_gpu_fields, read_link_fields
+from nodeagent.edge.nvml.fields import read_gpu_fields, read_link_count, read_link_fields
 from nodeagent.edge.nvml.gpm import Profiler
 from nodeagent.edge.nvml.mig import list_mig_handles
 from nodeagent.edge.nvml.processes import read_gpu_processes, read_mig_processes
@@ -58,7 +58,8 @@ class Sampler:
         self._newest_process_sample = 0
         self._mig: list[MigEntity] | None = None
         self._link_count: int | None = None
-        self._is_guest = False
+        self._can_profile: bool | None = None
+        self._is_guest = self._is_unsure = False
         self._has_answered = False
         self.is_stale = False
         """The handle was good once and is not any more: the GPU was reset, only a new process can open it anew."""
@@ -66,7 +67,7 @@ class Sampler:
     def forget(self) -> None:
         """Something about the GPU may be another now: ask for everything again."""
         self._hopeless.clear()
-        self._mig = self._link_count = None
+        self._mig = self._link_count = self._can_profile = None
 
     def close(self) -> None:
         """Give back what the library lent."""
@@ -84,6 +85,8 @@ class Sampler:
             sample = {"lost": str(gone)}
             self.close()
         self._judge_handle(query)
+        if self._is_unsure:
+            self._mig = self._link_count = None
         sample["unreadable"] = query.unreadable
         return sample, query.calls
 
@@ -101,7 +104,8 @@ class Sampler:
         sample.update(read_gpu_fields(query))
         sample.update(read_link_fields(query, self._link_count or 0))
         _read_load(query, sample)
-        _read_memory(query, sample)
+        sample.update(_read_memory(query, query.handle, "memory"))
+        _read_window(query, sample)
         for function, arguments, name in _PLAIN:
             _put(sample, name, query.ask(name, function, *arguments))
         _put(sample, "clock_event_reasons", _read_clock_reasons(query))
@@ -116,22 +120,24 @@ class Sampler:
         sample["processes"], self._newest_process_sample = read_gpu_processes(query, self._newest_process_sample)
 
     def _learn(self, query: Query) -> None:
-        """What decides which questions make sense, once after each enumeration."""
+        """What decides which questions make sense: once after each enumeration, again when it could not be read."""
+        marks = len(query.unreadable)
         if self._link_count is None:
-            count = read_number_of_links(query)
+            self._link_count = read_link_count(query)
             mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
-            self._link_count, self._is_guest = count, mode == _VGPU_GUEST
+            self._is_guest = mode == _VGPU_GUEST
         if self._mig is None:
             self._mig = _list_mig(query)
             instances = {entity.gpu_instance for entity in self._mig}
             for instance in [known for known in self._profilers if known is not None and known not in instances]:
                 self._profilers.pop(instance).close()
+        self._is_unsure = len(query.unreadable) > marks
 
     def _read_profiling(self, query: Query, instance: int | None) -> dict[str, float] | None:
-        if "gpm" in self._hopeless:
-            return None
-        if not self._profilers and not _supports_profiling(query):
-            self._hopeless.add("gpm")
+        if self._can_profile is None:
+            support = query.ask("profiling", "nvmlGpmQueryDeviceSupport")
+            self._can_profile = None if support is None else support.isSupportedDevice == 1
+        if not self._can_profile:
             return None
         profiler = self._profilers.get(instance)
         if profiler is None:
@@ -144,33 +150,15 @@ class Sampler:
             "gpu_instance_id": entity.gpu_instance,
             "compute_instance_id": entity.compute_instance,
         }
-        memory = query.ask_of(entity.handle, "mig memory", "nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
-        if memory is not None:
-            share.update(_render_memory(memory))
+        share.update(_read_memory(query, entity.handle, "mig memory"))
         _put(share, "profiling", self._read_profiling(query, entity.gpu_instance))
         share["processes"] = read_mig_processes(query, entity.handle)
         return share
 
 
-def read_number_of_links(query: Query) -> int:
-    """How many NVLink ports the GPU has.
-
-    Raises:
-        GpuGone: the GPU is lost.
-    """
-    batch = query.ask("nvlink count", "nvmlDeviceGetFieldValues", [pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT], default=())
-    counts = [value.value.uiVal for value in batch if value.nvmlReturn == 0]
-    return min(counts[0], pynvml.NVML_NVLINK_MAX_LINKS) if counts else 0
-
-
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
     if value is not None:
         values[name] = value
-
-
-def _supports_profiling(query: Query) -> bool:
-    support = query.ask("profiling", "nvmlGpmQueryDeviceSupport")
-    return support is not None and support.isSupportedDevice == 1
 
 
 def _list_mig(query: Query) -> list[MigEntity]:
@@ -198,13 +186,15 @@ def _read_load(query: Query, sample: dict[str, Any]) -> None:
         _put(sample, name, None if pair is None else pair[0])
 
 
-def _read_memory(query: Query, sample: dict[str, Any]) -> None:
+def _read_memory(query: Query, handle: Any, what: str) -> dict[str, int]:
     """Version 2 tells reserved from used; old drivers know only version 1, in which they are one number."""
-    code, memory = query.attempt_of(query.handle, "nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
+    code, memory = query.attempt_of(handle, "nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
     if code:
-        memory = query.ask("memory", "nvmlDeviceGetMemoryInfo")
-    if memory is not None:
-        sample.update(_render_memory(memory))
+        memory = query.ask_of(handle, what, "nvmlDeviceGetMemoryInfo")
+    return {} if memory is None else _render_memory(memory)
+
+
+def _read_window(query: Query, sample: dict[str, Any]) -> None:
     window = query.ask("bar1", "nvmlDeviceGetBAR1MemoryInfo")
     if window is not None:
         sample["bar1_total_bytes"], sample["bar1_used_bytes"] = window.bar1Total, window.bar1Used

@@ -50,9 +50,7 @@ class InProcess:
 
 
 @pytest.fixture
-def load_in_process(
-    make_fake: MakeFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., InProcess]:
+def load_in_process(make_fake: MakeFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., InProcess]:
     """Loads a fake into this process: a fresh copy each time, because a library remembers its state file."""
     copies = 0
 

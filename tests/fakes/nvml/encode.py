@@ -6,7 +6,7 @@ from typing import Any
 
 from nodeagent.edge.simulated.hardware import MIB, GpuModel
 from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_serial
-from nodeagent.edge.simulated.mig_geometry import MigShape, PlacedInstance, list_shapes, plan_layout
+from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes, plan_layout
 from nodeagent.edge.simulated.profile import Profile, Seat
 from nodeagent.edge.simulated.topology import find_path, list_nvlinks
 from nodeagent.model.gpu import PathKind
@@ -153,7 +153,7 @@ def _encode_fabric(gpu: layout.Gpu, profile: Profile) -> None:
 
 def _encode_mig_profiles(gpu: layout.Gpu, model: GpuModel) -> None:
     gpu.mig_mode = gpu.mig_pending = 0 if model.mig else ABSENT_32
-    gpu.mig_devices_max = 7 if model.mig else 0
+    gpu.mig_devices_max = GEOMETRIES[model.mig.geometry].slices if model.mig else 0
     for item in list_shapes(model):
         slot = gpu.mig_profiles[item.shape.enumerator]
         slot.present, slot.id, slot.slice_count = 1, item.shape.profile_id, item.shape.slices

@@ -19,7 +19,7 @@ class GpuGone(Exception):
 class Query:
     """The questions about one GPU, from its handle."""
 
-    def __init__(self, handle: Any, hopeless: set[str]) -> None:
+    def __init__(self, handle: Any, hopeless: dict[str, int]) -> None:
         self.handle = handle
         self.unreadable: list[dict[str, str]] = []
         self.calls = 0
@@ -53,17 +53,17 @@ class Query:
         """
         key = self._name_question(handle, function, arguments)
         if key in self._hopeless:
-            return errors.NOT_SUPPORTED, None
+            return self._hopeless[key], None
         self.calls += 1
         code, answer = call(function, handle, *arguments)
         if code in errors.LOST_CODES:
             raise GpuGone(f"{function}: {errors.describe_code(code)}")
         if code in errors.LASTING_CODES:
-            self._hopeless.add(key)
+            self._hopeless[key] = code
         return code, answer
 
     def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> str:
-        """Numbers choose among several data or structure versions of one function; only times are larger than 32 bits."""
+        """Numbers choose among the data or structure versions of one function; only times are larger than 32 bits."""
         choice = arguments[0] if arguments and isinstance(arguments[0], int) and arguments[0] < _CHOICES else ""
         return f"{'' if handle is self.handle else 'mig '}{function} {choice}"
 

@@ -53,7 +53,7 @@ class Sampler:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._hopeless: set[str] = set()
+        self._hopeless: dict[str, int] = {}
         self._profilers: dict[int | None, Profiler] = {}
         self._newest_process_sample = 0
         self._mig: list[MigEntity] | None = None

@@ -119,7 +119,7 @@ class Worker:
         code, handle = call("nvmlDeviceGetHandleByIndex", index)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetHandleByIndex_v2", code)
-        query = Query(handle, set())
+        query = Query(handle, {})
         gpu = read_gpu(query, index)
         device = self._devices.get(gpu["pci"]["address"])
         if device is not None:
@@ -150,7 +150,7 @@ class Worker:
 
     def do_fabric(self, gpu: str, uuid: str) -> dict[str, Any] | None:
         """How far this GPU's registration with the fabric has come; nothing on a board without one."""
-        return read_fabric(Query(self._open_device(gpu, uuid).handle, set()))
+        return read_fabric(Query(self._open_device(gpu, uuid).handle, {}))
 
     def do_watch(self, gpu: str, uuid: str) -> None:
         """Report this GPU's events from now on."""

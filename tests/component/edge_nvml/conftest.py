@@ -9,8 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
+from nodeagent.edge.simulated.profile import list_profiles
 from tests.fakes.nvml.build import SONAME
-from tests.fakes.nvml.control import FakeNvml
+from tests.fakes.nvml.control import FakeNvml, load_known_profile
 
 MakeFake = Callable[..., FakeNvml]
 
@@ -19,6 +20,8 @@ MakeFake = Callable[..., FakeNvml]
 def make_fake(tmp_path: Path) -> Iterator[MakeFake]:
     """Makes fake drivers: `make_fake("t4", hidden={"nvmlDeviceGetNumaNodeId"})`."""
     made: list[FakeNvml] = []
+    for name in list_profiles():
+        load_known_profile(name)
 
     def make(profile: str = "dgx-h100", *, hidden: Collection[str] = ()) -> FakeNvml:
         directory = tmp_path / f"fake-{len(made)}"

@@ -49,7 +49,7 @@ def read_all(loaded: InProcess, sampler: Sampler) -> dict[str, Any]:
     """One GPU's inventory and sample together."""
     found: dict[str, Any] = {"unreadable": []}
     try:
-        gpu = read_gpu(Query(sampler._handle, set()), 0)
+        gpu = read_gpu(Query(sampler._handle, {}), 0)
     except GpuGone as gone:
         gpu = {"gone": str(gone)}
     sampler.forget()

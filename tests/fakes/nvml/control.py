@@ -10,6 +10,7 @@ import signal
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import sizeof
+from functools import cache
 from pathlib import Path
 
 from nodeagent.edge.simulated.profile import Profile, load_profile
@@ -17,6 +18,12 @@ from nodeagent.model.telemetry import NodeSample
 from tests.fakes.nvml import build, encode, layout, weather
 
 ENVIRONMENT_VARIABLE = "NODEAGENT_FAKE_NVML"
+
+
+@cache
+def load_known_profile(name: str) -> Profile:
+    """A profile, read from its file once: a test may make a fake where files must not be read, in a running loop."""
+    return load_profile(name)
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +48,7 @@ class FakeNvml:
     """One fake driver: a state file, and a directory with a library that plays it."""
 
     def __init__(self, directory: Path, profile: str = "dgx-h100", *, hidden: Collection[str] = ()) -> None:
-        self.profile: Profile = load_profile(profile)
+        self.profile = load_known_profile(profile)
         self.state_path = directory / "nvml-state"
         self.library_directory = build.build_library(hidden)
         self.state_path.write_bytes(bytes(sizeof(layout.State)))

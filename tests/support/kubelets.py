@@ -24,6 +24,9 @@ class KubeletUnderTest(Protocol):
     def device_plugins_dir(self) -> Path: ...
 
     @property
+    def plugins_registry_dir(self) -> Path: ...
+
+    @property
     def pod_resources_socket(self) -> Path: ...
 
     @property
@@ -54,6 +57,7 @@ class StandIn:
     def __init__(self, kubelet: StandInKubelet) -> None:
         self.kubelet = kubelet
         self.device_plugins_dir = kubelet.device_plugins_dir
+        self.plugins_registry_dir = kubelet.plugins_registry_dir
         self.pod_resources_socket = kubelet.pod_resources_socket
         self.checkpoint_file = kubelet.checkpoint_file
 

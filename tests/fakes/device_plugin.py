@@ -31,6 +31,7 @@ class FakeDevicePlugin:
         self.resource, self.options = ResourceName(resource), options or PluginOptions()
         self._devices, self._changed = devices, asyncio.Event()
         self.preferences: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
+        self.asked: list[tuple[str, ...]] = []
         self.allocated: list[tuple[str, ...]] = []
         self.started: list[tuple[str, ...]] = []
         self.refusal: AllocationError | None = None
@@ -58,6 +59,7 @@ class FakeDevicePlugin:
 
     async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
         self._maybe_crash()
+        self.asked.append(tuple(devices))
         if self.allocate_gate is not None:
             await self.allocate_gate.wait()
         if self.refusal is not None:

@@ -29,13 +29,13 @@ DevicesSent = Callable[[tuple[AdvertisedDevice, ...]], None]
 
 
 class PluginServer:
-    """What `open_plugin_server` yields: the servicer of one resource, and its streams."""
+    """The servicer of one resource, and its streams; everything but `methods` is for while it serves."""
 
     def __init__(self, plugin: DevicePlugin, report_crash: CrashReporter, devices_sent: DevicesSent) -> None:
         self._plugin, self._report_crash, self._devices_sent = plugin, report_crash, devices_sent
         self._streams: set[Replies] = set()
         self._stream_changed = asyncio.Event()
-        self._server: GrpcServer | None = None
+        self._server: GrpcServer
 
     @property
     def streaming(self) -> bool:
@@ -45,7 +45,7 @@ class PluginServer:
     @property
     def file_is_ours(self) -> bool:
         """Whether the kubelet would find us at our socket."""
-        return self._server is not None and self._server.owns_file()
+        return self._server.owns_file()
 
     async def wait_stream_change(self) -> None:
         """Return when a stream has begun or ended."""
@@ -58,8 +58,7 @@ class PluginServer:
         Raises:
             SocketUnavailable: it cannot be bound.
         """
-        if self._server is not None:
-            await self._server.listen()
+        await self._server.listen()
 
     async def end_streams(self) -> None:
         """End each stream, and wait until the kubelet has hung up.
@@ -67,7 +66,7 @@ class PluginServer:
         A registration while the kubelet still works on an old stream's end would be taken for that old one's,
         and be disconnected in its place.
         """
-        if self._server is None or not self._streams:
+        if not self._streams:
             return
         ended = tuple(self._streams)
         self._server.end_streams("the plugin registers again")

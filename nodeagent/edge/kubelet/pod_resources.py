@@ -91,20 +91,20 @@ class PodResourcesClient:
         return found
 
     async def _ask(self, attempted: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
-        for attempt in range(1, ATTEMPTS + 1):
+        attempt = 1
+        while True:
             try:
                 return await call()
             except GRPCError as error:
-                if error.status is Status.RESOURCE_EXHAUSTED and attempt < ATTEMPTS:
-                    await sleep(RETRY_SECONDS * attempt)
-                    continue
-                raise self._translate(attempted, error) from error
+                if error.status is not Status.RESOURCE_EXHAUSTED or attempt == ATTEMPTS:
+                    raise self._translate(attempted, error) from error
             except TimeoutError as error:
                 reason = f"no answer within {ANSWER_SECONDS:g} s"
                 raise PodResourcesUnavailable(attempted, str(self._socket), reason) from error
             except (ProtocolError, StreamTerminatedError, OSError) as error:
                 raise PodResourcesUnavailable(attempted, str(self._socket), str(error)) from error
-        raise AssertionError("the last attempt returns or raises")
+            await sleep(RETRY_SECONDS * attempt)
+            attempt += 1
 
     def _translate(self, attempted: str, error: GRPCError) -> PodResourcesUnavailable:
         reason = error.message or error.status.name

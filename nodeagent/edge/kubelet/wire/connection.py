@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._methods, self._tasks, self._report_crash, self._gone = methods, tasks, report_crash, gone
         self._http = ServerConnection()
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._streams: dict[int, CancelScope] = {}
         self._writable = asyncio.Event()
         self._writable.set()
@@ -100,21 +100,18 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """A caller that does not read its answers gets no more questions in, so that nothing piles up here."""
         self._writable.clear()
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The caller reads again."""
         self._writable.set()
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller has left; why changes nothing."""
         del exc
         for scope in self._streams.values():
             scope.cancel()
-        self._transport = None
         self._lost.set()
         self._gone(self)
 
@@ -123,7 +120,6 @@ class Connection(asyncio.Protocol):
     def end_streams(self, text: str) -> None:
         """Take no more calls, and end the streaming ones; the unary ones in progress go on."""
         self._stopping = True
-        self._http.say_goodbye()
         for stream_id, scope in self._streams.items():
             self._http.sender.finish(stream_id, Status.UNAVAILABLE, text)
             scope.cancel()
@@ -131,14 +127,13 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is waiting to be sent, then leave."""
+        # Without GOAWAY: some clients drop answers that they have got and not yet read when they hear it.
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def abort(self) -> None:
         """Leave at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     async def wait_idle(self) -> None:
         """Return when no call is in progress."""
@@ -208,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         output = self._http.sender.take_output()
-        if output and self._transport is not None:
+        if output and not self._transport.is_closing():
             self._transport.write(output)
 
 

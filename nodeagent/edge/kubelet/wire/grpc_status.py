@@ -84,6 +84,7 @@ def encode_trailers(status: Status, text: str) -> bytes:
         return OK_TRAILERS
     block = encode_header(b"grpc-status", str(status.value).encode())
     if text:
-        escaped = quote(text[:LONGEST_STATUS_TEXT], safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}")
+        # A path in the text may hold bytes that are no text.
+        escaped = quote(text[:LONGEST_STATUS_TEXT], safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}", errors="replace")
         block += encode_header(b"grpc-message", escaped.encode())
     return block

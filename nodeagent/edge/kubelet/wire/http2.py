@@ -102,10 +102,6 @@ class ServerConnection:
         self.sender.put(frames.encode_settings(settings))
         self.sender.put(frames.encode_window_update(0, CONNECTION_WINDOW_BYTES - frames.DEFAULT_WINDOW_BYTES))
 
-    def say_goodbye(self) -> None:
-        """Tell the peer that no more calls are taken."""
-        self.sender.put(frames.encode_goaway(self._last_stream_id, frames.NO_ERROR))
-
     def receive(self, data: bytes) -> list[Event]:
         """What the peer's bytes mean.
 

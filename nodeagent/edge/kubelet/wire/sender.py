@@ -135,7 +135,7 @@ class Sender:
             WindowOverflowed: a window cannot hold that much.
         """
         change = size_bytes - self._initial_window
-        self._initial_window = size_bytes
+        self._initial_window = _grow(0, size_bytes)
         for answer in self._answers.values():
             answer.window = _grow(answer.window, change)
         return self._drain_waiting()

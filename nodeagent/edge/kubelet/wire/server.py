@@ -7,6 +7,7 @@ A streaming call ends with its caller.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,14 +40,14 @@ class GrpcServer:
         """How many callers are connected."""
         return len(self._connections)
 
-    async def listen(self) -> None:
-        """Bind the socket, or bind it anew; connections there are go on.
+    async def listen(self, listening: socket.socket | None = None) -> None:
+        """Accept callers on a socket bound before, or bind it anew; connections there are go on.
 
         Raises:
             SocketUnavailable: it cannot be bound.
         """
         self._stop_listening()
-        listening = bind_unix_socket(self.path)
+        listening = listening or bind_unix_socket(self.path)
         self._file = identify_file(self.path)
         self._listener = await asyncio.get_running_loop().create_unix_server(self._accept, sock=listening)
 
@@ -99,9 +100,11 @@ async def open_grpc_server(path: Path, methods: Methods, report_crash: CrashRepo
     Raises:
         SocketUnavailable: the socket cannot be bound.
     """
+    # Bound out here, because an error from inside the task group would come out as a group.
+    listening = bind_unix_socket(path)
     async with create_task_group() as tasks:
         server = GrpcServer(path, methods, tasks, report_crash)
-        await server.listen()
+        await server.listen(listening)
         try:
             yield server
         finally:

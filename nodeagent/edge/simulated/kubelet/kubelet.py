@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint, render_checkpoint
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager, DeviceRefused, Offer
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginFailed
+from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
 from nodeagent.edge.simulated.kubelet.pod_resources import PodResourcesService
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
 from nodeagent.edge.simulated.kubelet.registration import PluginRegistry
+from nodeagent.edge.simulated.kubelet.registry_watch import RegistryWatch
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 
@@ -48,15 +49,25 @@ class _Life(NamedTuple):
 class StandInKubelet:
     """Serves under `root`: `device-plugins`, `plugins_registry` and `pod-resources`, as under /var/lib/kubelet."""
 
-    def __init__(self, root: Path, *, seed: int = 0, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int = 0,
+        now: Callable[[], float] = time.monotonic,
+        dial: Callable[[str, Path], PluginClient] = PluginClient,
+    ) -> None:
         self.device_plugins_dir = root / "device-plugins"
         self.plugins_registry_dir = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.checkpoint_file = self.device_plugins_dir / CHECKPOINT_NAME
         self.call_times: deque[CallTimes] = deque(maxlen=10_000)
-        self._random, self._now = Random(seed), now  # noqa: S311  plausible, not secret
+        self._dial, self._now = dial, now
+        self._random = Random(seed)  # noqa: S311  plausible, not secret
         self._pods: dict[tuple[str, str], Pod] = {}
         self._admission = Lock()
+        self.ignore_registrations = 0
+        """How many of the next registrations are answered and then forgotten."""
         self._life: _Life | None = None
         self._wanted_up = True
         self._change = Event()
@@ -104,16 +115,23 @@ class StandInKubelet:
     async def _open_life(self) -> AsyncIterator[None]:
         self._clear_directory()
         manager = DeviceManager(self._random, self._now)
-        if self.checkpoint_file.exists():
-            manager.restore(parse_checkpoint(self.checkpoint_file.read_bytes()))
+        self._read_checkpoint(manager)
         resources = PodResourcesService(manager, self._pods.values, self._now)
         async with create_task_group() as tasks:
-            registry = PluginRegistry(manager, self.device_plugins_dir, tasks, self._lists_changed)
+            registry = PluginRegistry(
+                manager,
+                self.device_plugins_dir,
+                tasks,
+                changed=self._lists_changed,
+                wanted=self._wants_registration,
+                dial=self._dial,
+            )
             async with (
                 open_grpc_server(self.pod_resources_socket, resources.methods(), _fail),
                 open_grpc_server(self.device_plugins_dir / "kubelet.sock", registry.methods(), _fail),
             ):
                 self._life = _Life(manager, registry)
+                tasks.start_soon(RegistryWatch(self.plugins_registry_dir, registry).run, name="plugin watcher")
                 self._changed()
                 try:
                     yield
@@ -126,6 +144,17 @@ class StandInKubelet:
         for path in self.device_plugins_dir.iterdir():
             if path.is_socket():
                 path.unlink()
+
+    def drop_plugin(self, resource: str) -> None:
+        """Hang up on the plugin of a resource, as the real kubelet does by its defect; it is not told why."""
+        if self._life is not None:
+            self._life.registry.disconnect(resource)
+
+    def _wants_registration(self) -> bool:
+        if not self.ignore_registrations:
+            return True
+        self.ignore_registrations -= 1
+        return False
 
     # What can be seen.
 
@@ -273,6 +302,10 @@ class StandInKubelet:
     def _lists_changed(self) -> None:
         self._write_checkpoint()
         self._changed()
+
+    def _read_checkpoint(self, manager: DeviceManager) -> None:
+        if self.checkpoint_file.exists():
+            manager.restore(parse_checkpoint(self.checkpoint_file.read_bytes()))
 
     def _write_checkpoint(self) -> None:
         if self._life is not None:

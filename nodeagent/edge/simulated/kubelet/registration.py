@@ -25,8 +25,18 @@ _RESOURCE_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9](
 class PluginRegistry:
     """All plugins of one life of the kubelet."""
 
-    def __init__(self, manager: DeviceManager, directory: Path, tasks: TaskGroup, changed: Callable[[], None]) -> None:
-        self._manager, self._directory, self._tasks, self._changed = manager, directory, tasks, changed
+    def __init__(
+        self,
+        manager: DeviceManager,
+        directory: Path,
+        tasks: TaskGroup,
+        *,
+        changed: Callable[[], None],
+        wanted: Callable[[], bool],
+        dial: Callable[[str, Path], PluginClient],
+    ) -> None:
+        self._manager, self._directory, self._tasks = manager, directory, tasks
+        self._changed, self._wanted, self._dial = changed, wanted, dial
         self._clients: dict[str, PluginClient] = {}
         self._all: set[PluginClient] = set()
         self.registrations: list[str] = []
@@ -61,6 +71,8 @@ class PluginRegistry:
             )
         if not is_extended_resource(request.resource_name):
             raise CallRefused(Status.UNKNOWN, f'the ResourceName "{request.resource_name}" is invalid')
+        if not self._wanted():
+            return Empty()
         try:
             await self.connect(request.resource_name, self._directory / request.endpoint.lstrip("/"))
         except PluginFailed as error:
@@ -73,7 +85,7 @@ class PluginRegistry:
         Raises:
             PluginFailed: it does not answer.
         """
-        client = PluginClient(resource, socket)
+        client = self._dial(resource, socket)
         self._all.add(client)
         try:
             await client.read_options()

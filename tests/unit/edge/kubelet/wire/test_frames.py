@@ -18,8 +18,8 @@ def test_settings_read_back() -> None:
     data = frames.encode_settings({frames.SETTING_INITIAL_WINDOW_SIZE: 1 << 20, frames.SETTING_MAX_FRAME_SIZE: 1 << 14})
     frame = parse(data)
     assert isinstance(frame, SettingsFrame)
-    assert {4: 1 << 20, 5: 1 << 14} == frame.settings
-    assert [(4, 1 << 20), (5, 1 << 14)] == frames.parse_settings(data[9:])
+    assert frame.settings == {4: 1 << 20, 5: 1 << 14}
+    assert frames.parse_settings(data[9:]) == [(4, 1 << 20), (5, 1 << 14)]
 
 
 def test_control_frames_read_back() -> None:
@@ -27,11 +27,11 @@ def test_control_frames_read_back() -> None:
     update, reset = parse(frames.encode_window_update(3, 70_000)), parse(frames.encode_reset(5, 7))
     goaway = parse(frames.encode_goaway(9, 1, "why"))
     assert isinstance(update, WindowUpdateFrame)
-    assert (3, 70_000) == (update.stream_id, update.window_increment)
+    assert (update.stream_id, update.window_increment) == (3, 70_000)
     assert isinstance(reset, RstStreamFrame)
-    assert (5, 7) == (reset.stream_id, reset.error_code)
+    assert (reset.stream_id, reset.error_code) == (5, 7)
     assert isinstance(goaway, GoAwayFrame)
-    assert (9, 1, b"why") == (goaway.last_stream_id, goaway.error_code, goaway.additional_data)
+    assert (goaway.last_stream_id, goaway.error_code, goaway.additional_data) == (9, 1, b"why")
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536, frames.LARGEST_MAX_FRAME_BYTES])
@@ -44,7 +44,7 @@ def test_frame_header_is_its_own_inverse(size: int) -> None:
 def test_reserved_bit_of_the_stream_id_is_ignored() -> None:
     """The first bit of the stream id means nothing (RFC 9113, 4.1)."""
     data = frames.encode_frame(frames.PING, 0, 0x8000_0001, bytes(8))
-    assert 1 == frames.parse_frame_header(data, 0)[3]
+    assert frames.parse_frame_header(data, 0)[3] == 1
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 254, 255, 300, 16_000])

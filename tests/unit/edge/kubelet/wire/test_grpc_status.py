@@ -27,8 +27,8 @@ def decode(block: bytes) -> dict[bytes, bytes]:
 
 def test_answer_headers_say_ok() -> None:
     """The constant header blocks decode to a gRPC answer."""
-    assert {b":status": b"200", b"content-type": b"application/grpc+proto"} == decode(RESPONSE_HEADERS)
-    assert {b"grpc-status": b"0"} == decode(OK_TRAILERS)
+    assert decode(RESPONSE_HEADERS) == {b":status": b"200", b"content-type": b"application/grpc+proto"}
+    assert decode(OK_TRAILERS) == {b"grpc-status": b"0"}
     assert encode_trailers(Status.OK, "") == OK_TRAILERS
 
 
@@ -37,7 +37,7 @@ def test_status_text_survives_escaping(text: str) -> None:
     """Whatever stands in an error text, the kubelet reads it as it was meant, in printable ASCII on the wire."""
     fields = decode(encode_trailers(Status.NOT_FOUND, text))
     raw = fields.get(b"grpc-message", b"")
-    assert b"5" == fields[b"grpc-status"]
+    assert fields[b"grpc-status"] == b"5"
     assert text == unquote(raw.decode("ascii"))
     assert all(0x20 <= byte <= 0x7E for byte in raw)
 
@@ -45,7 +45,7 @@ def test_status_text_survives_escaping(text: str) -> None:
 def test_long_status_text_is_cut() -> None:
     """An endless error text is cut to what a pod's event can hold."""
     fields = decode(encode_trailers(Status.INTERNAL, "x" * 100_000))
-    assert LONGEST_STATUS_TEXT == len(fields[b"grpc-message"])
+    assert len(fields[b"grpc-message"]) == LONGEST_STATUS_TEXT
 
 
 @pytest.mark.parametrize("content_type", [b"application/grpc", b"application/grpc+proto", b"application/grpc;x=y"])
@@ -53,7 +53,7 @@ def test_long_status_text_is_cut() -> None:
 def test_any_authority_is_served(authority: bytes, content_type: bytes) -> None:
     """Each kubelet version has its own idea of the authority of a unix socket, and all are served."""
     head = parse_head([*CALL[:2], (b":authority", authority), (b"content-type", content_type)])
-    assert ("/a.B/C", None) == head
+    assert head == ("/a.B/C", None)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_what_is_no_grpc_call_is_refused(fields: list[tuple[bytes, bytes]]) -> N
 
 def test_message_is_its_own_inverse() -> None:
     """What one side wraps the other unwraps."""
-    assert b"abc" == parse_message(encode_message(b"abc"), 10)
-    assert b"" == parse_message(encode_message(b""), 10)
+    assert parse_message(encode_message(b"abc"), 10) == b"abc"
+    assert parse_message(encode_message(b""), 10) == b""
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_small_answer_is_three_frames_at_once() -> None:
     sender = make_sender(1)
     sender.answer(1, b"hello")
     kinds = [(kind, flags & frames.END_STREAM) for kind, flags, _, _ in split(sender.take_output())]
-    assert [(frames.HEADERS, 0), (frames.DATA, 0), (frames.HEADERS, frames.END_STREAM)] == kinds
+    assert kinds == [(frames.HEADERS, 0), (frames.DATA, 0), (frames.HEADERS, frames.END_STREAM)]
     assert 1 not in sender
 
 
@@ -44,15 +44,15 @@ def test_large_answer_waits_for_the_window() -> None:
     sender = make_sender(1)
     sender.answer(1, bytes(100_000))
     first = take_data(sender, 1)
-    assert frames.DEFAULT_WINDOW_BYTES == len(first)
+    assert len(first) == frames.DEFAULT_WINDOW_BYTES
     assert not sender.is_drained(1)
-    assert [] == sender.grant(0, 50_000)
-    assert b"" == sender.take_output()
-    assert [1] == sender.grant(1, 50_000)
+    assert sender.grant(0, 50_000) == []
+    assert sender.take_output() == b""
+    assert sender.grant(1, 50_000) == [1]
     rest = split(sender.take_output())
     assert encode_message(bytes(100_000)) == first + b"".join(payload for kind, _, _, payload in rest if kind == 0)
     assert frames.END_STREAM & rest[-1][1]
-    assert 0 == len(sender)
+    assert len(sender) == 0
 
 
 def test_data_frames_keep_to_the_peers_size() -> None:
@@ -60,12 +60,12 @@ def test_data_frames_keep_to_the_peers_size() -> None:
     sender = make_sender(1)
     sender.answer(1, bytes(40_000))
     sizes = [len(payload) for kind, _, _, payload in split(sender.take_output()) if kind == frames.DATA]
-    assert [16_384, 16_384, 40_005 - 2 * 16_384] == sizes
+    assert sizes == [16_384, 16_384, 40_005 - 2 * 16_384]
     sender.set_max_frame(1 << 20)
     sender.open(3)
     sender.grant(0, 100_000)
     sender.answer(3, bytes(40_000))
-    assert 3 == len(split(sender.take_output()))
+    assert len(split(sender.take_output())) == 3
 
 
 def test_streamed_messages_share_one_head() -> None:
@@ -75,7 +75,7 @@ def test_streamed_messages_share_one_head() -> None:
     sender.send(1, b"b")
     sender.finish(1, Status.OK)
     kinds = [kind for kind, _, _, _ in split(sender.take_output())]
-    assert [frames.HEADERS, frames.DATA, frames.DATA, frames.HEADERS] == kinds
+    assert kinds == [frames.HEADERS, frames.DATA, frames.DATA, frames.HEADERS]
 
 
 def test_refusal_is_one_frame() -> None:
@@ -83,7 +83,7 @@ def test_refusal_is_one_frame() -> None:
     sender = make_sender(1)
     sender.finish(1, Status.NOT_FOUND, "gone")
     ((kind, flags, _, payload),) = split(sender.take_output())
-    assert (frames.HEADERS, frames.END_HEADERS | frames.END_STREAM) == (kind, flags)
+    assert (kind, flags) == (frames.HEADERS, frames.END_HEADERS | frames.END_STREAM)
     assert b"gone" in payload
 
 
@@ -95,8 +95,8 @@ def test_answers_to_nobody_vanish() -> None:
     sender.answer(1, b"a")
     sender.send(1, b"a")
     sender.finish(1, Status.OK)
-    assert [] == sender.grant(1, 10)
-    assert b"" == sender.take_output()
+    assert sender.grant(1, 10) == []
+    assert sender.take_output() == b""
     assert sender.is_drained(1)
 
 
@@ -107,9 +107,9 @@ def test_initial_window_changes_open_streams_too() -> None:
     sender.take_output()
     sender.set_initial_window(10)
     sender.send(1, b"more")
-    assert b"" == take_data(sender, 1)
-    assert [] == sender.grant(1, 59_995)
-    assert [1] == sender.set_initial_window(65_535)
+    assert take_data(sender, 1) == b""
+    assert sender.grant(1, 59_995) == []
+    assert sender.set_initial_window(65_535) == [1]
     assert encode_message(b"more") == take_data(sender, 1)
 
 

@@ -29,17 +29,32 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     """Why this device must not be handed out now; empty when it may be."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
-    gpu = view.inventory.find_gpu(device.gpu)
-    if gpu is None or gpu.lost:
-        return f"GPU {device.gpu} is lost{': ' + gpu.lost if gpu else ''}"
-    if view.health is None:
-        return ""
+    gone = explain_loss(device.uuid, view)
+    if gone or view.health is None:
+        return gone
     health = view.health.find_device(device.uuid)
     if health is None:
         return "its health is not known yet"
     if health.verdict in (Verdict.HEALTHY, Verdict.SUSPECT):
         return ""
     return health.reason or f"its health is {health.verdict}"
+
+
+def explain_loss(uuid: str, view: View) -> str:
+    """Why a container that was given this GPU or MIG device must not start on it again; empty when it may.
+
+    Less is asked than for handing it out: a device that nobody has judged yet, or that is not offered any more, may
+    still be used by those who have it.
+    """
+    gpu = view.inventory.find_gpu(uuid)
+    if gpu is None:
+        return "it is not on this node any more"
+    if gpu.lost:
+        return f"GPU {gpu.uuid} is lost: {gpu.lost}"
+    health = view.health.find_device(uuid) if view.health is not None else None
+    if health is not None and health.verdict is Verdict.UNHEALTHY:
+        return health.reason or "its health is unhealthy"
+    return ""
 
 
 def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> tuple[AdvertisedDevice, ...]:

@@ -13,7 +13,7 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 from nodeagent.model.values import Value
 
 
@@ -65,6 +65,15 @@ class DriverChanged(Value, frozen=True):
     before: DriverPhase
     after: DriverPhase
     detail: str = ""
+
+
+class GpuCleared(Value, frozen=True):
+    """A person took a GPU back into service; it was written down first."""
+
+    gpu: GpuUuid
+    who: str
+    reason: str
+    cleared: tuple[str, ...] = ()
 
 
 class VerdictChanged(Value, frozen=True):
@@ -149,6 +158,7 @@ STATES: tuple[type[Value], ...] = (
     DriverState,
     Inventory,
     NodeSample,
+    EventWatch,
     HealthReport,
     RuntimeState,
     CdiState,
@@ -165,6 +175,7 @@ FACTS: tuple[type[Value], ...] = (
     MigLayoutChanged,
     DriverChanged,
     VerdictChanged,
+    GpuCleared,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

@@ -230,7 +230,7 @@ class NvmlGpus:
                 self._note_lost(index, reason)
 
     def _render_unasked(self, index: int) -> GpuSample:
-        return GpuSample(uuid=self._gpus[index].uuid, lost=self._asker.suspects.describe(index))
+        return GpuSample(uuid=self._gpus[index].uuid, lost=self._asker.suspects.describe(index), hung=True)
 
     async def _read_levels(self) -> None:
         """The topology between GPUs does not change while they are there: each pair is asked for once."""

@@ -44,7 +44,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport
+from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch, NodeSample
 
 REWRITE_SECONDS = 30.0
@@ -334,10 +334,9 @@ class Health:
         envelope = self._bus.publish_state(report, source=self.name, cause=cause)
         for fact, device in changes:
             self._bus.publish_fact(fact, source=self.name, cause=causes.get(device.gpu, envelope))
-            self._log.warning(
-                "verdict_changed", device=fact.device, before=fact.before, after=fact.after, reason=fact.reason
-            )
-        for code, details in decide_problems(report, self._judge.inventory).items():
+            log = self._log.info if fact.after is Verdict.HEALTHY else self._log.warning
+            log("verdict_changed", device=fact.device, before=fact.before, after=fact.after, reason=fact.reason)
+        for code, details in decide_problems(report, self._judge.inventory, self._judge.covered).items():
             self._conditions.replace(code, details, cause=envelope)
 
     def _note_deaf(self, what: str, reason: str) -> None:

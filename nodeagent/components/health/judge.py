@@ -67,9 +67,13 @@ class Judge:
         return self._driver is not None and self._driver.phase is DriverPhase.RELEASED
 
     @property
-    def is_driver_ready(self) -> bool:
-        """Whether the driver gives no reason for silence."""
-        return self._driver is None or self._driver.ready
+    def covered(self) -> frozenset[str]:
+        """GPUs that are unfit because of the driver, or were until a moment ago."""
+        is_down = self._driver is not None and takes_devices(self._driver.phase)
+        return frozenset(gpu.uuid for gpu in self._inventory.gpus if is_down or self._was_down(gpu.uuid))
+
+    def _was_down(self, uuid: str) -> bool:
+        return self.find_record(uuid).driver_was_down
 
     @property
     def driver_branch(self) -> int | None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.config.reference import render_example, render_markdown
+from tests.generators.xid_page import render_xid_page
 
 ROOT: Final = Path(__file__).parent.parent
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
     "deploy/config.example.yaml": render_example,
+    "docs/xids.md": render_xid_page,
 }
 
 

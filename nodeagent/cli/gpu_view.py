@@ -164,7 +164,9 @@ def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
     if here.repeat is not None:
         repeat = here.repeat
         counted = "different holders" if repeat.per_holder else "times"
-        lines.append(f"  repeats: {repeat.verdict} after {repeat.count} {counted} in {render_age(repeat.quiet_seconds)}")
+        lines.append(
+            f"  repeats: {repeat.verdict} after {repeat.count} {counted} in {render_age(repeat.quiet_seconds)}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -73,7 +73,7 @@ class SealedStore:
         # Shielded, because the thread of a call that is given up half way is set aside as stuck.
         with anyio.CancelScope(shield=True):
             outcome = await self._worker.run(call, timeout_seconds=timeout_seconds, what=what)
-        return outcome
+        return outcome  # noqa: RET504  # inside the block it may not stand: a scope can swallow what is raised there
 
     def close(self) -> None:
         """Let the thread end."""

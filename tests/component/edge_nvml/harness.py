@@ -51,3 +51,14 @@ def read_rss_kib(pid: int) -> tuple[int, int]:
             whole += int(words[1])
             fakes += int(words[1]) if is_fake else 0
     return whole, fakes
+
+
+def read_process(pid: int) -> tuple[str, list[str]]:
+    """What a process has mapped, and its command line."""
+    process = Path(f"/proc/{pid}")
+    return (process / "maps").read_text(), (process / "cmdline").read_text().split("\0")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    return Path(f"/proc/{pid}").exists()

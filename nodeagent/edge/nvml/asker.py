@@ -34,7 +34,7 @@ class NvmlSettings:
     """For a GPU that has answered this worker before: it takes milliseconds then."""
 
     leash_seconds: float = 0.25
-    """For a GPU that hung the last time it was asked; doubled each time it hangs again, up to the time of a warm one."""
+    """For a GPU that hung the last time; doubled each time it hangs again, up to the time of a warm one."""
 
     open_timeout_seconds: float = 10.0
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Asker:
         """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""
         settings = self._settings
         if self.suspects.is_suspect(index):
-            grown = settings.leash_seconds * 2 ** (self.suspects.count_silences(index) - 1)
+            grown = settings.leash_seconds * 2.0 ** (self.suspects.count_silences(index) - 1)
             return min(grown, settings.warm_timeout_seconds)
         is_warm = not is_fresh and index in self._warm and self._warm_opening == self._connection.opened
         is_awake = is_warm or index in self._persistent

@@ -12,7 +12,7 @@ from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import GpuEvent
-from tests.component.edge_nvml.harness import STRICT, running_gpus
+from tests.component.edge_nvml.harness import STRICT, running_gpus, wait_for
 from tests.fakes.nvml.control import FakeNvml
 
 pytestmark = pytest.mark.anyio
@@ -49,9 +49,7 @@ async def watching(gpus: NvmlGpus, fake: FakeNvml) -> AsyncIterator[Watch]:
                 first.append(await watch.take())
 
             tasks.start_soon(take_first)
-            with anyio.fail_after(20):
-                while sum(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)) < 8:
-                    await anyio.sleep(0.005)
+            await wait_for(lambda: all(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)))
             fake.push_event(0, XID, 1)
         assert first == [XidReported(gpu=uuid_of(fake, 0), xid=1)]
         yield watch
@@ -121,9 +119,7 @@ async def test_one_gpu_without_events_leaves_the_others_watched(fake: FakeNvml) 
                 found.append(await anext(events))
 
             tasks.start_soon(take_first)
-            with anyio.fail_after(20):
-                while not fake.calls("nvmlDeviceRegisterEvents", gpu=6):
-                    await anyio.sleep(0.005)
+            await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
             fake.push_event(5, XID, 94)
     assert found == [XidReported(gpu=uuid_of(fake, 5), xid=94)]
 

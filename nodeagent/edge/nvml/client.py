@@ -28,7 +28,7 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-_RENEW_SECONDS = 60.0
+_RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
 
 class NvmlGpus:
@@ -48,7 +48,8 @@ class NvmlGpus:
         self._missing: dict[int, MissingGpu] = {}
         self._count = 0
         self._levels: dict[frozenset[str], int | None] = {}
-        self._renewed_at = 0.0
+        self._renewed_at = -_RENEW_FIRST_SECONDS
+        self._renew_pause = _RENEW_FIRST_SECONDS
         self._log = get_logger(component="nvml")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -183,8 +184,11 @@ class NvmlGpus:
         is_any_lost = bool(self._missing) or any(
             gpu.lost and not self._asker.suspects.is_suspect(index) for index, gpu in self._gpus.items()
         )
-        if is_any_lost and now - self._renewed_at >= _RENEW_SECONDS:
+        if not is_any_lost:
+            self._renew_pause = _RENEW_FIRST_SECONDS
+        elif now - self._renewed_at >= self._renew_pause:
             self._renewed_at = now
+            self._renew_pause = min(2 * self._renew_pause, _RENEW_LONGEST_SECONDS)
             await self._connection.renew()
 
     async def _count_gpus(self) -> None:

@@ -119,6 +119,29 @@ async def test_a_gpu_that_must_wake_up_gets_the_time(fake: FakeNvml) -> None:
         assert [index for index, one in enumerate(sample.gpus) if one.lost] == [1]
 
 
+async def test_the_watch_and_the_fabric_leave_out_a_silent_gpu(fake: FakeNvml) -> None:
+    """Whatever is asked of all GPUs is answered for those that answer."""
+    async with running_gpus(fake, STRICT) as gpus:
+        await gpus.read_inventory()
+        for index in range(8):
+            fake.gpu(index).fabric_state = 2
+        fake.hang("nvmlDeviceGetGpuFabricInfoV", gpu=4)
+        assert len(await gpus.read_fabric_pending()) == 7
+
+
+async def test_unreadable_paths_are_asked_for_again(fake: FakeNvml) -> None:
+    """A hang between two GPUs leaves the pair with what NUMA tells, until it can be read."""
+    async with running_gpus(fake, STRICT) as gpus:
+        fake.hang("nvmlDeviceGetTopologyCommonAncestor", gpu=0)
+        readout = await gpus.read_inventory()
+        assert len(readout.pairs) == 28
+        fake.clear()
+        await wait_until_sampled(gpus, lost=set())
+        before = fake.calls("nvmlDeviceGetTopologyCommonAncestor")
+        await gpus.read_inventory()
+        assert fake.calls("nvmlDeviceGetTopologyCommonAncestor") > before
+
+
 async def test_a_hung_start_is_the_drivers_not_a_gpus(fake: FakeNvml) -> None:
     """When the initialisation hangs every question fails with its name, and all is well once it does not hang."""
     fake.hang("nvmlInitWithFlags")

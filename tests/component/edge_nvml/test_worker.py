@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import pytest
 from nodeagent.edge.nvml import launch, worker
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE, UNLOADABLE
 from nodeagent.edge.nvml.events import Watcher
+from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.fields import read_gpu_fields
+from nodeagent.edge.nvml.library import SONAME, load_library
+from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import Query, call
 from nodeagent.edge.nvml.sample import Sampler
 from nodeagent.edge.nvml.worker import EXIT_RENEW, Worker
@@ -271,16 +275,77 @@ def test_a_watch_that_cannot_begin_tells_its_code(load_in_process: Load, functio
     assert watcher.register(loaded.handle(0), "GPU-1") == NOT_SUPPORTED
 
 
-def test_an_event_of_an_unknown_gpu_is_not_passed_on(load_in_process: Load) -> None:
-    """A report without a name would be taken for the end of the watch."""
+def test_an_event_by_another_handle_is_named_by_asking(load_in_process: Load) -> None:
+    """A handle that was not registered is asked for its UUID; if it has none, nothing is told."""
     loaded = load_in_process()
     sent: list[dict[str, Any]] = []
     watcher = Watcher(sent.append)
     watcher.register(loaded.handle(0), "GPU-0")
     watcher._uuids.clear()
     loaded.fake.push_event(0, 8, 1)
+    while not sent:
+        time.sleep(0.005)
+    loaded.fake.fail("nvmlDeviceGetUUID", 999)
+    loaded.fake.push_event(0, 8, 2)
     end_watch(loaded)
-    assert sent == [{"ended": 999}]
+    assert [one.get("gpu") for one in sent] == [loaded.fake.gpu(0).uuid.decode(), None]
+    assert sent[-1] == {"ended": 999}
+
+
+def test_without_the_privilege_for_some_kinds_xids_are_watched(load_in_process: Load) -> None:
+    """A refusal of the whole mask is answered with the one kind that matters most."""
+    loaded = load_in_process("t4")
+    sent: list[dict[str, Any]] = []
+    watcher = Watcher(sent.append)
+    loaded.fake.fail("nvmlDeviceRegisterEvents", 4, times=1)
+    assert watcher.register(loaded.handle(0), "GPU-0") == SUCCESS
+    loaded.fake.push_event(0, 0x2, 1)
+    loaded.fake.push_event(0, 0x8, 2)
+    end_watch(loaded)
+    assert [one.get("data") for one in sent] == [2, None]
+
+
+def test_a_device_without_a_spoken_name_gets_a_computed_one(load_in_process: Load) -> None:
+    """Old drivers name neither profiles nor devices; with the memory unknown too there is no name to trust."""
+    loaded = load_in_process("a100-80gb-mig", hidden={"nvmlDeviceGetGpuInstanceProfileInfoV"})
+    slot = loaded.fake.gpu(0).mig_devices[0]
+    slot.name = b"NVIDIA A100"
+    slot.compute_slices, slot.gpu_slices = 1, 2
+    query = Query(loaded.handle(0), {})
+    found = read_mig(query, loaded.fake.gpu(0).memory_total, "GPU-0")
+    assert found is not None
+    assert found["devices"][0]["profile"] == "1c.2g.10gb"
+    assert found["profiles"][0]["name"] == "1g.10gb"
+    nameless = read_mig(query, 0, "GPU-0")
+    assert nameless is not None
+    assert (len(nameless["devices"]), nameless["profiles"]) == (6, [])
+    assert "profile of mig device 0" in [mark["what"] for mark in query.unreadable]
+
+
+def test_processes_are_merged_over_lists(load_in_process: Load) -> None:
+    """One that computes and draws is one process, with the larger of its memories; unknown memory stays unknown."""
+    loaded = load_in_process("t4")
+    loaded.fake.add_process(0, 7, 100)
+    loaded.fake.add_process(0, 7, 200, kind=1)
+    loaded.fake.add_process(0, 8, 0xFFFFFFFFFFFFFFFF, gpu_instance=1)
+    first, second = Sampler(loaded.handle(0)).read()[0]["processes"]
+    assert (first["pid"], first["memory_used_bytes"], first["graphics"]) == (7, 200, True)
+    assert (second["pid"], second["gpu_instance_id"], "memory_used_bytes" in second) == (8, 1, False)
+
+
+def test_a_board_outside_a_fabric_has_none(load_in_process: Load) -> None:
+    """State 0 means that there is nothing to register with."""
+    loaded = load_in_process()
+    loaded.fake.gpu(0).fabric_state = 0
+    assert read_fabric(Query(loaded.handle(0), {})) is None
+
+
+def test_a_library_asked_for_by_name_tells_its_file(load_in_process: Load) -> None:
+    """The dynamic loader's choice is found among what is mapped."""
+    load_in_process("t4")
+    found = Path(load_library(SONAME).path)
+    assert found.is_absolute()
+    assert found.name == SONAME
 
 
 def test_profiling_buffers_that_cannot_be_had_are_told(load_in_process: Load) -> None:

@@ -195,10 +195,12 @@ class DevicePlugins:
             tasks.start_soon(self._watch_states, name="deviceplugin states")
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
             tasks.start_soon(self._watch_facts, name="deviceplugin facts")
-            while True:
-                if self._refresh(tasks):
-                    task_status.started()
+            while not self._refresh(tasks):
                 await self._waker.wait()
+            task_status.started()
+            while True:
+                await self._waker.wait()
+                self._refresh(tasks)
 
     async def _watch_states(self) -> None:
         with self._bus.watch_all(Inventory, HealthReport, AllocationTable, CdiState, client=self.name) as states:
@@ -252,7 +254,12 @@ class DevicePlugins:
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
         self._publish()
-        return all(name in self._standing and self._standing[name].registered for name in wanted)
+        return all(self._is_known(name) for name in wanted)
+
+    def _is_known(self, name: ResourceName) -> bool:
+        """Whether the kubelet has taken the resource and been sent its devices."""
+        standing = self._standing.get(name)
+        return standing is not None and standing.registered and bool(standing.devices)
 
     def _plan_again(self, inventory: Inventory, settings: Settings) -> _Plan:
         """The plan for this inventory and these settings; made anew only when one of them has changed."""
@@ -318,12 +325,9 @@ class DevicePlugins:
             advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))
             self._bus.publish_fact(advertised, source=self.name, cause=envelope)
         if before is None or before.registered != standing.registered:
-            self._log.info(
-                "resource_registered" if standing.registered else "resource_unregistered",
-                resource=standing.name,
-                error=standing.last_error,
-            )
-            self._waker.wake()
+            event = "resource_registered" if standing.registered else "resource_unregistered"
+            self._log.info(event, resource=standing.name, error=standing.last_error)
+        self._waker.wake()
 
     def _publish(self) -> Envelope[PluginState]:
         standing = tuple(self._standing[name] for name in sorted(self._standing))

@@ -32,10 +32,8 @@ class Waker:
         """Let the sleeper go on, now or at its next wait."""
         self._woken = True
         future = self._future
-        if future is not None:
-            self._future = None
-            if not future.done():
-                future.set_result(None)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     async def wait(self) -> None:
         """Return when woken since the last return."""
@@ -79,7 +77,8 @@ class Slots(Waker, Generic[K, T]):
     def put_nowait(self, key: K, value: T) -> None:
         """Replace what waits under `key`."""
         self._fresh[key] = value
-        self.wake()
+        if not self._woken:  # a reader that is awake already costs a publish nothing
+            self.wake()
 
     def take_nowait(self) -> T | None:
         """The longest waiting value, or None when nothing waits."""

@@ -89,9 +89,8 @@ class AgentProcess:
 
 def command_environment(directory: Path) -> dict[str, str]:
     """An environment in which a simulation finds its own directory and nothing else."""
-    kept = {
-        name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_START", "COVERAGE_FILE") if name in os.environ
-    }
+    # Coverage tells its children through the environment how to go on measuring.
+    kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COV")}
     return {**kept, "TMPDIR": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
 
 

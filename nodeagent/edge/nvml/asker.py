@@ -14,7 +14,7 @@ import msgspec
 from nodeagent.edge.nvml.connection import Connection, WorkerDied
 from nodeagent.edge.nvml.protocol import Answer, Request
 from nodeagent.edge.nvml.suspects import Suspects
-from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
+from nodeagent.model.errors import DriverError, DriverStuck
 
 T = TypeVar("T")
 
@@ -88,10 +88,6 @@ class Asker:
             raise self._note_silence(index, error) from error
         except WorkerDied as error:
             raise self._note_silence(index, error) from error
-        except DriverUnavailable as error:
-            if self.suspects.is_suspect(index):
-                raise GpuSilent(error) from error  # no worker in time for its short leash: nobody learned anything
-            raise
         self.suspects.note_answer(index)
         self._note_warm(index)
         return answer

@@ -183,7 +183,7 @@ class Connection:
             raise DriverStuck(what, timeout_seconds) from error
         except ChildError as error:
             raise DriverUnavailable("ask the NVML worker", str(error)) from error
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise DriverUnavailable("understand the NVML worker", f"{what}: {error}") from error
 
     def _is_fresh(self) -> bool:

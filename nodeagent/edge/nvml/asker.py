@@ -24,6 +24,8 @@ class NvmlSettings:
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""
+    """Empty, or `/`, for a driver on the host itself."""
+
     library: str = ""
     """The library itself; empty: look below the driver root."""
 
@@ -37,6 +39,8 @@ class NvmlSettings:
     """For a GPU that hung the last time; doubled each time it hangs again, up to the time of a warm one."""
 
     open_timeout_seconds: float = 10.0
+    """For a new worker to start, load the library and initialise it."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the worker's otherwise empty environment."""
 
@@ -92,10 +96,6 @@ class Asker:
         self._note_warm(index)
         return answer
 
-    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
-        self.suspects.note_silence(index, str(error), anyio.current_time())
-        return GpuSilent(error)
-
     def note_persistent(self, index: int, *, is_persistent: bool) -> None:
         """Whether the driver keeps this GPU awake by itself: then it never needs the time to wake up."""
         (self._persistent.add if is_persistent else self._persistent.discard)(index)
@@ -105,6 +105,10 @@ class Asker:
         self._warm.clear()
         self._persistent.clear()
         self.suspects.clear()
+
+    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
+        self.suspects.note_silence(index, str(error), anyio.current_time())
+        return GpuSilent(error)
 
     def _decide_timeout(self, index: int, *, is_fresh: bool) -> float:
         """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""

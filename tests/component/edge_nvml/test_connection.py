@@ -29,7 +29,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *command: str) -> Connection:
     return Connection("", "", 5.0, {})
 
 
-@pytest.mark.parametrize("answer", ["{}garbage", '{"value":"many"}', '{"value":{"nvml":1,"is_first":true}}'])
+@pytest.mark.parametrize("answer", ["{}garbage", '{"value":"many"}', '{"value":{"code":"none"}}'])
 async def test_an_answer_in_another_form_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     """What cannot be understood is said to be that, never half believed."""
     root = str(Path(nodeagent.__file__).parents[1])
@@ -37,6 +37,17 @@ async def test_an_answer_in_another_form_is_an_error(monkeypatch: pytest.MonkeyP
     async with anyio.create_task_group() as tasks:
         await link.start(tasks)
         with pytest.raises(DriverUnavailable, match="cannot understand the NVML worker: initialising NVML"):
+            await link.ask(Request(do="count"), COUNTED, 5.0, "counting")
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_worker_that_never_opens_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told twice to open first, the agent gives up instead of asking for ever."""
+    root = str(Path(nodeagent.__file__).parents[1])
+    link = stand_in(monkeypatch, sys.executable, "-I", "-S", "-c", ANSWER, root, '{"closed":true}')
+    async with anyio.create_task_group() as tasks:
+        await link.start(tasks)
+        with pytest.raises(DriverUnavailable, match="replaced faster than it can be asked"):
             await link.ask(Request(do="count"), COUNTED, 5.0, "counting")
         tasks.cancel_scope.cancel()
 

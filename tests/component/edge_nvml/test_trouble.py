@@ -14,7 +14,7 @@ from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
 from tests.component.edge_nvml.harness import STRICT, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 

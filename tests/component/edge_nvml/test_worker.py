@@ -61,11 +61,12 @@ def make_worker(load_in_process: Load, pipe: tuple[int, int]) -> MakeWorker:
 
 
 def test_nothing_is_answered_before_the_library_is_open(make_worker: MakeWorker) -> None:
-    """The agent is told to open first; opening twice is told apart."""
+    """The agent is told to open first; opening twice changes nothing."""
     worker, _ = make_worker("t4")
     assert worker.answer({"do": "count"}) == {"closed": True}
-    assert worker.answer({"do": "open"})["value"]["is_first"] is True
-    assert worker.answer({"do": "open"})["value"]["is_first"] is False
+    opened = worker.answer({"do": "open"})
+    assert opened["value"]["gpu_count"] == 1
+    assert worker.answer({"do": "open"}) == opened
     assert worker.answer({"do": "count"}) == {"value": 1}
 
 

@@ -292,6 +292,34 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
     assert world.durable_devices() == ["a"]
 
 
+async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeClock) -> None:
+    """What the last agent left is read before anything is written, however late, and joined with what is new."""
+    world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
+    async with world.running():
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
+    world.store.failure = "input/output error"
+    world.kubelet.listing = listing(holding("train", "a"))
+    async with world.running():
+        await world.door.record(GPU, device_ids("c"))
+        assert world.published() == {"a": "train", "c": "-"}
+        world.store.failure = ""
+        await anyio.sleep(2)
+        assert world.published() == {"a": "-", "b": "-", "c": "-"}
+        await anyio.sleep(10)
+        assert world.published() == {"a": "train", "b": "-", "c": "-"}
+    assert sorted(world.durable().entries) == [1, 2, 3]
+
+
+async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
+    """A holder whose kubelet remembers it after all is no reason to refuse."""
+    async with world.running():
+        await held_by_an_earlier_run(world)
+        world.kubelet.listing = listing(holding("other", "a"))
+        await world.door.record(GPU, device_ids("a"))
+        assert world.published() == {"a": "-"}
+
+
 @pytest.mark.parametrize("may_set_aside", [True, False])
 async def test_damage_is_set_aside_told_and_made_up_for(
     world: World, monkeypatch: pytest.MonkeyPatch, *, may_set_aside: bool

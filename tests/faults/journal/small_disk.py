@@ -72,11 +72,14 @@ async def check(directory: Path) -> None:
     def is_unavailable() -> bool:
         return any(condition.code == "journal-unavailable" for condition in conditions.all_set())
 
+    async def record_often(device: str) -> None:
+        """One record may still fit into the last block, many do not."""
+        for _ in range(64):
+            await door.record(GPU, device_ids(device))
+
     async def refuse(device: str, words: str) -> None:
         with pytest.raises(JournalUnavailable, match=words):
-            # one record may still fit into the last block
-            for _ in range(64):
-                await door.record(GPU, device_ids(device))
+            await record_often(device)
         assert is_unavailable()
 
     async def heal() -> None:

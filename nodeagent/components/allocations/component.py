@@ -107,7 +107,7 @@ class Allocations:
                 task_status.started()
                 await self._tend_forever()
         finally:
-            self._store.close()
+            await self._store.aclose()
 
     async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
         """Make an allocation durable; the port's contract is in `model.ports`."""

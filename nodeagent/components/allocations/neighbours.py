@@ -34,7 +34,7 @@ class JournalStore(Protocol):
         """Add to it durably."""
         ...
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Let go of it."""
         ...
 

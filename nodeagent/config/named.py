@@ -1,4 +1,4 @@
-"""Which of several named configurations this node uses.
+"""Which of several named configurations this node uses: one directory of files then serves many kinds of nodes.
 
 Owns the order: the node's label, then the configured default, then the only or the default one.
 Refuses to leave a node without devices for a slip in a label: the configuration in force stays, and the reason is told.
@@ -6,13 +6,13 @@ Refuses to leave a node without devices for a slip in a label: the configuration
 
 from collections.abc import Iterable
 
-from nodeagent.model.values import Value
+from msgspec import Struct
 
 LABEL = "nvidia.com/device-plugin.config"
 _FALLBACK = "default"
 
 
-class NamedConfiguration(Value, frozen=True):
+class NamedConfiguration(Struct, frozen=True):
     """The name to use, or why the present one must stay."""
 
     name: str = ""

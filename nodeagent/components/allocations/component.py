@@ -48,6 +48,8 @@ from nodeagent.model.events import AllocationDiffered, AllocationRefused, Device
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import PodListing
 
+ASK_SECONDS = 1.0
+"""How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
 
@@ -131,7 +133,6 @@ class Allocations:
         return find_doubtful(self._ledger, self._identify_run())
 
     async def _record(self, resource: ResourceName, devices: tuple[DeviceId, ...]) -> Allocation:
-        await self._open()
         run = self._identify_run()
         await self._refuse_held(devices, run)
         allocation = Allocation(
@@ -155,7 +156,7 @@ class Allocations:
         holders = find_holders(self._ledger, devices, run) if run is not None else ()
         if not holders or run is None or not settings.device_plugin.refuse_held_devices:
             return
-        listing = await self._read_pods()
+        listing = await self._read_pods(ASK_SECONDS)
         refusal = decide_refusal(
             holders, devices, listing, run, self._clock.monotonic(), settings.journal.free_after_seconds
         )
@@ -223,16 +224,15 @@ class Allocations:
     async def _look(self) -> bool:
         """Hold the ledger against the kubelet's list; returns whether there was one."""
         run = self._identify_run()
-        asked = self._clock.wall()
-        listing = await self._read_pods() if run is not None else None
+        numbers_below = self._ledger.next_number
+        listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
         async with self._turn:
-            await self._open()
             look = Look(
                 listing=listing,
                 run=run,
-                asked_seconds=asked,
+                numbers_below=numbers_below,
                 now_seconds=self._clock.wall(),
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
@@ -273,9 +273,9 @@ class Allocations:
         self._bus.publish_fact(fact, source=self.name)
         self._log.warning("allocation_differed", kind=fact.kind, devices=list(fact.devices), detail=fact.detail)
 
-    async def _read_pods(self) -> PodListing | None:
+    async def _read_pods(self, timeout_seconds: float) -> PodListing | None:
         try:
-            with anyio.fail_after(self._live.now.kubelet.call_timeout_seconds):
+            with anyio.fail_after(timeout_seconds):
                 listing = await self._kubelet.read_pods()
         except (NodeagentError, TimeoutError) as error:
             self._conditions.set("pod-resources-unavailable", detail=str(error) or "no answer in time")

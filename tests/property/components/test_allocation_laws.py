@@ -128,7 +128,7 @@ def test_lists_leave_the_ledger_true(history: list[Record], words: list[PodListi
         look = Look(
             listing=word,
             run=run,
-            asked_seconds=now,
+            numbers_below=ledger.next_number,
             now_seconds=now,
             monotonic_seconds=now,
             free_after_seconds=30.0,

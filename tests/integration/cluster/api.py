@@ -1,0 +1,107 @@
+"""The API server as the tests see it: JSON requests with one user's token, no client library between.
+
+Refusals and silence are different errors, because outage scenarios wait for the one and must not hide the other.
+"""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.integration.cluster.errors import ApiRefused, ApiUnreachable
+from tests.integration.cluster.layout import NODE_NAME
+
+Json = dict[str, Any]
+PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+
+
+class Api:
+    """One user's view of the API server."""
+
+    def __init__(self, port: int, token: str, authority: Path, *, timeout_seconds: float = 10) -> None:
+        self._port, self._token, self._authority = port, token, authority
+        self._timeout_seconds = timeout_seconds
+
+    def get(self, path: str, **query: str) -> Json:
+        return self._json("GET", path + (f"?{urlencode(query)}" if query else ""))
+
+    def post(self, path: str, document: Json) -> Json:
+        return self._json("POST", path, document)
+
+    def put(self, path: str, document: Json) -> Json:
+        return self._json("PUT", path, document)
+
+    def patch(self, path: str, document: Json | list[Json], *, kind: str = "merge") -> Json:
+        return self._json("PATCH", path, document, PATCH_TYPES[kind])
+
+    def delete(self, path: str, document: Json | None = None) -> None:
+        """Delete an object; one that is not there is as good."""
+        try:
+            self._json("DELETE", path, document)
+        except ApiRefused as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+
+    def find(self, path: str) -> Json | None:
+        """The object at `path`, or None when there is none."""
+        try:
+            return self.get(path)
+        except ApiRefused as error:
+            if error.status == http.client.NOT_FOUND:
+                return None
+            raise
+
+    def is_ready(self) -> bool:
+        """Whether the server answers and has finished starting."""
+        try:
+            return self._request("GET", "/readyz") == b"ok"
+        except (ApiUnreachable, ApiRefused):
+            return False
+
+    def read_node(self, name: str = NODE_NAME) -> Json:
+        return self.get(f"/api/v1/nodes/{name}")
+
+    def _json(
+        self, method: str, path: str, document: object = None, content_type: str = "application/json"
+    ) -> Json:
+        answer = json.loads(self._request(method, path, document, content_type))
+        assert isinstance(answer, dict), f"{method} {path} answered {type(answer)}"
+        return answer
+
+    def _request(
+        self, method: str, path: str, document: object = None, content_type: str = "application/json"
+    ) -> bytes:
+        body = None if document is None else json.dumps(document)
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type, "Accept": "application/json"}
+        try:
+            context = ssl.create_default_context(cafile=str(self._authority))
+            connection = http.client.HTTPSConnection(
+                "127.0.0.1", self._port, timeout=self._timeout_seconds, context=context
+            )
+            try:
+                connection.request(method, path, body, headers)
+                response = connection.getresponse()
+                status, content = response.status, response.read()
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiUnreachable(method, path, str(error) or type(error).__name__) from error
+        if status >= http.client.BAD_REQUEST:
+            raise ApiRefused(method, path, status, _message(content))
+        return content
+
+
+def is_node_ready(node: Mapping[str, Any]) -> bool:
+    """Whether the kubelet reports Ready and nothing keeps pods away."""
+    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", [])}
+    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+
+
+def _message(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content.decode(errors="replace").strip()

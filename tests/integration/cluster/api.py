@@ -15,7 +15,12 @@ from tests.integration.cluster.errors import ApiRefused, ApiUnreachable
 from tests.integration.cluster.layout import NODE_NAME
 
 Json = dict[str, Any]
-PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+PATCH_TYPES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+CLUSTER_TAINTS = "node.kubernetes.io/"  # the ones that the control plane sets and takes off by itself
 
 
 class Api:
@@ -95,9 +100,10 @@ class Api:
 
 
 def is_node_ready(node: Mapping[str, Any]) -> bool:
-    """Whether the kubelet reports Ready and nothing keeps pods away."""
+    """Whether the kubelet reports Ready and the control plane has taken its own taints off."""
     conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", [])}
-    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+    taints = (each["key"] for each in node["spec"].get("taints", []))
+    return conditions.get("Ready") == "True" and not any(key.startswith(CLUSTER_TAINTS) for key in taints)
 
 
 def _message(content: bytes) -> str:

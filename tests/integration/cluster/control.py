@@ -14,7 +14,7 @@ from tests.integration.cluster import cgroups, sysctls
 from tests.integration.cluster.api import Api, is_node_ready
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.errors import ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
-from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_free_ports
+from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_ports
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.namespace import find_members, join_namespace, open_namespace
 from tests.integration.cluster.processes import end, read_record, run, spawn, wait_until
@@ -61,6 +61,21 @@ class Cluster:
         process = read_record(self.layout.records / name)
         if process is not None and end((process,), number, STOP_SECONDS):
             end((process,), signal.SIGKILL, STOP_SECONDS)
+
+    def restart_kubelet(self) -> None:
+        """Stop the kubelet, start it again, and wait until it listens for device plugins and the node is ready."""
+        socket = self.layout.device_plugins / "kubelet.sock"
+        self.stop("kubelet")
+        socket.unlink(missing_ok=True)  # else the wait below could see the old one
+        self.start("kubelet")
+        self.wait("the kubelet's socket", "kubelet", lambda: None if socket.exists() else "not there")
+        self.wait_node()
+
+    def restart_containerd(self) -> None:
+        """Stop containerd, start it again, and wait until it answers."""
+        self.stop("containerd")
+        self.start("containerd")
+        self.wait_containerd()
 
     def is_running(self, name: str) -> bool:
         process = read_record(self.layout.records / name)
@@ -130,7 +145,7 @@ class Cluster:
 def start_cluster(layout: Layout, binaries: Path) -> Cluster:
     """Clear the place, then bring a new cluster up in it."""
     remove_cluster(layout)
-    state = State(choose_free_ports(), binaries, sysctls.read_sysctls())
+    state = State(choose_ports(), binaries, sysctls.read_sysctls())
     write_files(layout, state.ports)
     state.write(layout)
     cgroups.create(layout.cgroup_root, cgroups.read_hierarchies())

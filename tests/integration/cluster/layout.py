@@ -183,14 +183,18 @@ class State:
         return cls(Ports(**document["ports"]), Path(document["binaries"]), document["sysctls"])
 
 
-def choose_free_ports(first: int | None = None) -> Ports:
-    """Four ports nobody listens on now, below the range the kernel hands to outgoing connections.
+def choose_ports() -> Ports:
+    """Free ports for a new cluster."""
+    return Ports(*choose_free_ports(len(dataclasses.fields(Ports))))
+
+
+def choose_free_ports(count: int) -> tuple[int, ...]:
+    """Ports nobody listens on now, below the range the kernel hands to outgoing connections.
 
     A port of that range could be taken by anybody's connection while the API server is down for a test.
     """
-    candidates = range(first or secrets.choice(range(20_000, 30_000)), EPHEMERAL_PORTS_FROM)
-    free = (port for port in candidates if is_free_port(port))
-    return Ports(*itertools.islice(free, len(dataclasses.fields(Ports))))
+    candidates = range(secrets.choice(range(20_000, 30_000)), EPHEMERAL_PORTS_FROM)
+    return tuple(itertools.islice(filter(is_free_port, candidates), count))
 
 
 def is_free_port(port: int) -> bool:

@@ -37,6 +37,10 @@ class ProcessId:
     def is_alive(self) -> bool:
         return type(self).of(self.pid) == self
 
+    def write(self, record: Path) -> None:
+        """Remember it in a file, for `read_record`."""
+        record.write_text(json.dumps(dataclasses.asdict(self)))
+
     def send(self, number: signal.Signals) -> None:
         """Signal it if it is still the one we mean."""
         try:
@@ -69,7 +73,7 @@ def spawn(command: Sequence[str], log: Path, record: Path, environment: Mapping[
     child.returncode = 0  # Popen shall not complain that nobody waits: `down` may run in another process
     started = ProcessId.of(child.pid)
     identity = started or ProcessId(child.pid, 0)  # 0 when it ended at once; the caller's own check tells that story
-    record.write_text(json.dumps(dataclasses.asdict(identity)))
+    identity.write(record)
     return identity
 
 

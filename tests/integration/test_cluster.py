@@ -102,7 +102,9 @@ def test_the_service_account_may_not_touch_another_node(node: Cluster) -> None:
     node.api.post("/api/v1/nodes", other)
     try:
         with pytest.raises(ApiRefused, match="may not change node other"):
-            node.api_as(request_token(node)).patch("/api/v1/nodes/other", {"metadata": {"labels": {"nvidia.com/a": "b"}}})
+            node.api_as(request_token(node)).patch(
+                "/api/v1/nodes/other", {"metadata": {"labels": {"nvidia.com/a": "b"}}}
+            )
     finally:
         node.api.delete("/api/v1/nodes/other")
 
@@ -114,7 +116,9 @@ def test_an_unbound_token_may_change_nothing(node: Cluster) -> None:
         node.api_as(token).patch(NODE, {"metadata": {"labels": {"nvidia.com/gpu.count": "8"}}})
 
 
-@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/secrets", "/api/v1/namespaces/nodeagent/secrets", "/api/v1/configmaps"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/pods", "/api/v1/secrets", "/api/v1/namespaces/nodeagent/secrets", "/api/v1/configmaps"]
+)
 def test_the_service_account_may_not_read_what_it_does_not_need(node: Cluster, path: str) -> None:
     """The agent knows its pods from the kubelet; it cannot read them, or any secret, from the API server."""
     with pytest.raises(ApiRefused) as refusal:

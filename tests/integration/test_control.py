@@ -31,7 +31,11 @@ def layout() -> Iterator[Layout]:
 
 def control(layout: Layout, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (*CONTROL, command, "--json", "--root", str(layout.root)), cwd=CHECKOUT, capture_output=True, text=True, check=False
+        (*CONTROL, command, "--json", "--root", str(layout.root)),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

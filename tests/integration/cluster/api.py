@@ -69,9 +69,7 @@ class Api:
     def read_node(self, name: str = NODE_NAME) -> Json:
         return self.get(f"/api/v1/nodes/{name}")
 
-    def _json(
-        self, method: str, path: str, document: object = None, content_type: str = "application/json"
-    ) -> Json:
+    def _json(self, method: str, path: str, document: object = None, content_type: str = "application/json") -> Json:
         answer = json.loads(self._request(method, path, document, content_type))
         assert isinstance(answer, dict), f"{method} {path} answered {type(answer)}"
         return answer

@@ -30,7 +30,9 @@ def find_cache() -> Path:
 
 def read_plan() -> BuildPlan:
     """The plan for the go.mod beside this file and the Go tool chain in PATH."""
-    version = subprocess.run(["go", "env", "GOVERSION", "GOARCH"], cwd=MODULE, capture_output=True, text=True, check=True)
+    version = subprocess.run(
+        ["go", "env", "GOVERSION", "GOARCH"], cwd=MODULE, capture_output=True, text=True, check=True
+    )
     return plan_build((MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text(), version.stdout)
 
 
@@ -58,7 +60,9 @@ def build(plan: BuildPlan, say: Callable[[str], None]) -> Path:
         for number, program in enumerate(plan.programs, start=1):
             if not (partial / program.name).exists():
                 progress = f"building {program.name}, {number} of {len(plan.programs)}"
-                _build_program(plan, program, partial, lambda text=progress: say(f"{text}, {time.monotonic() - began:.0f} s"))
+                _build_program(
+                    plan, program, partial, lambda text=progress: say(f"{text}, {time.monotonic() - began:.0f} s")
+                )
         for log in partial.glob("*.log"):
             log.unlink()
         return partial.rename(cache / plan.key)

@@ -39,9 +39,7 @@ def create(name: str, hierarchies: Iterable[Path]) -> None:
 def find_processes(name: str, hierarchies: Iterable[Path]) -> tuple[ProcessId, ...]:
     """Every process in the cgroup or below it: the containers."""
     numbers = {
-        int(line)
-        for folder in find_folders(name, hierarchies)
-        for line in _read(folder / "cgroup.procs").split()
+        int(line) for folder in find_folders(name, hierarchies) for line in _read(folder / "cgroup.procs").split()
     }
     return tuple(filter(None, map(ProcessId.of, sorted(numbers))))
 

@@ -58,7 +58,12 @@ def render_apiserver(layout: Layout, ports: Ports) -> Command:
 
 
 def render_scheduler(layout: Layout, ports: Ports) -> Command:
-    return ("kube-scheduler", f"--kubeconfig={layout.kubeconfig('scheduler')}", "--leader-elect=false", "--secure-port=0")
+    return (
+        "kube-scheduler",
+        f"--kubeconfig={layout.kubeconfig('scheduler')}",
+        "--leader-elect=false",
+        "--secure-port=0",
+    )
 
 
 def render_controllers(layout: Layout, ports: Ports) -> Command:

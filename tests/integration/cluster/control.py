@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.integration.cluster import cgroups, sysctls
-from tests.integration.cluster.api import Api, is_node_ready
+from tests.integration.cluster.api import Api, Json, is_node_ready
 from tests.integration.cluster.commands import PROCESSES
-from tests.integration.cluster.errors import ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
+from tests.integration.cluster.errors import ApiRefused, ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_ports
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.namespace import find_members, join_namespace, open_namespace
@@ -63,13 +63,24 @@ class Cluster:
             end((process,), signal.SIGKILL, STOP_SECONDS)
 
     def restart_kubelet(self) -> None:
-        """Stop the kubelet, start it again, and wait until it listens for device plugins and the node is ready."""
+        """Stop the kubelet, start it again, and wait until it knows its pods and listens for device plugins."""
         socket = self.layout.device_plugins / "kubelet.sock"
         self.stop("kubelet")
         socket.unlink(missing_ok=True)  # else the wait below could see the old one
         self.start("kubelet")
         self.wait("the kubelet's socket", "kubelet", lambda: None if socket.exists() else "not there")
+        self.wait("the kubelet to know its pods", "kubelet", self._find_unknown_pods)
         self.wait_node()
+
+    def _find_unknown_pods(self) -> str | None:
+        """Names of pods that the kubelet itself does not list; a Node object alone may tell of the kubelet before."""
+        bound = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={NODE_NAME}")
+        try:
+            known = self.api.get(f"/api/v1/nodes/{NODE_NAME}/proxy/pods")
+        except ApiRefused as error:
+            return error.message
+        unknown = pod_names(bound) - pod_names(known)
+        return f"unknown: {', '.join(sorted(unknown))}" if unknown else None
 
     def restart_containerd(self) -> None:
         """Stop containerd, start it again, and wait until it answers."""
@@ -81,7 +92,9 @@ class Cluster:
         process = read_record(self.layout.records / name)
         return process is not None and process.is_alive()
 
-    def wait(self, what: str, needs: str, probe: Callable[[], str | None], timeout_seconds: float = START_SECONDS) -> None:
+    def wait(
+        self, what: str, needs: str, probe: Callable[[], str | None], timeout_seconds: float = START_SECONDS
+    ) -> None:
         """Wait for `probe` to answer None, as long as the process `needs` lives.
 
         Raises:
@@ -103,7 +116,11 @@ class Cluster:
         self.wait("the API server", "apiserver", lambda: None if self.api.is_ready() else "not ready")
 
     def wait_containerd(self) -> None:
-        self.wait("containerd", "containerd", lambda: self._refusal("ctr", "-a", str(self.layout.containerd_socket), "version"))
+        self.wait(
+            "containerd",
+            "containerd",
+            lambda: self._refusal("ctr", "-a", str(self.layout.containerd_socket), "version"),
+        )
 
     def wait_node(self, *, ready: bool = True) -> None:
         """Wait until the API server shows the node as ready, or as not ready."""
@@ -113,7 +130,11 @@ class Cluster:
                 node = self.api.find(f"/api/v1/nodes/{NODE_NAME}")
             except ApiUnreachable as error:
                 return str(error)
-            return None if node is not None and is_node_ready(node) is ready else f"node {node and node.get('status', {}).get('conditions')}"
+            return (
+                None
+                if node is not None and is_node_ready(node) is ready
+                else f"node {node and node.get('status', {}).get('conditions')}"
+            )
 
         self.wait(f"node {NODE_NAME} {'ready' if ready else 'not ready'}", "apiserver", probe)
 
@@ -129,7 +150,17 @@ class Cluster:
         for name in ("etcd", "containerd", "apiserver"):
             self.start(name)
         self.wait_containerd()
-        self.run("ctr", "-a", str(self.layout.containerd_socket), "-n", "k8s.io", "images", "import", "--local", str(self.layout.image))
+        self.run(
+            "ctr",
+            "-a",
+            str(self.layout.containerd_socket),
+            "-n",
+            "k8s.io",
+            "images",
+            "import",
+            "--local",
+            str(self.layout.image),
+        )
         self.wait_api()
         for name in ("controllers", "scheduler", "kubelet"):
             self.start(name)
@@ -140,6 +171,11 @@ class Cluster:
     def _find_service_account(self) -> str | None:
         found = self.api.find("/api/v1/namespaces/default/serviceaccounts/default")
         return None if found else "not created yet"
+
+
+def pod_names(pods: Json) -> set[str]:
+    """The names in a list of pods, as the API server or the kubelet gives it."""
+    return {each["metadata"]["name"] for each in pods["items"] or ()}
 
 
 def start_cluster(layout: Layout, binaries: Path) -> Cluster:

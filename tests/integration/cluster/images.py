@@ -17,9 +17,10 @@ ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def render_image(busybox: bytes, applets: Iterable[str], machine: str = platform.machine()) -> bytes:
     """The archive for `ctr images import`: busybox, a link for each of its commands, /tmp and /etc."""
-    layer = _tar([_folder("bin"), _folder("etc"), _folder("tmp", 0o1777), _file("bin/busybox", busybox, 0o755)] + [
-        _link(f"bin/{name}") for name in sorted(set(applets) - {"busybox"})
-    ])
+    layer = _tar(
+        [_folder("bin"), _folder("etc"), _folder("tmp", 0o1777), _file("bin/busybox", busybox, 0o755)]
+        + [_link(f"bin/{name}") for name in sorted(set(applets) - {"busybox"})]
+    )
     digest = hashlib.sha256(layer).hexdigest()
     config = {
         "architecture": ARCHITECTURES[machine],
@@ -27,9 +28,7 @@ def render_image(busybox: bytes, applets: Iterable[str], machine: str = platform
         "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sleep", "2147483647"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-    manifest = [
-        {"Config": "config.json", "RepoTags": [PAUSE_IMAGE, BUSYBOX_IMAGE], "Layers": [f"{digest}/layer.tar"]}
-    ]
+    manifest = [{"Config": "config.json", "RepoTags": [PAUSE_IMAGE, BUSYBOX_IMAGE], "Layers": [f"{digest}/layer.tar"]}]
     return _tar(
         [
             _file(f"{digest}/layer.tar", layer),

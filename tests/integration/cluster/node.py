@@ -73,4 +73,6 @@ def find_stains(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 def find_strange_files(directories: Iterable[Path]) -> tuple[str, ...]:
     """Files that are not there on a new node. The kubelet's checkpoint is one: it remembers devices."""
-    return tuple(str(path) for folder in directories for path in sorted(folder.iterdir()) if path.name not in ALWAYS_THERE)
+    return tuple(
+        str(path) for folder in directories for path in sorted(folder.iterdir()) if path.name not in ALWAYS_THERE
+    )

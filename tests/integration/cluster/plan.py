@@ -44,7 +44,9 @@ def plan_build(go_mod: str, go_sum: str, go_version: str) -> BuildPlan:
     """The plan that these lock files and this tool chain ask for; equal inputs give an equal key."""
     programs = parse_programs(go_mod)
     flags = (*BUILD_FLAGS, f"-ldflags={render_linker_flags(programs)}")
-    key = hashlib.sha256("\0".join((go_mod, go_sum, go_version, *flags, repr(GO_ENVIRONMENT))).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\0".join((go_mod, go_sum, go_version, *flags, repr(GO_ENVIRONMENT))).encode()).hexdigest()[
+        :16
+    ]
     return BuildPlan(programs, flags, key)
 
 

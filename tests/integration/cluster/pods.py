@@ -81,9 +81,7 @@ class Pods:
         Raises:
             WaitTimedOut: with the pod's status and its events.
         """
-        return self.wait_for(
-            name, phase, lambda pod: has_reached(pod, phase), timeout_seconds=timeout_seconds
-        )
+        return self.wait_for(name, phase, lambda pod: has_reached(pod, phase), timeout_seconds=timeout_seconds)
 
     def wait_for(
         self, name: str, what: str, holds: Callable[[Json], bool], *, timeout_seconds: float = WAIT_SECONDS

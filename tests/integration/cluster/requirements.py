@@ -33,13 +33,13 @@ def require_cluster_machine() -> None:
         raise RequirementsMissing(missing)
 
 
-def find_missing(
-    which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]
-) -> tuple[str, ...]:
+def find_missing(which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]) -> tuple[str, ...]:
     """Everything the cluster needs and `which` does not find; empty when it can run."""
     missing = [] if is_root else ["root (the kubelet mounts and containerd starts containers: run it as root)"]
     if which("go") is None:
-        missing.append("Go (the programs are built from their modules: install Go 1.21 or newer, it fetches the pinned release by itself)")
+        missing.append(
+            "Go (the programs are built from their modules: install Go 1.21 or newer, it fetches the pinned release by itself)"
+        )
     if which("cc") is None and which("gcc") is None:
         missing.append("a C compiler (the stand-in driver library is built with it: apt-get install gcc libc6-dev)")
     missing += [

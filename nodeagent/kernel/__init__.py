@@ -1,0 +1,1 @@
+"""Runs things: bus, supervisor, gates, conditions, children, threads. Knows nothing of GPUs or Kubernetes."""

@@ -1,0 +1,1 @@
+"""The vocabulary: frozen values that two parts share. No I/O, no async, no logging."""

@@ -1,0 +1,51 @@
+"""How long to wait before trying again: growing, jittered, forgotten after a stable period. Pure but for its counter.
+
+Owns the count of failures in a row. Refuses to sleep and to know what failed.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffSettings:
+    """The shape of the pauses."""
+
+    first_seconds: float = 0.5
+    """Upper end of the first pause."""
+
+    factor: float = 2.0
+    """By how much the upper end grows with each failure in a row."""
+
+    limit_seconds: float = 30.0
+    """The upper end never grows past this."""
+
+    jitter_low: float = 0.5
+    """Pauses are drawn evenly between this share of the upper end and the upper end itself, so that nodes that
+    failed together do not come back together."""
+
+    stable_seconds: float = 60.0
+    """Whatever ran this long has recovered: the next failure counts as the first."""
+
+
+def decide_delay(settings: BackoffSettings, failures: int, rng: Random) -> float:
+    """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
+    # past 64 doublings every limit is reached, and larger powers overflow a float
+    growth = settings.factor ** min(failures - 1, 64)
+    upper = min(settings.first_seconds * growth, settings.limit_seconds)
+    return rng.uniform(settings.jitter_low * upper, upper)
+
+
+class Backoff:
+    """Counts failures in a row for one thing that is tried again and again."""
+
+    def __init__(self, settings: BackoffSettings, rng: Random) -> None:
+        self._settings, self._rng = settings, rng
+        self._failures = 0
+
+    def delay_after_failure(self, *, ran_seconds: float) -> float:
+        """Seconds to wait now that it failed after having run for `ran_seconds`."""
+        if ran_seconds >= self._settings.stable_seconds:
+            self._failures = 0
+        self._failures += 1
+        return decide_delay(self._settings, self._failures, self._rng)

@@ -1,0 +1,38 @@
+"""How many crashes are too many: at most N within a sliding window. Pure but for the times it remembers.
+
+Owns the times of the recent crashes. Refuses to decide what follows when the budget is spent.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettings:
+    """What is allowed."""
+
+    allowed: int = 5
+    """Crashes within the window after which a restart is still tried; the next one is past the budget."""
+
+    window_seconds: float = 600.0
+    """Older crashes are forgotten."""
+
+
+class CrashBudget:
+    """The crash count of one component."""
+
+    def __init__(self, settings: BudgetSettings) -> None:
+        self._settings = settings
+        self._crashes: deque[float] = deque()
+
+    @property
+    def crashes(self) -> int:
+        """Crashes within the window, as of the last one noted."""
+        return len(self._crashes)
+
+    def note_crash(self, now: float) -> bool:
+        """Count a crash at monotonic time `now`; False when the budget does not cover it."""
+        self._crashes.append(now)
+        while self._crashes[0] <= now - self._settings.window_seconds:
+            self._crashes.popleft()
+        return len(self._crashes) <= self._settings.allowed

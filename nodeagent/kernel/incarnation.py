@@ -1,0 +1,157 @@
+"""One process of a `ChildProcess`, from spawn to its end: the pipes, the one pending request, the reaping.
+
+Owns the descriptors and the process. Refuses to replace itself; that is its owner's work.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio
+
+from nodeagent.kernel.errors import FrameError
+from nodeagent.kernel.frames import UNASKED, FrameDecoder
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.pipes import read_lines, read_some, write_whole
+
+_POLITE_SECONDS = 0.25
+"""How long a child whose stream ended may take to exit by itself, so that its own exit status is seen."""
+
+_REAP_FIRST_SECONDS = 0.001
+_REAP_LIMIT_SECONDS = 0.05
+
+
+class Incarnation:
+    """One process and the one request it may be answering."""
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], *, kill: Callable[[subprocess.Popen[bytes]], None]
+    ) -> None:
+        # About a millisecond on the loop: vfork, exec, and the wait for exec to succeed.
+        # A session of its own, so that Ctrl-C in a terminal reaches only the agent.
+        self._process = subprocess.Popen(  # noqa: S603  # the program is the agent's own choice, never outside input
+            argv,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            close_fds=True,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._files = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._stdin, self._stdout, self._stderr = (file.fileno() for file in self._files)
+        for descriptor in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(descriptor, False)
+        self._kill = kill
+        self._reading = anyio.CancelScope()
+        self._is_stuck = False
+        self._broken: FrameError | None = None
+        self._news = Waker()
+        self._expected: int | None = None
+        self._answer: bytes | None = None
+        self.pid = self._process.pid
+        self.began = anyio.current_time()
+        self.ended = anyio.Event()
+
+    async def live(
+        self,
+        on_unasked: Callable[[bytes], object],
+        on_line: Callable[[str], None],
+        kill_seconds: float,
+        limit_bytes: int,
+    ) -> None:
+        """Serve until the process ends or is given up; afterwards it is gone, or `is_left_behind`."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read_lines, self._stderr, on_line, name=f"stderr of pid {self.pid}")
+                try:
+                    with self._reading:
+                        await self._read_answers(on_unasked, limit_bytes)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._bring_to_its_end(kill_seconds)
+                    # what it said last may still be in the pipe; one left behind holds the pipe open
+                    tasks.cancel_scope.deadline = anyio.current_time() + _POLITE_SECONDS
+        finally:
+            for file in self._files:
+                file.close()
+
+    async def ask(self, request: int, frame: bytes) -> bytes | None:
+        """The answer; None when the process ended first."""
+        self._expected, self._answer = request, None
+        try:
+            await write_whole(self._stdin, frame)
+            while not self._is_settled():
+                await self._news.wait()
+        except BrokenPipeError:
+            await self.ended.wait()
+        finally:
+            self._expected = None
+        return self._answer
+
+    def give_up(self, *, is_stuck: bool) -> None:
+        """End it: a stuck one is killed at once, any other may exit by itself first."""
+        self._is_stuck = is_stuck
+        if is_stuck:
+            self._kill(self._process)
+        self._reading.cancel()
+
+    def is_left_behind(self) -> bool:
+        """Whether the process is there although it was killed; reaps it when it is not."""
+        return self._process.poll() is None
+
+    def describe_end(self) -> str:
+        """How it ended, as the middle of a sentence."""
+        if self._broken is not None:
+            return f"sent what is no frame ({self._broken})"
+        status = self._process.returncode
+        if status is None:
+            return "could not be killed"
+        if status >= 0:
+            return f"exited with status {status}"
+        return f"was killed by {signal.Signals(-status).name}"
+
+    def _is_settled(self) -> bool:
+        return self._answer is not None or self.ended.is_set()
+
+    async def _read_answers(self, on_unasked: Callable[[bytes], object], limit_bytes: int) -> None:
+        decoder = FrameDecoder(limit_bytes=limit_bytes)
+        try:
+            while data := await read_some(self._stdout):
+                for request, payload in decoder.feed(data):
+                    self._sort(request, payload, on_unasked)
+            decoder.end()
+        except FrameError as error:
+            self._broken = error
+
+    def _sort(self, request: int, payload: bytes, on_unasked: Callable[[bytes], object]) -> None:
+        if request == UNASKED:
+            on_unasked(payload)
+        elif request == self._expected:
+            self._answer = payload
+            self._news.wake()
+        # any other is the late answer to a request whose caller has gone
+
+    async def _bring_to_its_end(self, kill_seconds: float) -> None:
+        self._files[0].close()  # the child's read ends, which asks it to exit
+        if self._is_stuck or not await self._wait_gone(_POLITE_SECONDS):
+            self._kill(self._process)
+            await self._wait_gone(kill_seconds)
+        self.ended.set()
+        self._news.wake()
+
+    async def _wait_gone(self, seconds: float) -> bool:
+        # polled, because a descriptor for a process needs a kernel newer than long-lived distributions ship
+        pause = _REAP_FIRST_SECONDS
+        deadline = anyio.current_time() + seconds
+        while self._process.poll() is None:
+            if anyio.current_time() >= deadline:
+                return False
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _REAP_LIMIT_SECONDS)
+        return True

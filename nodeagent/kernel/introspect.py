@@ -1,0 +1,93 @@
+"""The process seen from inside: how late the loop is, which tasks and threads there are, memory, descriptors.
+
+Owns the loop lag sampler. Refuses to judge; what is too much is decided elsewhere.
+"""
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskStatus
+
+_SAMPLE_PERIOD_SECONDS = 0.1
+_WINDOW_SAMPLES = 600
+"""One minute of samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLag:
+    """How much later than asked the loop woke a sleeper, over the window."""
+
+    p50_seconds: float
+    p99_seconds: float
+    max_seconds: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSnapshot:
+    """The process at one moment."""
+
+    lag: LoopLag
+    tasks: tuple[str, ...]
+    threads: tuple[str, ...]
+    descriptors: int
+    memory_bytes: int
+    """Resident set size."""
+
+
+class Introspection:
+    """Samples the loop's lag and takes snapshots of the process."""
+
+    name = "introspection"
+
+    def __init__(
+        self, *, period_seconds: float = _SAMPLE_PERIOD_SECONDS, window_samples: int = _WINDOW_SAMPLES
+    ) -> None:
+        self._period_seconds = period_seconds
+        self._lags: deque[float] = deque(maxlen=window_samples)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Sample until cancelled."""
+        task_status.started()
+        while True:
+            due = anyio.current_time() + self._period_seconds
+            await anyio.sleep_until(due)
+            self._lags.append(max(0.0, anyio.current_time() - due))
+
+    def lag(self) -> LoopLag:
+        """The loop's lag over the window."""
+        return summarise_lag(self._lags)
+
+    def snapshot(self) -> ProcessSnapshot:
+        """The process now; call it in the event loop's thread."""
+        return ProcessSnapshot(
+            lag=self.lag(),
+            tasks=tuple(sorted(task.get_name() for task in asyncio.all_tasks())),
+            threads=tuple(sorted(thread.name for thread in threading.enumerate())),
+            descriptors=len(os.listdir("/proc/self/fd")) - 1,  # noqa: PTH208  # the listing's own one is not counted
+            memory_bytes=parse_resident_bytes(_read_proc("statm"), os.sysconf("SC_PAGE_SIZE")),
+        )
+
+
+def summarise_lag(lags: Sequence[float] | deque[float]) -> LoopLag:
+    """Percentiles by nearest rank; all zero without samples."""
+    if not lags:
+        return LoopLag(0.0, 0.0, 0.0, 0)
+    ordered = sorted(lags)
+    last = len(ordered) - 1
+    return LoopLag(ordered[round(last * 0.50)], ordered[round(last * 0.99)], ordered[-1], len(ordered))
+
+
+def parse_resident_bytes(statm: str, page_bytes: int) -> int:
+    """The second field of /proc/self/statm counts resident pages."""
+    return int(statm.split()[1]) * page_bytes
+
+
+def _read_proc(name: str) -> str:
+    return Path("/proc/self", name).read_text()

@@ -1,0 +1,160 @@
+"""Log lines: one line per event, JSON or for the eye, on stderr. The only importer of structlog.
+
+Owns the set-up and the logger that everybody uses. Event names are snake_case in the past tense, values are fields.
+An exception becomes one line (`error`) and, for `exception`, a field that says where it came from (`trace`);
+a stack trace over many lines is never written. Lines of third-party libraries come out in the same form.
+
+structlog is imported at the first line or at set-up, so that modules which only might log stay cheap to import.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+
+    from structlog.typing import FilteringBoundLogger, Processor
+
+Form = Literal["auto", "json", "console"]
+Level = Literal["debug", "info", "warning", "error"]
+
+_TRACE_FRAMES = 6
+"""Innermost frames named in `trace`: enough to find the line, short enough for one line."""
+
+
+class Logger:
+    """Writes events with the fields bound to it."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
+
+    def bind(self, **fields: object) -> Logger:
+        """The same logger with more fields on every line."""
+        return Logger(**{**self._fields, **fields})
+
+    def debug(self, event: str, **fields: object) -> None:
+        """For those who develop the agent."""
+        _backend().debug(event, **self._fields, **fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """A change of state that is well."""
+        _backend().info(event, **self._fields, **fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Something is not as it should be; the agent copes."""
+        _backend().warning(event, **self._fields, **fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Somebody has to do something."""
+        _backend().error(event, **self._fields, **fields)
+
+    def exception(self, event: str, error: BaseException, **fields: object) -> None:
+        """An error nobody expected: one line of what, one field of where."""
+        trace = describe_trace(error)
+        _backend().error(event, **self._fields, error=describe_error(error), trace=trace, **fields)
+
+
+def get_logger(*, component: str) -> Logger:
+    """The logger of one part of the agent."""
+    return Logger(component=component)
+
+
+def describe_error(error: BaseException) -> str:
+    """One line for people: the class and message of the first real error, and how many more there were."""
+    first, *others = _leaves(error)
+    message = " ".join(str(first).split())
+    line = f"{type(first).__name__}: {message}" if message else type(first).__name__
+    return f"{line} (and {len(others)} more)" if others else line
+
+
+def describe_trace(error: BaseException) -> str:
+    """Where the first real error came from, innermost first, in one line."""
+    # walked by hand: the traceback module would read source files, which blocks the loop
+    frames = list(traceback.walk_tb(next(_leaves(error)).__traceback__))[-_TRACE_FRAMES:]
+    return " < ".join(
+        f"{_short(frame.f_code.co_filename)}:{line} {frame.f_code.co_name}" for frame, line in reversed(frames)
+    )
+
+
+def configure_logging(*, form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
+    """Set the form and threshold of every log line of this process; the last call wins."""
+    import structlog  # noqa: PLC0415  # see the module's docstring
+
+    target = stream or sys.stderr
+    chosen = form if form != "auto" else ("console" if target.isatty() else "json")
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[*_processors(), _renderer(chosen, colours=target.isatty())],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.WriteLoggerFactory(target),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, _ThirdPartyLines):
+            root.removeHandler(handler)
+    root.addHandler(_ThirdPartyLines())
+    # third parties are heard from warnings up: their debug lines are about themselves
+    root.setLevel(max(threshold, logging.WARNING))
+
+
+class _ThirdPartyLines(logging.Handler):
+    """Turns records of the standard library's logging into our own lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, object] = {"component": record.name, "message": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["error"] = describe_error(record.exc_info[1])
+            fields["trace"] = describe_trace(record.exc_info[1])
+        _backend().log(record.levelno, "library_logged", **fields)
+
+
+@cache
+def _backend() -> FilteringBoundLogger:
+    import structlog  # noqa: PLC0415  # see the module's docstring
+
+    backend: FilteringBoundLogger = structlog.get_logger()
+    return backend
+
+
+def _processors() -> list[Processor]:
+    import structlog  # noqa: PLC0415  # see the module's docstring
+
+    return [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True), _one_line]
+
+
+def _renderer(form: str, *, colours: bool) -> Processor:
+    import structlog  # noqa: PLC0415  # see the module's docstring
+
+    if form == "json":
+        return structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False)
+    return structlog.dev.ConsoleRenderer(colors=colours)
+
+
+def _one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Values that would break the line in two are folded; exceptions given as fields become text."""
+    for key, value in event.items():
+        if isinstance(value, BaseException):
+            event[key] = describe_error(value)
+        elif isinstance(value, str) and "\n" in value:
+            event[key] = " ".join(value.split())
+    return event
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _short(filename: str) -> str:
+    return "/".join(filename.split("/")[-2:])

@@ -1,0 +1,44 @@
+"""Who holds what."""
+
+from enum import StrEnum
+
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.values import Value
+
+
+class PodIdentity(Value, frozen=True):
+    """A pod as the kubelet names it; the uid is empty where the source does not tell it."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class AllocationSource(StrEnum):
+    """Where the knowledge of an allocation comes from."""
+
+    JOURNAL = "journal"
+    POD_RESOURCES = "pod_resources"
+    CHECKPOINT = "checkpoint"
+
+
+class Allocation(Value, frozen=True):
+    """Devices handed to one container in one answer."""
+
+    number: int
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    since_seconds: float
+    pod: PodIdentity | None = None
+    container: str = ""
+    source: AllocationSource = AllocationSource.JOURNAL
+
+
+class AllocationTable(Value, frozen=True):
+    """State: all living allocations of this node's GPUs."""
+
+    allocations: tuple[Allocation, ...] = ()
+
+    def holders(self, device_id: str) -> tuple[Allocation, ...]:
+        """The allocations that name this device."""
+        return tuple(allocation for allocation in self.allocations if device_id in allocation.devices)

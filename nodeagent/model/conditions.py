@@ -1,0 +1,152 @@
+"""THE list of conditions: what can be wrong with a node, as the person who is paged reads it.
+
+`docs/conditions.md` is generated from it. Codes are stable: alerts and runbooks name them.
+"""
+
+from typing import Literal
+
+from nodeagent.model.values import Value
+
+Severity = Literal["info", "warning", "error"]
+
+
+class ConditionDefinition(Value, frozen=True):
+    """A condition before it is true of anything: its name, weight, and what to do about it."""
+
+    code: str
+    severity: Severity
+    title: str
+    remedy: str
+    show_after_seconds: float = 0.0
+    """Hidden for this long, so that what mends itself in passing wakes nobody."""
+    depends_on: tuple[str, ...] = ()
+    """Hidden while one of these is true, because it follows from it."""
+
+
+def _driver(code: str, title: str, remedy: str, *, show_after_seconds: float = 0.0) -> ConditionDefinition:
+    return ConditionDefinition(
+        code=code, severity="error", title=title, remedy=remedy, show_after_seconds=show_after_seconds
+    )
+
+
+DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="driver-no-hardware",
+        severity="warning",
+        title="no NVIDIA GPU on the PCI bus",
+        remedy="take nodeagent off this node, or check `lspci -d 10de:` and the BIOS if a GPU should be there",
+    ),
+    _driver(
+        "driver-not-loaded",
+        "the NVIDIA kernel module is not loaded",
+        "load it with `modprobe nvidia nvidia-uvm`, or install the driver",
+    ),
+    _driver(
+        "driver-wrong",
+        "another kernel driver holds the GPU",
+        "blacklist it (nouveau) or unbind it (vfio-pci), then load the NVIDIA module",
+    ),
+    _driver(
+        "driver-library-missing",
+        "libnvidia-ml.so.1 cannot be loaded",
+        "install the driver's user-space libraries, or point `driver.root` or `driver.nvml_library` at them",
+    ),
+    _driver(
+        "driver-version-mismatch",
+        "the driver's library and its kernel module have different versions",
+        "stop all GPU clients and reload the module, or reboot the node",
+    ),
+    _driver(
+        "driver-no-permission",
+        "the driver refuses this process",
+        "run nodeagent as root with access to the /dev/nvidia* nodes, or mend their mode and device cgroup",
+    ),
+    _driver(
+        "driver-nodes-missing",
+        "device nodes of the driver are missing",
+        "set `driver.manage_device_nodes: true`, or run `nvidia-modprobe -c 0 -u`",
+    ),
+    _driver(
+        "driver-fabric-not-ready",
+        "the NVLink fabric is not ready, CUDA would fail with error 802",
+        "check `systemctl status nvidia-fabricmanager`; its version must equal the driver's",
+        show_after_seconds=10.0,
+    ),
+    _driver(
+        "driver-stuck",
+        "a call into the driver does not come back",
+        "read `dmesg | grep NVRM`; if it stays stuck, drain the node and reboot it",
+    ),
+    ConditionDefinition(
+        code="driver-released",
+        severity="info",
+        title="the driver was released on purpose",
+        remedy="run `nodeagent resume` when the work on the driver is done",
+    ),
+    _driver(
+        "driver-unsupported",
+        "this platform's driver is not supported",
+        "use a Linux host with the NVIDIA data-centre driver; WSL and Tegra are not supported",
+    ),
+    _driver("driver-failed", "the driver does not work", "read `dmesg | grep NVRM` and the detail of this condition"),
+)
+
+DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_CONDITIONS)
+
+CATALOGUE: tuple[ConditionDefinition, ...] = (
+    *DRIVER_CONDITIONS,
+    ConditionDefinition(
+        code="component-failed",
+        severity="error",
+        title="a part of the agent has crashed too often and was given up",
+        remedy="read its last error in `nodeagent status`, report it, and restart the agent",
+    ),
+    ConditionDefinition(
+        code="gpu-missing",
+        severity="error",
+        title="a GPU on the PCI bus is not listed by the driver",
+        remedy="read `dmesg | grep NVRM` for its address; reset or reseat the GPU, or reboot the node",
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-lost",
+        severity="error",
+        title="a GPU no longer answers",
+        remedy="drain the node and reboot it; replace the GPU if it happens again",
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-unreadable",
+        severity="warning",
+        title="something of a GPU could not be read",
+        remedy="see `nodeagent gpu list --json`; mostly an old driver or a missing permission",
+        show_after_seconds=30.0,
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="sample-stale",
+        severity="warning",
+        title="GPU readings are old",
+        remedy="check `nodeagent status` for a stuck driver call; the last values are still served, marked stale",
+        show_after_seconds=10.0,
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="configuration-invalid",
+        severity="warning",
+        title="the changed configuration is invalid, the one before is still in force",
+        remedy="run `nodeagent config check`, mend what it names, and reload",
+    ),
+    ConditionDefinition(
+        code="configuration-needs-restart",
+        severity="info",
+        title="changed settings wait for a restart of the agent",
+        remedy="restart nodeagent when convenient",
+    ),
+    ConditionDefinition(
+        code="part-not-built",
+        severity="info",
+        title="a configured part of nodeagent is not built yet",
+        remedy="remove the section, or keep it for the release that has the part",
+    ),
+)

@@ -1,0 +1,131 @@
+"""The errors that parts may show one another.
+
+NodeagentError
+├── DriverError                the driver as a whole
+│   ├── DriverUnavailable      not there, not loaded, not answering: wait for it
+│   ├── DriverMismatch         library and module differ: wait for a reload
+│   ├── DriverStuck            a call did not come back in time
+│   └── DriverReleased         handles were given up on purpose
+├── GpuError                   one GPU, the others are fine
+│   ├── GpuUnknown             nobody knows a device of that name
+│   └── GpuLost                it fell off the bus
+├── AllocationError            an Allocate that must be refused
+│   ├── DeviceUnknown          not in the inventory
+│   ├── DeviceUnhealthy        known, but not fit for work
+│   ├── DeviceHeld             a living pod holds it
+│   └── JournalUnavailable     the answer cannot be made durable
+├── FaultUnknown               the simulation was asked for a fault it does not know
+└── ControlRefused             a person asked the agent for something it will not do
+"""
+
+
+class NodeagentError(Exception):
+    """Anything that nodeagent itself says went wrong."""
+
+
+class DriverError(NodeagentError):
+    """The driver as a whole cannot be used."""
+
+
+class DriverUnavailable(DriverError):
+    """The driver is not there, not loaded, or does not answer."""
+
+    def __init__(self, attempted: str, reason: str) -> None:
+        super().__init__(f"cannot {attempted}: {reason}")
+        self.attempted, self.reason = attempted, reason
+
+
+class DriverMismatch(DriverError):
+    """The library belongs to another driver version than the loaded module."""
+
+    def __init__(self, library_version: str, module_version: str) -> None:
+        super().__init__(
+            f"NVML library {library_version or 'of unknown version'} does not fit kernel module"
+            f" {module_version or 'of unknown version'}: reload the module or reboot"
+        )
+        self.library_version, self.module_version = library_version, module_version
+
+
+class DriverStuck(DriverError):
+    """A call into the driver outlived its deadline."""
+
+    def __init__(self, call: str, deadline_seconds: float) -> None:
+        super().__init__(f"{call} did not come back within {deadline_seconds:g} s")
+        self.call, self.deadline_seconds = call, deadline_seconds
+
+
+class DriverReleased(DriverError):
+    """The agent gave up its handles on purpose and holds none until it is told to resume."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the driver is released ({reason}): run `nodeagent resume` to take it back")
+        self.reason = reason
+
+
+class GpuError(NodeagentError):
+    """One GPU cannot be used; the others can."""
+
+
+class GpuUnknown(GpuError):
+    """Nobody knows a GPU of that name."""
+
+    def __init__(self, name: str, known: tuple[str, ...] = ()) -> None:
+        hint = f": known are {', '.join(known)}" if known else ""
+        super().__init__(f"no GPU {name!r}{hint}")
+        self.name = name
+
+
+class GpuLost(GpuError):
+    """The GPU fell off the bus."""
+
+    def __init__(self, gpu: str, reason: str) -> None:
+        super().__init__(f"GPU {gpu} is lost: {reason}")
+        self.gpu, self.reason = gpu, reason
+
+
+class AllocationError(NodeagentError):
+    """An Allocate that must be refused."""
+
+
+class DeviceUnknown(AllocationError):
+    """The kubelet asked for a device that is not in the inventory."""
+
+    def __init__(self, device: str, generation: int) -> None:
+        super().__init__(f"device {device} is not in inventory generation {generation}")
+        self.device, self.generation = device, generation
+
+
+class DeviceUnhealthy(AllocationError):
+    """The kubelet asked for a device that is not fit for work."""
+
+    def __init__(self, device: str, reason: str) -> None:
+        super().__init__(f"device {device} is unhealthy: {reason}")
+        self.device, self.reason = device, reason
+
+
+class DeviceHeld(AllocationError):
+    """The kubelet asked for a device that a living pod holds."""
+
+    def __init__(self, device: str, holder: str) -> None:
+        super().__init__(f"device {device} is held by {holder}, the kubelet has forgotten it")
+        self.device, self.holder = device, holder
+
+
+class JournalUnavailable(AllocationError):
+    """An allocation cannot be made durable, so it must not be answered."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot write the allocation journal {path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class FaultUnknown(NodeagentError):
+    """The simulation was asked for a fault it does not know."""
+
+    def __init__(self, fault: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"unknown fault {fault!r}: choose one of {', '.join(known)}")
+        self.fault = fault
+
+
+class ControlRefused(NodeagentError):
+    """A person asked the running agent for something it cannot or will not do; the message says why."""

@@ -1,0 +1,166 @@
+"""THE list of what travels on the bus; `docs/events.md` is generated from it.
+
+States are nouns, retained and whole.
+Facts are past participles: they happened, once, and are queued for whoever listens.
+What must not be lost does not ride the bus: it is written first and published as written.
+"""
+
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
+from nodeagent.model.labels import LabelState
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.values import Value
+
+
+class XidReported(Value, frozen=True):
+    """The driver reported an XID error."""
+
+    gpu: GpuUuid
+    xid: int
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    source: str = "nvml"
+    """`nvml` or `kernel_log`."""
+    message: str = ""
+
+
+class GpuEventReported(Value, frozen=True):
+    """The driver reported something other than an XID: a recovery action, a change of MIG layout, an ECC storm."""
+
+    gpu: GpuUuid
+    kind: str
+    data: int = 0
+
+
+class GpuAppeared(Value, frozen=True):
+    """A GPU is in the inventory that was not there before."""
+
+    gpu: GpuUuid
+    generation: int
+
+
+class GpuVanished(Value, frozen=True):
+    """A GPU is gone from the inventory, or no longer answers."""
+
+    gpu: GpuUuid
+    generation: int
+    reason: str = ""
+
+
+class MigLayoutChanged(Value, frozen=True):
+    """The MIG devices of a GPU are others than before."""
+
+    gpu: GpuUuid
+    generation: int
+
+
+class DriverChanged(Value, frozen=True):
+    """The driver's phase or version is another than before."""
+
+    before: DriverPhase
+    after: DriverPhase
+    detail: str = ""
+
+
+class VerdictChanged(Value, frozen=True):
+    """A device's health verdict is another than before."""
+
+    device: DeviceUuid
+    before: Verdict
+    after: Verdict
+    reason: str = ""
+
+
+class DevicesAdvertised(Value, frozen=True):
+    """The kubelet was sent a list of devices."""
+
+    resource: ResourceName
+    healthy: int
+    total: int
+
+
+class DevicesAllocated(Value, frozen=True):
+    """Devices were handed to a container; the journal held it before the kubelet was told."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    number: int
+
+
+class DevicesFreed(Value, frozen=True):
+    """A container's devices are free again."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    number: int
+
+
+class AllocationRefused(Value, frozen=True):
+    """The kubelet asked for devices and was told no."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    reason: str
+
+
+class LabelsApplied(Value, frozen=True):
+    """Node labels were written to a sink."""
+
+    sink: str
+    changed: tuple[str, ...]
+
+
+class ConfigurationReloaded(Value, frozen=True):
+    """A new configuration was read; what could change while running has changed."""
+
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...] = ()
+
+
+class ConfigurationRejected(Value, frozen=True):
+    """A new configuration was read and is invalid; the one before stays in force."""
+
+    problems: tuple[str, ...]
+
+
+class FaultInjected(Value, frozen=True):
+    """A person asked the simulation to misbehave."""
+
+    fault: str
+    target: str = ""
+
+
+STATES: tuple[type[Value], ...] = (
+    DriverState,
+    Inventory,
+    NodeSample,
+    HealthReport,
+    RuntimeState,
+    CdiState,
+    PluginState,
+    AllocationTable,
+    LabelState,
+)
+
+FACTS: tuple[type[Value], ...] = (
+    XidReported,
+    GpuEventReported,
+    GpuAppeared,
+    GpuVanished,
+    MigLayoutChanged,
+    DriverChanged,
+    VerdictChanged,
+    DevicesAdvertised,
+    DevicesAllocated,
+    DevicesFreed,
+    AllocationRefused,
+    LabelsApplied,
+    ConfigurationReloaded,
+    ConfigurationRejected,
+    FaultInjected,
+)

@@ -1,0 +1,228 @@
+"""GPUs as they are: identity, place, partitions and links. What changes each second is in `telemetry`."""
+
+from enum import StrEnum
+
+from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid, PciAddress
+from nodeagent.model.values import Value
+
+
+class Unreadable(Value, frozen=True):
+    """One datum of one device that could not be read, and why; never a reason to hide the device."""
+
+    what: str
+    reason: str
+
+
+class PciIdentity(Value, frozen=True):
+    """Where a GPU sits and what it says it is."""
+
+    address: PciAddress
+    device_id: int
+    """Device in the upper half, vendor in the lower, as NVML gives it: 0x233010DE."""
+    subsystem_id: int = 0
+    link_generation_max: int | None = None
+    link_width_max: int | None = None
+
+
+class MigAttributes(Value, frozen=True):
+    """What a MIG device consists of; devices with equal attributes are alike."""
+
+    multiprocessor_count: int
+    gpu_instance_slice_count: int
+    compute_instance_slice_count: int
+    memory_mib: int
+    shared_copy_engine_count: int = 0
+    shared_decoder_count: int = 0
+    shared_encoder_count: int = 0
+    shared_jpeg_count: int = 0
+    shared_ofa_count: int = 0
+
+
+class MigDevice(Value, frozen=True):
+    """One compute instance of one GPU instance: what a container can be given."""
+
+    uuid: MigUuid
+    parent: GpuUuid
+    index: int
+    gpu_instance_id: int
+    compute_instance_id: int
+    profile: str
+    """`1g.10gb`, or `1c.2g.20gb` for a compute instance smaller than its GPU instance."""
+    attributes: MigAttributes
+    placement_start: int | None = None
+    placement_size: int | None = None
+
+
+class MigProfile(Value, frozen=True):
+    """A shape of GPU instance that this GPU could be cut into."""
+
+    name: str
+    profile_id: int
+    slice_count: int
+    memory_mib: int
+    multiprocessor_count: int
+    instances_max: int
+    placements: tuple[int, ...] = ()
+    """Possible start positions, in memory slices."""
+    placement_size: int = 1
+
+
+class Mig(Value, frozen=True):
+    """A GPU's MIG state; the field on the GPU is `None` where the hardware knows no MIG."""
+
+    enabled: bool
+    pending: bool
+    """The mode after the next reset; differs from `enabled` while a change waits."""
+    devices: tuple[MigDevice, ...] = ()
+    profiles: tuple[MigProfile, ...] = ()
+    devices_max: int = 0
+
+
+class NvLink(Value, frozen=True):
+    """One NVLink of a GPU."""
+
+    link: int
+    active: bool
+    remote: PciAddress | None = None
+    remote_is_switch: bool = False
+    version: int | None = None
+    speed_mbps: int | None = None
+
+
+class FabricPhase(StrEnum):
+    """How far a GPU's registration with the NVLink fabric has come."""
+
+    NOT_SUPPORTED = "not_supported"
+    NOT_STARTED = "not_started"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class Fabric(Value, frozen=True):
+    """A GPU's place in a switched NVLink fabric."""
+
+    phase: FabricPhase
+    status_code: int = 0
+    """NVML return code of the registration; means something once the phase is `COMPLETED`."""
+    cluster_uuid: str = ""
+    clique_id: int = 0
+    health_mask: int = 0
+
+
+class VirtualizationMode(StrEnum):
+    """Whether the GPU is whole, passed through, or shared by a hypervisor."""
+
+    NONE = "none"
+    PASSTHROUGH = "passthrough"
+    VGPU = "vgpu"
+    HOST_VGPU = "host_vgpu"
+    HOST_VSGA = "host_vsga"
+
+
+class Gpu(Value, frozen=True):
+    """One physical GPU. A field that could not be read is `None` or empty and named in `unreadable`."""
+
+    index: int
+    """NVML's index: not the minor number of the device node, and not stable across reboots."""
+    uuid: GpuUuid
+    name: str
+    pci: PciIdentity
+    minor: int | None = None
+    numa_node: int | None = None
+    cpu_affinity: str = ""
+    """CPUs near this GPU in list form, such as `0-55,112-167`."""
+    memory_total_bytes: int = 0
+    compute_capability: tuple[int, int] | None = None
+    architecture: str = ""
+    brand: str = ""
+    serial: str = ""
+    board_part_number: str = ""
+    vbios_version: str = ""
+    multiprocessor_count: int | None = None
+    power_limit_milliwatts: int | None = None
+    persistence_mode: bool | None = None
+    ecc_enabled: bool | None = None
+    virtualization_mode: VirtualizationMode = VirtualizationMode.NONE
+    mig: Mig | None = None
+    nvlinks: tuple[NvLink, ...] = ()
+    fabric: Fabric | None = None
+    lost: str = ""
+    """Why the GPU cannot be reached at all; empty for one that answers."""
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def mig_devices(self) -> tuple[MigDevice, ...]:
+        """The MIG devices that exist now; none while MIG is off or unknown."""
+        return self.mig.devices if self.mig is not None and self.mig.enabled else ()
+
+
+class PathKind(StrEnum):
+    """The worst hop between two GPUs over PCIe, spelled as `nvidia-smi topo -m` does."""
+
+    SELF = "X"
+    BRIDGE = "PIX"
+    BRIDGES = "PXB"
+    HOST_BRIDGE = "PHB"
+    NODE = "NODE"
+    SYSTEM = "SYS"
+
+
+class GpuPair(Value, frozen=True):
+    """How two GPUs reach each other; `left` has the smaller index."""
+
+    left: GpuUuid
+    right: GpuUuid
+    path: PathKind
+    nvlink_count: int = 0
+    """Links between the two, direct or through switches."""
+    through_switch: bool = False
+
+
+class NvSwitch(Value, frozen=True):
+    """One NVSwitch of the node's own board."""
+
+    address: PciAddress
+    link_count: int = 0
+
+
+class MissingGpu(Value, frozen=True):
+    """A GPU on the PCI bus that the driver does not list."""
+
+    address: PciAddress
+    device_id: int
+    reason: str
+
+
+class GpuReadout(Value, frozen=True):
+    """What one enumeration of the hardware found, before anyone compared it with the one before."""
+
+    gpus: tuple[Gpu, ...] = ()
+    pairs: tuple[GpuPair, ...] = ()
+    switches: tuple[NvSwitch, ...] = ()
+    missing: tuple[MissingGpu, ...] = ()
+
+
+class Inventory(Value, frozen=True):
+    """State: the node's GPUs, whole; a new generation for each change of substance."""
+
+    generation: int
+    gpus: tuple[Gpu, ...] = ()
+    pairs: tuple[GpuPair, ...] = ()
+    switches: tuple[NvSwitch, ...] = ()
+    missing: tuple[MissingGpu, ...] = ()
+
+    def find_gpu(self, uuid: str) -> Gpu | None:
+        """The GPU with this UUID, or the parent of the MIG device with this UUID."""
+        for gpu in self.gpus:
+            if gpu.uuid == uuid or any(device.uuid == uuid for device in gpu.mig_devices):
+                return gpu
+        return None
+
+    @property
+    def device_uuids(self) -> tuple[DeviceUuid, ...]:
+        """All GPUs and all MIG devices, in index order."""
+        uuids: list[DeviceUuid] = []
+        for gpu in self.gpus:
+            uuids.append(gpu.uuid)
+            uuids.extend(device.uuid for device in gpu.mig_devices)
+        return tuple(uuids)

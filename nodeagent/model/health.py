@@ -1,0 +1,56 @@
+"""Verdicts about devices, and what they rest on."""
+
+from enum import StrEnum
+
+from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.values import Value
+
+
+class Verdict(StrEnum):
+    """What a device is good for."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    """Works and is handed out, but needs attention."""
+    UNHEALTHY = "unhealthy"
+    UNKNOWN = "unknown"
+    """No evidence: nothing read yet, or nothing readable any more."""
+
+
+class ReturnRule(StrEnum):
+    """What must be seen before a device may be called healthy again."""
+
+    NEVER_LEFT = "N"
+    PROCESS_GONE = "P"
+    LEVELS_CLEAN = "L"
+    RESET = "R"
+    POWER_CYCLE = "B"
+    SERVICE = "S"
+    QUIET_PERIOD = "W"
+
+
+class DeviceHealth(Value, frozen=True):
+    """One device's verdict; `reason` and `remedy` are sentences for the person who is paged."""
+
+    device: DeviceUuid
+    gpu: GpuUuid
+    verdict: Verdict
+    since_seconds: float
+    reason: str = ""
+    remedy: str = ""
+    return_rule: ReturnRule = ReturnRule.NEVER_LEFT
+    xid: int | None = None
+
+
+class HealthReport(Value, frozen=True):
+    """State: a verdict for every device of the inventory, always whole."""
+
+    generation: int
+    """Generation of the inventory it speaks of."""
+    devices: tuple[DeviceHealth, ...] = ()
+    watched: bool = True
+    """Whether events and levels can be observed at all; if not, nothing here is silently healthy."""
+
+    def find_device(self, uuid: str) -> DeviceHealth | None:
+        """The verdict on this device, if there is one."""
+        return next((device for device in self.devices if device.device == uuid), None)

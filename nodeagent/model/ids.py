@@ -1,0 +1,50 @@
+"""Names of things, as distinct types, so that a replica id is never taken for a GPU's UUID."""
+
+from typing import NewType
+
+GpuUuid = NewType("GpuUuid", str)
+"""`GPU-` and a UUID: one physical GPU, for its whole life."""
+
+MigUuid = NewType("MigUuid", str)
+"""`MIG-` and a UUID: one MIG device, until the layout changes."""
+
+DeviceUuid = GpuUuid | MigUuid
+"""Whatever a container can be given as a whole: a GPU or a MIG device."""
+
+DeviceId = NewType("DeviceId", str)
+"""What the kubelet is told: a device's UUID, or `UUID::N` for its Nth replica."""
+
+PciAddress = NewType("PciAddress", str)
+"""`0000:1b:00.0`: four-digit domain, lower case, as sysfs names the function."""
+
+ResourceName = NewType("ResourceName", str)
+"""An extended resource, such as `nvidia.com/gpu`."""
+
+REPLICA_SEPARATOR = "::"
+
+
+def parse_device_id(device_id: str) -> tuple[str, int | None]:
+    """Split a kubelet device id into the device's UUID and the replica number, `None` for an unshared device."""
+    uuid, separator, replica = device_id.rpartition(REPLICA_SEPARATOR)
+    if separator and replica.isascii() and replica.isdigit():
+        return uuid, int(replica)
+    return device_id, None
+
+
+def render_device_id(uuid: str, replica: int | None = None) -> DeviceId:
+    """The inverse of `parse_device_id`."""
+    return DeviceId(uuid if replica is None else f"{uuid}{REPLICA_SEPARATOR}{replica}")
+
+
+def parse_pci_address(text: str) -> PciAddress:
+    """Bring any spelling of a PCI address (`00000000:1B:00.0`, `1b:00.0`) to the one sysfs uses.
+
+    Raises:
+        ValueError: when the text is no PCI address.
+    """
+    domain_and_bus, dot, function = text.strip().lower().rpartition(".")
+    parts = domain_and_bus.split(":")
+    if not dot or len(parts) not in (2, 3):
+        raise ValueError(f"{text!r} is no PCI address: expected domain:bus:device.function")
+    domain, bus, device = (["0", *parts])[-3:]
+    return PciAddress(f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{int(function, 16):x}")

@@ -1,0 +1,194 @@
+"""What one part may ask of another and wait for. Wired in `app.py`; everything else travels on the bus.
+
+Each port is implemented by an edge and used by a component; the simulation implements the same ones.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.driver import DriverEvidence, NodeRepair
+from nodeagent.model.events import GpuEventReported, XidReported
+from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.values import Value
+
+GpuEvent = XidReported | GpuEventReported
+
+
+class DriverProbe(Protocol):
+    """Looks at the driver without judging it."""
+
+    async def read_evidence(self) -> DriverEvidence:
+        """Look once, bounded in time; what cannot be seen is left empty, a hung call is evidence too."""
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when something may have changed: a module came or went, a device node, a fault was injected."""
+        ...
+
+
+class DeviceNodes(Protocol):
+    """The driver's device nodes on this host."""
+
+    async def repair(self) -> NodeRepair:
+        """Make every node and its link right, as far as this process may; nothing to do is the usual answer."""
+        ...
+
+
+class ValidationMarkers(Protocol):
+    """The marker files by which other operands learn that a part of the node works."""
+
+    async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Name and content of those that exist.
+
+        Raises:
+            NodeagentError: they cannot be read.
+        """
+        ...
+
+    async def write_marker(self, name: str, content: str) -> None:
+        """Put one in place, whole.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+    async def remove_marker(self, name: str) -> None:
+        """Take one away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when somebody may have changed or removed one."""
+        ...
+
+
+class GpuSource(Protocol):
+    """The one door to GPUs; every call is bounded in time and fails with a `DriverError` only."""
+
+    async def read_inventory(self) -> GpuReadout:
+        """Enumerate all GPUs; what one of them does not tell is a reason on that one.
+
+        Raises:
+            DriverError: when no GPU at all can be asked.
+        """
+        ...
+
+    async def read_sample(self) -> NodeSample:
+        """Read what changes each second from all GPUs.
+
+        Raises:
+            DriverError: when no GPU at all can be asked.
+        """
+        ...
+
+    def events(self) -> AsyncIterator[GpuEvent]:
+        """What the driver reports by itself, until the driver is lost or released.
+
+        Raises:
+            DriverError: when events cannot be watched (any longer).
+        """
+        ...
+
+    async def release(self, reason: str) -> None:
+        """Give up every handle, so that the driver can be unloaded."""
+        ...
+
+    async def resume(self) -> None:
+        """Take the driver back, in whatever version it now is."""
+        ...
+
+
+class FaultInjector(Protocol):
+    """The simulation's door for misbehaviour on demand."""
+
+    @property
+    def known_faults(self) -> tuple[str, ...]:
+        """Each fault with its arguments, as `simulate fault --help` shows them."""
+        ...
+
+    async def inject(self, fault: str, arguments: Sequence[str]) -> str:
+        """Do it, and say in a sentence what was done.
+
+        Raises:
+            FaultUnknown: no such fault.
+            GpuUnknown: no such GPU.
+            ValueError: an argument makes no sense; the message says which and why.
+        """
+        ...
+
+
+class AllocationJournal(Protocol):
+    """The port that matters most: the kubelet is answered only after `record` has returned."""
+
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
+        """Make an allocation durable.
+
+        Raises:
+            DeviceHeld: a living pod surely holds one of the devices.
+            JournalUnavailable: it could not be made durable.
+        """
+        ...
+
+
+class ContainerDevices(Value, frozen=True):
+    """What the kubelet says one container holds of one resource."""
+
+    pod: PodIdentity
+    container: str
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+
+
+class PodResources(Protocol):
+    """The kubelet's own word on who holds what."""
+
+    async def read_containers(self) -> tuple[ContainerDevices, ...]:
+        """All containers of all pods that hold devices."""
+        ...
+
+
+class AgentControl(Protocol):
+    """What a person may tell the running agent to do, over the admin socket."""
+
+    async def reload(self) -> str:
+        """Read the configuration anew; says what changed.
+
+        Raises:
+            ControlRefused: the new configuration is invalid; the one before stays in force.
+        """
+        ...
+
+    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
+        """Have the simulation misbehave; says what was done.
+
+        Raises:
+            ControlRefused: this agent does not simulate, or the fault makes no sense.
+        """
+        ...
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        """End one component as if it had failed, to see the agent recover.
+
+        Raises:
+            ControlRefused: no component of that name.
+        """
+        ...
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        """Give up every GPU handle, for so long at most.
+
+        Raises:
+            ControlRefused: the handles cannot be given up.
+        """
+        ...
+
+    async def resume(self) -> str:
+        """Take the driver back."""
+        ...

@@ -1,0 +1,78 @@
+"""What holds for every test: nothing leaks, nothing blocks the loop, nothing comes in from the environment.
+
+A test that leaves a task, thread or descriptor behind fails, and so does library code that blocks the event loop.
+`virtual_time` runs a test on a clock that jumps (see `tests/support/virtual_time.py`).
+"""
+
+import os
+from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from inspect import iscoroutinefunction
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.support.blocking import forbid_blocking
+from tests.support.leaks import Leaks, forbid_leaked_tasks
+from tests.support.virtual_time import FakeClock, virtual_backend
+
+_FOREIGN_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+_FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "virtual_time: the loop's clock jumps to the next timer when all is idle")
+    config.addinivalue_line("markers", "may_leak(reason): the leak guard looks away; say why")
+    config.addinivalue_line("markers", "may_block(reason): library code may block the loop here; say why")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    if iscoroutinefunction(pyfuncitem.obj) and not pyfuncitem.get_closest_marker("may_leak"):
+        pyfuncitem.obj = forbid_leaked_tasks(pyfuncitem.obj)
+    return (yield)
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> str | tuple[str, Mapping[str, Any]]:
+    """The loop that async tests run on: asyncio, on a jumping clock where the test asks for it."""
+    return virtual_backend() if request.node.get_closest_marker("virtual_time") else "asyncio"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock tied to the test's loop."""
+    return FakeClock()
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name in _FOREIGN_VARIABLES or name.startswith(_FOREIGN_PREFIXES):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("may_leak"):
+        yield
+        return
+    leaks = Leaks.since_now()
+    yield
+    leaks.check()
+
+
+@pytest.fixture(autouse=True)
+def _blocking_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("may_block"):
+        yield
+        return
+    with forbid_blocking():
+        yield
+
+
+@pytest.fixture
+def log_lines() -> Iterator[list[MutableMapping[str, Any]]]:
+    """Every log line of the test as its event and fields, whatever the threshold."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines

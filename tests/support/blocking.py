@@ -1,0 +1,87 @@
+"""Fails a test in which code of the package blocks the event loop.
+
+A call counts when it is made in a thread that runs an event loop and the nearest caller outside the standard library
+is a file of `nodeagent/`. Tests themselves may block; what the package may is listed below, call by call.
+"""
+
+import asyncio
+import builtins
+import io
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+from unittest import mock
+
+import nodeagent
+
+ALLOWED: Final[dict[tuple[str, str], str]] = {
+    ("kernel/introspect.py", "_read_proc"): "files of /proc/self are made from memory and never wait for a disk",
+}
+"""Which function of which file may, and why."""
+
+_WATCHED: Final[tuple[tuple[Any, str], ...]] = (
+    (time, "sleep"),
+    (builtins, "open"),
+    (io, "open"),
+    (os, "open"),
+    (os, "fsync"),
+    (os, "fdatasync"),
+    (socket, "getaddrinfo"),
+    (socket, "create_connection"),
+    (subprocess.Popen, "wait"),
+    (subprocess.Popen, "communicate"),
+)
+
+_PACKAGE: Final = str(Path(nodeagent.__file__).parent) + "/"
+_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
+_SITE_PACKAGES: Final = sysconfig.get_path("purelib") + "/"
+
+
+class LoopBlockedError(AssertionError):
+    """Code of the package made a blocking call on the event loop."""
+
+
+@contextmanager
+def forbid_blocking() -> Iterator[None]:
+    """Have every watched call refuse to be made by the package on a running loop."""
+    patches = [mock.patch.object(owner, name, _guarded(name, getattr(owner, name))) for owner, name in _WATCHED]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+def _guarded(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        if asyncio._get_running_loop() is not None and (culprit := _find_culprit(sys._getframe(1))):
+            raise LoopBlockedError(f"{name} blocks the event loop, called by {culprit}; move it to a worker thread")
+        return call(*args, **kwargs)
+
+    return guarded
+
+
+def _find_culprit(frame: FrameType | None) -> str | None:
+    while frame is not None and _is_standard_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_filename.startswith(_PACKAGE):
+        return None
+    place = (frame.f_code.co_filename.removeprefix(_PACKAGE), frame.f_code.co_name)
+    return None if place in ALLOWED else f"{place[0]}:{frame.f_lineno} {place[1]}"
+
+
+def _is_standard_library(filename: str) -> bool:
+    if filename.startswith("<frozen"):
+        return True
+    return filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_SITE_PACKAGES)

@@ -10,7 +10,7 @@ from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.leftovers import find_listeners
 from tests.integration.cluster.namespace import find_members
 from tests.integration.cluster.node import find_stains, reset_node
-from tests.integration.cluster.pods import Pods, render_pod
+from tests.integration.cluster.pods import WAIT, Pods, render_pod
 
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 FORBIDDEN = 403
@@ -27,7 +27,7 @@ def test_the_cluster_runs_the_pinned_versions(node: Cluster) -> None:
 
 def test_a_plain_pod_runs(pods: Pods) -> None:
     """A pod is scheduled, started, entered, read and deleted through the API server."""
-    name = pods.run(render_pod("plain", ("sh", "-c", "echo started; sleep 1000"), environment={"WORD": "hello"}))
+    name = pods.run(render_pod("plain", ("sh", "-c", f"echo started; {WAIT}"), environment={"WORD": "hello"}))
     assert pods.exec(name, "sh", "-c", "echo $WORD") == "hello\n"
     assert pods.logs(name) == "started\n"
     pods.delete(name)

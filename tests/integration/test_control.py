@@ -1,6 +1,7 @@
-"""Starting and removing a cluster, also where a run was cut off: nothing is ever left, and the next run starts clean."""
+"""Starting and removing a cluster, also where a run was cut off: nothing is left, and the next run starts clean."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster.control import remove_cluster
+from tests.integration.cluster.control import Cluster, remove_cluster
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.processes import wait_until
 from tests.integration.cluster.sysctls import read_sysctls
 
+# As it was before each test's environment is cleaned: the caller may have chosen another cache.
+ENVIRONMENT = dict(os.environ)
 CONTROL = (sys.executable, "-m", "tests.integration.cluster")
 
 
@@ -32,7 +35,7 @@ def layout() -> Iterator[Layout]:
 def control(layout: Layout, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         (*CONTROL, command, "--json", "--root", str(layout.root)),
-        cwd=CHECKOUT,
+        cwd=CHECKOUT, env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -58,7 +61,7 @@ def test_a_cluster_goes_up_and_down_without_a_trace(layout: Layout) -> None:
 @pytest.mark.parametrize("milestone", ["namespace", "apiserver", "kubelet"])
 def test_a_killed_start_is_cleared_away(layout: Layout, milestone: str) -> None:
     """Killed at any point of its start, a cluster is removed by `down` as if it had come up."""
-    starting = subprocess.Popen((*CONTROL, "up", "--root", str(layout.root)), cwd=CHECKOUT, stderr=subprocess.DEVNULL)
+    starting = subprocess.Popen((*CONTROL, "up", "--root", str(layout.root)), cwd=CHECKOUT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     record = layout.records / milestone
     wait_until(f"{milestone} to start", lambda: None if record.exists() else "no record", timeout_seconds=60)
     starting.send_signal(signal.SIGKILL)
@@ -68,8 +71,8 @@ def test_a_killed_start_is_cleared_away(layout: Layout, milestone: str) -> None:
     assert find_leftovers(layout) == ()
 
 
-def test_a_held_cluster_is_left_alone(layout: Layout) -> None:
+def test_a_held_cluster_is_left_alone(cluster: Cluster) -> None:
     """While the session holds its cluster, nobody takes it down under the tests."""
-    refused = subprocess.run((*CONTROL, "down"), cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    refused = control(cluster.layout, "down")
     assert refused.returncode == 1
     assert "is in use by process" in refused.stderr

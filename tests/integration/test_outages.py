@@ -1,6 +1,4 @@
-"""What the neighbours do when one of them goes away and returns: the ground on which the agent's own outage laws stand."""
-
-import signal
+"""What the neighbours do when one of them goes away and returns: the ground the agent's own outage laws stand on."""
 
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.pods import Pods, render_pod
@@ -10,12 +8,10 @@ def test_pods_outlive_an_api_outage(node: Cluster, pods: Pods) -> None:
     """While the API server is away its pods run on, and after its return new pods start."""
     name = pods.run(render_pod("before"))
     container = pods.container_id(name)
-    node.stop("apiserver", signal.SIGKILL)  # asked nicely, it waits for its watchers
+    node.begin_outage()
     assert not node.api.is_ready()
     assert node.run("crictl", "exec", container, "echo", "alive") == "alive\n"
-    node.start("apiserver")
-    node.wait_api()
-    node.wait_node()
+    node.end_outage()
     pods.run(render_pod("after"))
     assert pods.container_id(name) == container
 

@@ -1,4 +1,4 @@
-"""The API server as the tests see it: JSON requests with one user's token, no client library between.
+"""The API server as the tests see it: JSON requests in one user's name, no client library between.
 
 Refusals and silence are different errors, because outage scenarios wait for the one and must not hide the other.
 """
@@ -24,10 +24,19 @@ CLUSTER_TAINTS = "node.kubernetes.io/"  # the ones that the control plane sets a
 
 
 class Api:
-    """One user's view of the API server."""
+    """One user's view of the API server; with a client certificate, the API server's view of the kubelet."""
 
-    def __init__(self, port: int, token: str, authority: Path, *, timeout_seconds: float = 10) -> None:
-        self._port, self._token, self._authority = port, token, authority
+    def __init__(
+        self,
+        port: int,
+        authority: Path,
+        *,
+        token: str | None = None,
+        certificate: tuple[Path, Path] | None = None,
+        timeout_seconds: float = 10,
+    ) -> None:
+        self._port, self._authority, self._certificate = port, authority, certificate
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._timeout_seconds = timeout_seconds
 
     def get(self, path: str, **query: str) -> Json:
@@ -69,6 +78,12 @@ class Api:
     def read_node(self, name: str = NODE_NAME) -> Json:
         return self.get(f"/api/v1/nodes/{name}")
 
+    def _trust(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self._authority))
+        if self._certificate is not None:
+            context.load_cert_chain(*self._certificate)
+        return context
+
     def _json(self, method: str, path: str, document: object = None, content_type: str = "application/json") -> Json:
         answer = json.loads(self._request(method, path, document, content_type))
         assert isinstance(answer, dict), f"{method} {path} answered {type(answer)}"
@@ -78,11 +93,10 @@ class Api:
         self, method: str, path: str, document: object = None, content_type: str = "application/json"
     ) -> bytes:
         body = None if document is None else json.dumps(document)
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type, "Accept": "application/json"}
+        headers = {**self._headers, "Content-Type": content_type, "Accept": "application/json"}
         try:
-            context = ssl.create_default_context(cafile=str(self._authority))
             connection = http.client.HTTPSConnection(
-                "127.0.0.1", self._port, timeout=self._timeout_seconds, context=context
+                "127.0.0.1", self._port, timeout=self._timeout_seconds, context=self._trust()
             )
             try:
                 connection.request(method, path, body, headers)

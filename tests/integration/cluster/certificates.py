@@ -22,7 +22,7 @@ def write_certificates(folder: Path) -> None:
     _issue(
         folder, "apiserver", "/CN=kube-apiserver", "serverAuth", "IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc"
     )
-    _issue(folder, "kubelet", f"/CN={NODE_NAME}", "serverAuth", f"DNS:{NODE_NAME}")
+    _issue(folder, "kubelet", f"/CN={NODE_NAME}", "serverAuth", f"DNS:{NODE_NAME},IP:127.0.0.1")
     _issue(folder, "kubelet-client", "/CN=kube-apiserver", "clientAuth", "DNS:kube-apiserver")
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{folder}/service-accounts.key")
 

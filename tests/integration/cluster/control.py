@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.integration.cluster import cgroups, sysctls
 from tests.integration.cluster.api import Api, Json, is_node_ready
 from tests.integration.cluster.commands import PROCESSES
-from tests.integration.cluster.errors import ApiRefused, ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
+from tests.integration.cluster.errors import ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_ports
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.namespace import find_members, join_namespace, open_namespace
@@ -45,7 +45,14 @@ class Cluster:
 
     def api_as(self, token: str) -> Api:
         """The API server as the holder of `token` sees it."""
-        return Api(self.state.ports.api, token, self.layout.certs / "ca.crt")
+        return Api(self.state.ports.api, self.layout.certs / "ca.crt", token=token)
+
+    @property
+    def kubelet(self) -> Api:
+        """The kubelet's own server, as the API server sees it."""
+        certs = self.layout.certs
+        pair = (certs / "kubelet-client.crt", certs / "kubelet-client.key")
+        return Api(self.state.ports.kubelet, certs / "ca.crt", certificate=pair)
 
     def run(self, *command: str, stdin: str = "", timeout_seconds: float = 60) -> str:
         """Run kubectl, crictl, ctr or another program against this cluster; return its output."""
@@ -76,9 +83,9 @@ class Cluster:
         """Names of pods that the kubelet itself does not list; a Node object alone may tell of the kubelet before."""
         bound = self.api.get("/api/v1/pods", fieldSelector=f"spec.nodeName={NODE_NAME}")
         try:
-            known = self.api.get(f"/api/v1/nodes/{NODE_NAME}/proxy/pods")
-        except ApiRefused as error:
-            return error.message
+            known = self.kubelet.get("/pods")
+        except ApiUnreachable as error:
+            return str(error)
         unknown = pod_names(bound) - pod_names(known)
         return f"unknown: {', '.join(sorted(unknown))}" if unknown else None
 
@@ -87,6 +94,24 @@ class Cluster:
         self.stop("containerd")
         self.start("containerd")
         self.wait_containerd()
+
+    def begin_outage(self) -> None:
+        """Take the API server away at once: asked nicely, it would wait ten seconds for its watchers."""
+        self.stop("apiserver", signal.SIGKILL)
+
+    def end_outage(self) -> None:
+        """Bring the API server back and wait until it serves.
+
+        The scheduler and the controllers start anew, because left alone they look again only after up to a minute, and
+        no scenario is about them. The kubelet and the agent have to come back by themselves.
+        """
+        for name in ("scheduler", "controllers"):
+            self.stop(name, signal.SIGKILL)
+        self.start("apiserver")
+        self.wait_api()
+        for name in ("scheduler", "controllers"):
+            self.start(name)
+        self.wait_node()
 
     def is_running(self, name: str) -> bool:
         process = read_record(self.layout.records / name)

@@ -33,9 +33,12 @@ def reset_node(cluster: Cluster) -> tuple[str, ...]:
 
 def start_missing(cluster: Cluster) -> None:
     """Start what a scenario has stopped."""
-    for name in PROCESSES:
-        if not cluster.is_running(name):
+    missing = [name for name in PROCESSES if not cluster.is_running(name)]
+    for name in missing:
+        if name != "apiserver":
             cluster.start(name)
+    if "apiserver" in missing:
+        cluster.end_outage()
     cluster.wait_containerd()
     cluster.wait_api()
     cluster.wait_node()

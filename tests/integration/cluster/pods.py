@@ -12,8 +12,9 @@ from tests.integration.cluster.errors import ApiUnreachable, WaitTimedOut
 from tests.integration.cluster.processes import wait_until
 from tests.integration.cluster.render import BUSYBOX_IMAGE
 
-FOREVER = ("sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait")  # the first process ignores what it does not trap
-WAIT_SECONDS = 30.0
+WAIT = "trap 'exit 0' TERM; sleep 2147483647 & wait"  # in a shell: a container's first process dies only if it traps
+FOREVER = ("sh", "-c", WAIT)
+WAIT_SECONDS = 60.0
 PATH = "/api/v1/namespaces/default/pods"
 
 

@@ -1,19 +1,20 @@
-"""Fixtures of the scenarios: one real cluster for the session, a node as new for each test, pods, and agents under test.
+"""Fixtures of the scenarios: one real cluster for the session, a node as new for each test, pods, agents under test.
 
 Nothing here skips: a machine that cannot run the cluster ends the run with status 4, and a skipped scenario fails it.
 """
 
 import shutil
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from tests.integration.cluster.agent import COMMAND, AgentUnderTest
-from tests.integration.cluster.build import build, read_plan
+from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
+from tests.integration.cluster.build import find_binaries, read_plan
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_cluster
-from tests.integration.cluster.errors import RequirementsMissing
+from tests.integration.cluster.errors import NotBuilt, RequirementsMissing
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.lock import hold
 from tests.integration.cluster.node import reset_node
@@ -24,7 +25,19 @@ SCENARIO_SECONDS = 180  # a real kubelet takes seconds for what a fake does at o
 KEPT_LOGS = CHECKOUT / "results" / "e2e"
 SHOWN_LINES = 25
 
-MakeAgent = Callable[..., AgentUnderTest]
+
+class MakeAgent(Protocol):
+    """The type of the fixture `make_agent`."""
+
+    def __call__(
+        self,
+        *arguments: str,
+        gpus: str = ...,
+        settings: Settings | None = ...,
+        command: Sequence[str] = ...,
+    ) -> AgentUnderTest: ...
+
+
 _skipped = pytest.StashKey[list[str]]()
 _kept_cluster = pytest.StashKey[Cluster]()
 
@@ -76,7 +89,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         require_cluster_machine()
     except RequirementsMissing as error:
         pytest.exit(str(error), returncode=error.exit_status)
-    binaries, layout = build(read_plan(), print), Layout.of_checkout()
+    binaries, layout = find_binaries(read_plan()), Layout.of_checkout()
+    if binaries is None:
+        raise NotBuilt
     reuse = bool(request.config.getoption("--reuse-cluster"))
     with hold(layout):
         started = (find_cluster(layout) if reuse else None) or start_cluster(layout, binaries)
@@ -105,11 +120,16 @@ def pods(node: Cluster) -> Pods:
 
 @pytest.fixture
 def make_agent(node: Cluster) -> Iterator[MakeAgent]:
-    """Starts agents under test: `make_agent(gpus="simulated:dgx-h100", settings={...})`; all are ended after the test."""
+    """Starts agents under test and waits until they are ready; all are ended after the test."""
     made: list[AgentUnderTest] = []
 
-    def make(*arguments: str, command: tuple[str, ...] = COMMAND, **options: object) -> AgentUnderTest:
-        agent = AgentUnderTest(node, command=command, **options)  # type: ignore[arg-type] - checked by the dataclass's users
+    def make(
+        *arguments: str,
+        gpus: str = "simulated:t4",
+        settings: Settings | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> AgentUnderTest:
+        agent = AgentUnderTest(node, gpus, settings or {}, command)
         made.append(agent)
         agent.start(*arguments)
         agent.wait_ready()

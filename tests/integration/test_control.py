@@ -35,7 +35,8 @@ def layout() -> Iterator[Layout]:
 def control(layout: Layout, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         (*CONTROL, command, "--json", "--root", str(layout.root)),
-        cwd=CHECKOUT, env=ENVIRONMENT,
+        cwd=CHECKOUT,
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,
@@ -61,7 +62,9 @@ def test_a_cluster_goes_up_and_down_without_a_trace(layout: Layout) -> None:
 @pytest.mark.parametrize("milestone", ["namespace", "apiserver", "kubelet"])
 def test_a_killed_start_is_cleared_away(layout: Layout, milestone: str) -> None:
     """Killed at any point of its start, a cluster is removed by `down` as if it had come up."""
-    starting = subprocess.Popen((*CONTROL, "up", "--root", str(layout.root)), cwd=CHECKOUT, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    starting = subprocess.Popen(
+        (*CONTROL, "up", "--root", str(layout.root)), cwd=CHECKOUT, env=ENVIRONMENT, stderr=subprocess.DEVNULL
+    )
     record = layout.records / milestone
     wait_until(f"{milestone} to start", lambda: None if record.exists() else "no record", timeout_seconds=60)
     starting.send_signal(signal.SIGKILL)

@@ -13,21 +13,23 @@ from pathlib import Path
 from tests.integration.cluster.build import build, find_binaries, find_cache, read_plan
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_cluster
-from tests.integration.cluster.errors import ClusterError
+from tests.integration.cluster.errors import ClusterError, RequirementsMissing
 from tests.integration.cluster.layout import LONGEST_ROOT, Layout
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.lock import hold
-from tests.integration.cluster.requirements import require_cluster_machine
+from tests.integration.cluster.requirements import read_missing, require_cluster_machine
 
 Answer = Mapping[str, object]
 
 DESCRIPTION = """\
-A real one-machine Kubernetes for tests: etcd, API server, scheduler, controller manager, containerd and kubelet, built from
-their Go modules and run on loopback in a mount namespace of their own. Needs root, Go, and a few Debian packages; what is
-missing is named.
+A real one-machine Kubernetes for tests: etcd, API server, scheduler, controller manager, containerd and kubelet,
+built from their Go modules and run on loopback in a mount namespace of their own. Needs root, Go, a C compiler and
+a few Debian packages; what is missing is named.
 """
 EXAMPLES = """\
 examples:
+  python -m tests.integration.cluster check              what this machine lacks, and how to get it
+  python -m tests.integration.cluster packages           the Debian packages among it, for apt-get install
   python -m tests.integration.cluster build              build the programs once; minutes the first time, then nothing
   python -m tests.integration.cluster up                 start a cluster, or say that it runs already
   eval "$(python -m tests.integration.cluster env)"      kubectl, crictl and ctr of this shell now mean the cluster
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     options = parse_arguments(arguments)
     try:
-        layout = Layout(options.root) if options.root else Layout.of_checkout()
+        layout = Layout(options.root.absolute()) if options.root else Layout.of_checkout()
         status, answer, text = COMMANDS[options.command](layout)
     except ClusterError as error:
         say(str(error))
@@ -66,7 +68,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--root",
         type=Path,
-        help=f"scratch directory, at most {LONGEST_ROOT} bytes (default: one for each checkout, below the temporary directory)",
+        help=f"scratch directory, at most {LONGEST_ROOT} bytes (default: one for each checkout, in /tmp)",
     )
     return parser.parse_args(arguments)
 
@@ -74,6 +76,18 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def say(text: str) -> None:
     """Progress and errors, for people."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - the voice of a command line
+
+
+def run_check(layout: Layout) -> tuple[int, Answer, str]:
+    missing = read_missing()
+    answer = {"missing": missing.words, "packages": missing.packages}
+    text = "\n".join(missing.words) or "nothing is missing"
+    return (RequirementsMissing.exit_status if missing.words else 0), answer, text
+
+
+def run_packages(layout: Layout) -> tuple[int, Answer, str]:
+    packages = read_missing().packages
+    return 0, {"packages": packages}, " ".join(packages)
 
 
 def run_build(layout: Layout) -> tuple[int, Answer, str]:
@@ -142,6 +156,8 @@ def describe(cluster: Cluster) -> Answer:
 
 
 COMMANDS: Mapping[str, Callable[[Layout], tuple[int, Answer, str]]] = {
+    "check": run_check,
+    "packages": run_packages,
     "build": run_build,
     "up": run_up,
     "down": run_down,

@@ -1,4 +1,4 @@
-"""The agent under test: the checkout's own command, beside the real kubelet, with simulated GPUs and the shipped rights.
+"""The agent under test: the checkout's own command beside the real kubelet, with simulated GPUs and the shipped rights.
 
 Owns its configuration file, its port and its process. `down` ends it too when a killed test run left it.
 """

@@ -56,16 +56,29 @@ def build(plan: BuildPlan, say: Callable[[str], None]) -> Path:
             return finished
         partial = cache / f"{plan.key}.partial"
         partial.mkdir(exist_ok=True)
-        began = time.monotonic()
-        for number, program in enumerate(plan.programs, start=1):
+        progress = _Progress(say, len(plan.programs))
+        for program in plan.programs:
+            progress.begin(program.name)
             if not (partial / program.name).exists():
-                progress = f"building {program.name}, {number} of {len(plan.programs)}"
-                _build_program(
-                    plan, program, partial, lambda text=progress: say(f"{text}, {time.monotonic() - began:.0f} s")
-                )
+                _build_program(plan, program, partial, progress.tell)
         for log in partial.glob("*.log"):
             log.unlink()
         return partial.rename(cache / plan.key)
+
+
+class _Progress:
+    """Says which program is being built, the how-manieth it is, and for how long all of it has taken."""
+
+    def __init__(self, say: Callable[[str], None], total: int) -> None:
+        self._say, self._total = say, total
+        self._name, self._number, self._began = "", 0, time.monotonic()
+
+    def begin(self, name: str) -> None:
+        self._name, self._number = name, self._number + 1
+
+    def tell(self) -> None:
+        spent = time.monotonic() - self._began
+        self._say(f"building {self._name}, {self._number} of {self._total}, {spent:.0f} s")
 
 
 def _build_program(plan: BuildPlan, program: Program, folder: Path, say: Callable[[], None]) -> None:

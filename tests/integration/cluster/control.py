@@ -1,7 +1,7 @@
 """The cluster as a whole: up, down, and each of its processes stopped and started while it runs.
 
-Owns the order. `up` clears whatever an earlier, killed run left; `down` ends everything and proves that nothing is left.
-Refuses to wait without a limit, and to go on when a process it needs has ended.
+Owns the order. Starting clears whatever an earlier, killed run left; removing ends everything and proves that nothing
+is left. Refuses to wait without a limit, and to go on when a process it needs has ended.
 """
 
 import os

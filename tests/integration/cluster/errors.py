@@ -2,6 +2,7 @@
 
 ClusterError
 ├── RequirementsMissing   this machine lacks something; exit status 4, nothing was started
+├── NotBuilt              tests were started before the programs were built
 ├── BuildFailed           the Go tool chain refused; exit status 1
 ├── ClusterBusy           another process holds this cluster; exit status 1
 ├── PathTooLong           the scratch directory leaves no room for unix socket names
@@ -31,6 +32,13 @@ class RequirementsMissing(ClusterError):
     def __init__(self, missing: Sequence[str]) -> None:
         self.missing = tuple(missing)
         super().__init__("the real cluster cannot run here: " + "; ".join(self.missing))
+
+
+class NotBuilt(ClusterError):
+    """A test session does not build: it would run into the time limit of its first test."""
+
+    def __init__(self) -> None:
+        super().__init__("the cluster's programs are not built: run `python -m tests.integration.cluster build` first")
 
 
 class BuildFailed(ClusterError):

@@ -5,7 +5,6 @@ Looks, and says it in words; removing is `Cluster.down`.
 
 import contextlib
 import ipaddress
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -63,7 +62,7 @@ def _socket_inodes(pid: int) -> Iterator[str]:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         for descriptor in (PROC / str(pid) / "fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                if (target := os.readlink(descriptor)).startswith("socket:["):
+                if (target := str(descriptor.readlink())).startswith("socket:["):
                     yield target.removeprefix("socket:[").rstrip("]")
 
 

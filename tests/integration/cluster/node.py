@@ -1,7 +1,7 @@
 """Gives every scenario a node as new: all processes running, no pods, no GPU resources, labels, sockets or CDI files.
 
-Looks first; a node that is already clean costs a few milliseconds. Otherwise the kubelet starts from empty directories and
-registers a new Node object.
+Looks first; a node that is already clean costs a few milliseconds. Otherwise the kubelet starts from empty directories
+and registers a new Node object.
 """
 
 import shutil

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-# Where each module keeps the version its programs report. An unstamped API server calls itself v0.0.0, and software that
-# chooses its behaviour by the server's version then takes the oldest path.
+# Where each module keeps the version its programs report. An unstamped API server calls itself v0.0.0, and software
+# that chooses its behaviour by the server's version then takes the oldest path.
 STAMPS: Final[Mapping[str, tuple[str, ...]]] = {
     "k8s.io/kubernetes": ("k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"),
     "go.etcd.io/etcd/server/v3": ("go.etcd.io/etcd/api/v3/version.GitSHA",),
@@ -66,7 +66,7 @@ def describe_program(package: str, versions: Mapping[str, str]) -> Program:
 
 
 def render_linker_flags(programs: tuple[Program, ...]) -> str:
-    """Strip symbols, and stamp every program with its version; the same for all, so that they share compiled packages."""
+    """Strip symbols, stamp every program with its version; the same for all, so that they share compiled packages."""
     values = {stamp: each.version for each in programs for stamp in STAMPS.get(each.module, ())}
     for each in programs:
         if each.module == "k8s.io/kubernetes":

@@ -1,6 +1,6 @@
 """Every configuration file of the cluster, as text. Pure: paths and ports in, text out.
 
-The reasons stand beside the keys, because most of them are there for one machine without systemd, registry or network plugin.
+The reasons stand beside the keys: most of them are there for one machine without systemd, registry or network plugin.
 """
 
 import json
@@ -54,7 +54,7 @@ def render_kubeconfig(layout: Layout, ports: Ports, token: str) -> str:
 
 
 def render_hosts() -> str:
-    """What the cluster's processes see as /etc/hosts: the API server finds the kubelet by the node's name, on loopback."""
+    """What the cluster sees as /etc/hosts: the API server finds the kubelet by the node's name, on loopback."""
     return f"127.0.0.1 localhost {NODE_NAME}\n"
 
 
@@ -64,7 +64,7 @@ def render_cni() -> str:
 
 
 def render_containerd(layout: Layout) -> str:
-    """containerd 2 with CDI, everything it writes below the scratch directory."""
+    """Render containerd 2 with CDI, everything it writes below the scratch directory."""
     cdi = ", ".join(f'"{each}"' for each in layout.cdi_dirs)
     return f"""\
 version = 3
@@ -97,7 +97,7 @@ imports = []
 
 
 def render_kubelet(layout: Layout, ports: Ports) -> str:
-    """The kubelet's configuration: no systemd, no eviction, quick status, its server on loopback behind a certificate."""
+    """The kubelet: no systemd, no eviction, quick status, its server on loopback behind a certificate."""
     return _yaml(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",

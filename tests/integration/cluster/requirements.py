@@ -3,6 +3,7 @@
 Owns the list of needs. Installs nothing: that is `.ci/e2e` (or a person).
 """
 
+import dataclasses
 import os
 import shutil
 import struct
@@ -12,6 +13,7 @@ from pathlib import Path
 from tests.integration.cluster.errors import RequirementsMissing
 
 PACKAGES = {
+    "cc": "gcc libc6-dev",
     "runc": "runc",
     "busybox": "busybox-static",
     "openssl": "openssl",
@@ -19,7 +21,16 @@ PACKAGES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
+NAMES = {"cc": "a C compiler", "busybox": "a static busybox"}  # busybox alone is the whole content of the test image
 ELF_INTERPRETER = 3  # program header type PT_INTERP: present in every dynamically linked program
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Missing:
+    """What a machine lacks: in words for people, and as the Debian packages that would help."""
+
+    words: tuple[str, ...]
+    packages: tuple[str, ...]
 
 
 def require_cluster_machine() -> None:
@@ -28,27 +39,28 @@ def require_cluster_machine() -> None:
     Raises:
         RequirementsMissing: names each thing that is missing.
     """
-    missing = find_missing(shutil.which, is_root=os.geteuid() == 0, read=lambda path: Path(path).read_bytes())
-    if missing:
-        raise RequirementsMissing(missing)
+    missing = read_missing()
+    if missing.words:
+        raise RequirementsMissing(missing.words)
 
 
-def find_missing(which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]) -> tuple[str, ...]:
+def read_missing() -> Missing:
+    """What this machine lacks."""
+    return find_missing(shutil.which, is_root=os.geteuid() == 0, read=lambda path: Path(path).read_bytes())
+
+
+def find_missing(which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]) -> Missing:
     """Everything the cluster needs and `which` does not find; empty when it can run."""
-    missing = [] if is_root else ["root (the kubelet mounts and containerd starts containers: run it as root)"]
-    if which("go") is None:
-        missing.append(
-            "Go (the programs are built from their modules: install Go 1.21 or newer, it fetches the pinned release by itself)"
-        )
-    if which("cc") is None and which("gcc") is None:
-        missing.append("a C compiler (the stand-in driver library is built with it: apt-get install gcc libc6-dev)")
-    missing += [
-        f"{program} (apt-get install {package})" for program, package in PACKAGES.items() if which(program) is None
-    ]
+    absent = [program for program in PACKAGES if which(program) is None]
     busybox = which("busybox")
     if busybox is not None and not is_static_elf(read(busybox)):
-        missing.append("a static busybox (it is the whole content of the test image: apt-get install busybox-static)")
-    return tuple(missing)
+        absent.append("busybox")
+    words = [] if is_root else ["root (the kubelet mounts and containerd starts containers: run it as root)"]
+    if which("go") is None:
+        words.append("Go (install Go 1.21 or newer: the programs are built from their modules with the pinned release)")
+    words += [f"{NAMES.get(program, program)} (apt-get install {PACKAGES[program]})" for program in absent]
+    packages = {package for program in absent for package in PACKAGES[program].split()}
+    return Missing(tuple(words), tuple(sorted(packages)))
 
 
 def is_static_elf(program: bytes) -> bool:

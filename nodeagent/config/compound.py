@@ -5,6 +5,7 @@ Owns the compound kinds; what a single value looks like is in `kinds`.
 """
 
 from collections.abc import Mapping as MappingOf
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
@@ -32,20 +33,25 @@ class ListOf(Struct, Generic[T], frozen=True):
     def read(self, node: Node, place: Place) -> tuple[T, ...]:
         """Every item at its own place."""
         found: list[T] = []
-        whole = True
+        known = len(place.findings.problems)
         for index, item in enumerate(self._items(node, place)):
-            try:
-                value = self.kind.read(item, place.item(index))
-                if self.distinct and value in found:
-                    raise place.item(index).wrong(item, "each value once")
-                found.append(value)
-            except RejectedError:
-                whole = False
-        if not whole:
+            with suppress(RejectedError):
+                found.append(self._read_item(item, place.item(index), found))
+        if len(place.findings.problems) > known:
             raise RejectedError
         if len(found) < self.shortest:
             raise place.wrong(node, f"at least {self.shortest} of {self.kind.label}")
         return tuple(found)
+
+    def _read_item(self, item: Node, place: Place, earlier: list[T]) -> T:
+        """One item, judged against those before it; one with a fault stands for nothing that could be repeated."""
+        known = len(place.findings.problems)
+        value = self.kind.read(item, place)
+        if len(place.findings.problems) > known:
+            raise RejectedError
+        if self.distinct and value in earlier:
+            raise place.wrong(item, "each value once")
+        return value
 
     def _items(self, node: Node, place: Place) -> tuple[Node, ...]:
         if is_absent(node):
@@ -55,7 +61,7 @@ class ListOf(Struct, Generic[T], frozen=True):
                 return items
             case Scalar(text=text, quoted=quoted, origin=origin):
                 return tuple(Scalar(part.strip(), origin, quoted) for part in text.split(",") if part.strip())
-            case Mapping():
+            case _:
                 raise place.wrong(node, self.label)
 
     def plain(self, value: tuple[T, ...]) -> object:
@@ -87,15 +93,13 @@ class MapOf(Struct, Generic[T], frozen=True):
         if not isinstance(node, Mapping):
             raise place.wrong(node, self.label)
         found: dict[str, T] = {}
-        whole = True
+        known = len(place.findings.problems)
         for key, item in node.entries.items():
             here = place.key(key)
-            try:
+            with suppress(RejectedError):
                 name = self.keys.read(Scalar(key, node.key_origins[key]), here)
                 found[name] = self.values.read(item, here)
-            except RejectedError:
-                whole = False
-        if not whole:
+        if len(place.findings.problems) > known:
             raise RejectedError
         return MappingProxyType(found)
 

@@ -4,7 +4,6 @@ Every kind reads the text as it was written and either returns the value or says
 Owns the scalar kinds; lists, maps and nested sections are in `compound`.
 """
 
-import math
 import re
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
@@ -27,6 +26,11 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]*:[0-9
 def plain_text(node: Node) -> str | None:
     """The text of an unquoted scalar; None for anything else."""
     return node.text if isinstance(node, Scalar) and not node.quoted else None
+
+
+def plain_number(value: float) -> float:
+    """Whole numbers without their empty fraction, and none of them in powers of ten."""
+    return int(value) if value == int(value) else value
 
 
 class Flag(Struct, frozen=True):
@@ -88,7 +92,7 @@ class Number(Struct, frozen=True):
     @property
     def label(self) -> str:
         """How complaints and the reference page name it."""
-        return f"a number from {self.low:g} to {self.high:g}"
+        return f"a number from {plain_number(self.low)} to {plain_number(self.high)}"
 
     def read(self, node: Node, place: Place) -> float:
         """Decimal notation, with or without a fraction."""
@@ -99,7 +103,7 @@ class Number(Struct, frozen=True):
 
     def plain(self, value: float) -> object:
         """Whole numbers without their empty fraction."""
-        return int(value) if math.isfinite(value) and value == int(value) else value
+        return plain_number(value)
 
     def json_schema(self) -> dict[str, object]:
         """A number with its limits."""

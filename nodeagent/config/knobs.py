@@ -5,6 +5,7 @@ file all come from it, so none of them can drift.
 Owns the declaration machinery; knows no setting and reads nothing from outside the process.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
 from typing import Any, Final, Protocol, TypeVar, cast, dataclass_transform
 
@@ -126,27 +127,27 @@ def required(kind: Kind[T], what: str) -> T:
     return cast("T", Knob(kind, what, "", REQUIRED, reload=False, secret=False, also_env=""))
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
 class _SectionMeta(StructMeta):
     """Puts the defaults where msgspec looks for them and the declarations where we do.
 
     A frozen dataclass would say the same in plain Python, at 17 ms of start-up for these sections against 1 ms.
     """
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-        """Take the knobs out of the class body."""
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        """Take the knobs out of the class body; `kw_only` is not inherited, so it is said for each class."""
         declared = {key: value for key, value in namespace.items() if isinstance(value, Knob)}
         for key, value in declared.items():
             if value.required:
                 del namespace[key]
             else:
                 namespace[key] = value.default
-        made: Any = super().__new__(cls, name, bases, namespace, frozen=True, kw_only=True)
+        made: Any = super().__new__(cls, name, bases, namespace, kw_only=True, **options)
         made.__knobs__ = declared
         return made
 
 
-class Section(Struct, metaclass=_SectionMeta):
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Section(Struct, frozen=True, metaclass=_SectionMeta):
     """A frozen group of settings; subclasses declare them with `knob`."""
 
 
@@ -194,10 +195,21 @@ def _read_knob(declared: Knob, node: Node, place: Place) -> Any:
     return value
 
 
-def suggest(key: str, known: MappingOf[str, object]) -> str:
-    """The remedy for a misspelt name: the nearest known one, or all of them."""
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one most likely means."""
     from difflib import get_close_matches  # noqa: PLC0415  # 4 ms that only a mistake pays for
 
-    folded = {name.lower().replace("_", ""): name for name in known}
-    near = get_close_matches(key.lower().replace("_", "").replace("-", ""), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[near[0]]!r}?" if near else f"; known here: {', '.join(known)}"
+    folded = {_fold(name): name for name in known}
+    near = get_close_matches(_fold(key), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near else None
+
+
+def _fold(name: str) -> str:
+    """What is left of a name without the differences that people overlook."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def suggest(key: str, known: Iterable[str]) -> str:
+    """The remedy for a misspelt name: the nearest known one, or all of them."""
+    near = nearest(key, known)
+    return f"; did you mean {near!r}?" if near else f"; known here: {', '.join(known)}"

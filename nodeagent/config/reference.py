@@ -76,17 +76,20 @@ def _sections() -> Iterator[tuple[str, type[Section]]]:
 
 def _section_page(name: str, section: type[Section]) -> str:
     head = "| Key | Takes | Default | Unit | Reload | What and why |\n" + "| --- " * 6 + "|\n"
-    rows = "".join(_row(path, declared) for path, declared in _walk_with_records(section))
+    rows = "".join(_row(*row) for row in _walk_with_records(section))
     return f"\n## {name}\n\n{(section.__doc__ or '').strip()}\n\n{head}{rows}"
 
 
-def _walk_with_records(section: type[Section], path: str = "") -> Iterator[tuple[str, Knob]]:
-    """Every key, with the keys of the records in lists after the list."""
+def _walk_with_records(
+    section: type[Section], path: str = "", *, reload: bool = False
+) -> Iterator[tuple[str, Knob, bool]]:
+    """Every key and whether it is reloaded, with the keys of the records in lists after the list."""
     for name, declared in knobs_of(section).items():
-        yield path + name, declared
+        reloaded = reload or declared.reload
+        yield path + name, declared, reloaded
         inner, suffix = _inside(declared.kind)
         if inner is not None:
-            yield from _walk_with_records(inner, f"{path}{name}{suffix}.")
+            yield from _walk_with_records(inner, f"{path}{name}{suffix}.", reload=reloaded)
 
 
 def _inside(kind: Kind[Any]) -> tuple[type[Section] | None, str]:
@@ -101,18 +104,23 @@ def _inside(kind: Kind[Any]) -> tuple[type[Section] | None, str]:
             return None, ""
 
 
-def _row(path: str, declared: Knob) -> str:
+def _row(path: str, declared: Knob, reload: bool) -> str:  # noqa: FBT001  # one cell among others
     default = "required" if declared.required else f"`{flow(declared.kind.plain(declared.default))}`"
     unit = next((unit for suffix, unit in _UNITS.items() if path.endswith(suffix)), "")
-    reload = "yes" if declared.reload else ""
-    cells = (f"`{path}`", declared.kind.label, default, unit, reload, _explain(declared))
+    cells = (f"`{path}`", _prose(declared.kind.label), default, unit, "yes" if reload else "", _explain(declared))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def _explain(declared: Knob) -> str:
     """What it is, why the default is what it is, and what else sets it."""
+    why = f"*{_prose(declared.why)}*" if declared.why else ""
     also = f"also set by `{declared.also_env}`" if declared.also_env else ""
-    return "; ".join(filter(None, (declared.what, declared.why and f"*{declared.why}*", also)))
+    return "; ".join(filter(None, (_prose(declared.what), why, also)))
+
+
+def _prose(text: str) -> str:
+    """Text in which Markdown finds no marks of its own."""
+    return text.replace("*", "\\*").replace("<", "&lt;")
 
 
 def render_example() -> str:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from nodeagent.config.kinds import plain_number
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 
@@ -66,21 +67,24 @@ def _pod_resources_socket(settings: Settings) -> Iterator[Breach]:
 def _restart_pauses(settings: Settings) -> Iterator[Breach]:
     shortest, longest = settings.supervisor.restart_min_seconds, settings.supervisor.restart_max_seconds
     if shortest > longest:
-        yield "supervisor.restart_min_seconds", f"{shortest:g} exceeds restart_max_seconds, {longest:g}; lower it"
+        yield (
+            "supervisor.restart_min_seconds",
+            f"{plain_number(shortest)} exceeds restart_max_seconds, {plain_number(longest)}; lower it",
+        )
 
 
 def _drain(settings: Settings) -> Iterator[Breach]:
     drain, total = settings.shutdown.drain_seconds, settings.shutdown.total_seconds
     if drain > total:
-        yield "shutdown.drain_seconds", f"{drain:g} exceeds total_seconds, {total:g}; lower it"
+        yield "shutdown.drain_seconds", f"{plain_number(drain)} exceeds total_seconds, {plain_number(total)}; lower it"
 
 
 def _stale(settings: Settings) -> Iterator[Breach]:
-    stale, sample = settings.metrics.stale_after_seconds, settings.inventory.sample_seconds
+    stale, sample = map(plain_number, (settings.metrics.stale_after_seconds, settings.inventory.sample_seconds))
     if stale < sample:
         yield (
             "metrics.stale_after_seconds",
-            f"{stale:g} is shorter than inventory.sample_seconds, {sample:g}: every sample would be stale; raise it",
+            f"{stale} is shorter than inventory.sample_seconds, {sample}: every sample would be stale; raise it",
         )
 
 

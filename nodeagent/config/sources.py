@@ -10,7 +10,7 @@ from typing import Final
 from nodeagent.config.compound import Nested
 from nodeagent.config.errors import Problem
 from nodeagent.config.kinds import Maybe
-from nodeagent.config.knobs import Kind, Knob, Section, knobs_of, suggest
+from nodeagent.config.knobs import Kind, Knob, Section, knobs_of, nearest
 from nodeagent.config.tree import Node, Origin, Scalar, nest
 from nodeagent.config.yaml_tree import parse_yaml
 
@@ -42,8 +42,8 @@ def variable_of(path: tuple[str, ...]) -> str:
 def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tuple[list[Node], list[Problem]]:
     """What the environment says, weakest first: foreign variables, then our own.
 
-    Only names with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and its like into the
-    environment of every pod beside a service named nodeagent.
+    Of the names nobody knows, only those with a double underscore are ours to judge: Kubernetes puts NODEAGENT_PORT and
+    its like into the environment of every pod beside a service named nodeagent.
     """
     known = {variable_of(path): path for path, _ in walk_knobs(section)}
     trees = [
@@ -52,19 +52,19 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
         if environ.get(knob.also_env)
     ]
     problems: list[Problem] = []
-    for name in sorted(name for name in environ if name.startswith(PREFIX) and SEPARATOR in name):
+    for name in sorted(name for name in environ if name.startswith(PREFIX)):
         origin = Origin("environment", name)
         if name in known:
             trees.append(nest(known[name], read_value(environ[name], origin)))
-        else:
+        elif SEPARATOR in name:
             problems.append(Problem(origin, "", f"unknown setting{_near(name, known)}"))
     return trees, problems
 
 
-def _near(name: str, known: MappingOf[str, object]) -> str:
+def _near(name: str, known: Iterable[str]) -> str:
     """The nearest variable; all two hundred of them would help nobody."""
-    hint = suggest(name, known)
-    return hint if "mean" in hint else "; `nodeagent config show` lists all settings"
+    near = nearest(name.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
+    return f"; did you mean {PREFIX}{near}?" if near else "; `nodeagent config show` lists all settings"
 
 
 def read_flags(overrides: Sequence[str]) -> tuple[list[Node], list[Problem]]:

@@ -27,10 +27,8 @@ class Origin(Struct, frozen=True):
                 return f"{self.name}:{self.line}" if self.line else self.name
             case "environment":
                 return f"env {self.name}"
-            case "flag":
-                return f"flag {self.name}"
-            case "default":
-                return "default"
+            case _:
+                return f"{self.layer} {self.name}".rstrip()
 
 
 DEFAULT = Origin("default")
@@ -99,5 +97,5 @@ def shorten(node: Node, limit: int = 60) -> str:
             return repr(shown)
         case Sequence(items=items):
             return f"a list of {len(items)}"
-        case Mapping(entries=entries):
-            return f"a mapping of {len(entries)}"
+        case _:
+            return f"a mapping of {len(node.entries)}"

@@ -6,7 +6,7 @@ Refuses: tags, merge keys, several documents, keys that are not plain text, alia
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
@@ -92,8 +92,7 @@ class _Builder:
         known = self.anchors.get(name)
         if known is None:
             self.stop(origin, f"alias *{name} refers to nothing that is complete here")
-        else:
-            self.put(*known, None, origin)
+        self.put(*known, None, origin)
 
     def open(self, event: Any, origin: Origin) -> None:
         """A list or mapping begins."""
@@ -136,18 +135,16 @@ class _Builder:
         """The text of a key."""
         if not isinstance(node, Scalar):
             self.stop(origin, "a key is a list or a mapping; keys are plain text")
-        elif node.text == "<<" and not node.quoted:
+        if node.text == "<<" and not node.quoted:
             self.stop(origin, "merge key << is not read; write the values out")
-        else:
-            return node.text
-        raise AssertionError  # stop() always raises
+        return node.text
 
     def note(self, origin: Origin, message: str, key: str = "") -> None:
         """Remember a complaint at the present path."""
         keys = [frame.key for frame in self.frames if frame.key is not None]
         self.problems.append(Problem(origin, ".".join([*keys, key] if key else keys), message))
 
-    def stop(self, origin: Origin, message: str) -> None:
+    def stop(self, origin: Origin, message: str) -> NoReturn:
         """Remember a complaint after which nothing more can be read."""
         self.note(origin, message)
         raise _StopReadingError

@@ -113,13 +113,13 @@ class Conditions:
     def set(self, code: str, *, detail: str = "", key: str = "", cause: Cause = None) -> None:
         """It is so. Set again it keeps its `since`; a new detail replaces the old."""
         if self._put(code, key, detail, cause):
-            self._publish(cause)
+            self._note_change(cause)
 
     def clear(self, code: str, *, key: str = "", cause: Cause = None) -> None:
         """It is not so, or no longer."""
         self._definition(code)
         if self._entries.pop((code, key), None) is not None:
-            self._publish(cause)
+            self._note_change(cause)
 
     def replace(self, code: str, details: Mapping[str, str], *, cause: Cause = None) -> None:
         """It is so for exactly these keys."""
@@ -129,7 +129,7 @@ class Conditions:
             del self._entries[each]
         changed = [key for key, detail in details.items() if self._put(code, key, detail, cause)]
         if gone or changed:
-            self._publish(cause)
+            self._note_change(cause)
 
     def active(self) -> tuple[ActiveCondition, ...]:
         """Those that people should see now, the worst first, then the oldest."""
@@ -183,10 +183,13 @@ class Conditions:
         except KeyError:
             raise ConditionUnknown(code) from None
 
+    def _note_change(self, cause: Cause) -> None:
+        self._publish(cause)
+        self._waker.wake()  # the next deadline may be another
+
     def _publish(self, cause: Cause) -> None:
         before = self._bus.latest(ActiveConditions)
         after = self._bus.publish_state(ActiveConditions(self.active()), source=self.name, cause=cause)
-        self._waker.wake()
         _log_changes(before.value.conditions if before else (), after.value.conditions)
 
 

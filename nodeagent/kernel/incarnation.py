@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 import anyio
+import anyio.lowlevel
 
 from nodeagent.kernel.errors import FrameError
 from nodeagent.kernel.frames import UNASKED, FrameDecoder
@@ -54,7 +55,10 @@ class Incarnation:
         self._news = Waker()
         self._expected: int | None = None
         self._answer: bytes | None = None
+        self._asking: anyio.CancelScope | None = None
         self.pid = self._process.pid
+        self.is_over = False
+        """It will answer nothing more, though it may take a while to be gone."""
         self.began = anyio.current_time()
         self.ended = anyio.Event()
 
@@ -82,16 +86,18 @@ class Incarnation:
                 file.close()
 
     async def ask(self, request: int, frame: bytes) -> bytes | None:
-        """The answer; None when the process ended first."""
+        """The answer; None when the process ended first. Not to be called once it `is_over`."""
         self._expected, self._answer = request, None
         try:
-            await write_whole(self._stdin, frame)
-            while not self._is_settled():
-                await self._news.wait()
+            with anyio.CancelScope() as self._asking:
+                await self._send(frame)
+                await self._wait_answer()
         except BrokenPipeError:
-            await self.ended.wait()
+            pass  # it is ending, and soon the reading side will have seen it too
         finally:
-            self._expected = None
+            self._asking = self._expected = None
+        if self._answer is None:
+            await self.ended.wait()
         return self._answer
 
     def give_up(self, *, is_stuck: bool) -> None:
@@ -116,8 +122,17 @@ class Incarnation:
             return f"exited with status {status}"
         return f"was killed by {signal.Signals(-status).name}"
 
-    def _is_settled(self) -> bool:
-        return self._answer is not None or self.ended.is_set()
+    async def _send(self, frame: bytes) -> None:
+        try:
+            await write_whole(self._stdin, frame)
+        except anyio.get_cancelled_exc_class():
+            # part of a frame may be in the pipe, and whatever came next would be read as the rest of it
+            self.give_up(is_stuck=True)
+            raise
+
+    async def _wait_answer(self) -> None:
+        while self._answer is None:
+            await self._news.wait()
 
     async def _read_answers(self, on_unasked: Callable[[bytes], object], limit_bytes: int) -> None:
         decoder = FrameDecoder(limit_bytes=limit_bytes)
@@ -138,12 +153,15 @@ class Incarnation:
         # any other is the late answer to a request whose caller has gone
 
     async def _bring_to_its_end(self, kill_seconds: float) -> None:
+        self.is_over = True
+        while self._asking is not None:  # nobody may use the pipe when it is closed
+            self._asking.cancel()
+            await anyio.lowlevel.checkpoint()
         self._files[0].close()  # the child's read ends, which asks it to exit
         if self._is_stuck or not await self._wait_gone(_POLITE_SECONDS):
             self._kill(self._process)
             await self._wait_gone(kill_seconds)
         self.ended.set()
-        self._news.wake()
 
     async def _wait_gone(self, seconds: float) -> bool:
         # polled, because a descriptor for a process needs a kernel newer than long-lived distributions ship

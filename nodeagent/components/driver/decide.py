@@ -117,7 +117,7 @@ def _explain_by_library(evidence: DriverEvidence) -> _Finding | None:
         return None
     if nvml.code == _NVML_VERSION_MISMATCH or (nvml.code in _NO_LIBRARY and _versions_differ(evidence)):
         return _find_mismatch(evidence)
-    if nvml.code in _BLOCKED and not evidence.nodes_missing:
+    if nvml.code in _BLOCKED and not _list_nodes_for_nvml(evidence):
         return _Finding(phase=DriverPhase.NO_PERMISSION, detail=_describe_answer(nvml))
     if evidence.pci_functions or evidence.module_loaded or nvml.code in _SAYS_NOTHING_OF_HARDWARE:
         return None
@@ -165,7 +165,7 @@ def _explain_loaded_module(evidence: DriverEvidence) -> _Finding:
         return _Finding(phase=DriverPhase.LIBRARY_MISSING, detail=_describe_answer(evidence.nvml))
     if _versions_differ(evidence):
         return _find_mismatch(evidence)
-    if evidence.nodes_missing:
+    if _list_nodes_for_nvml(evidence):
         return _Finding(phase=DriverPhase.NODES_MISSING, detail=_describe_missing_nodes(evidence))
     return _find_failure(evidence)
 
@@ -183,6 +183,11 @@ def _find_mismatch(evidence: DriverEvidence) -> _Finding:
     library = evidence.library_version or "of unknown version"
     module = evidence.module_version or "of unknown version"
     return _Finding(phase=DriverPhase.VERSION_MISMATCH, detail=f"library {library}, kernel module {module}")
+
+
+def _list_nodes_for_nvml(evidence: DriverEvidence) -> tuple[str, ...]:
+    """The missing nodes that explain a failing NVML; it works without those of nvidia-uvm."""
+    return tuple(node for node in evidence.nodes_missing if "nvidia-uvm" not in node)
 
 
 def _versions_differ(evidence: DriverEvidence) -> bool:

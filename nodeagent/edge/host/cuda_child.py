@@ -6,7 +6,6 @@ crashes or cannot be started is a failed test, in words.
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -21,23 +20,16 @@ _MODULE = "nodeagent.edge.host.cuda_check"
 class CudaChild:
     """The smoke test as a function that can be awaited."""
 
-    def __init__(self, find_library: Callable[[], Path | None], *, timeout_seconds: float = 30.0) -> None:
-        """Set it up.
+    def __init__(self, *, timeout_seconds: float = 30.0) -> None:
+        self._timeout_seconds = timeout_seconds
 
-        Args:
-            find_library: where libcuda is; `None` leaves it to the dynamic loader.
-            timeout_seconds: for the whole test.
-        """
-        self._find_library, self._timeout_seconds = find_library, timeout_seconds
-
-    async def check(self) -> str:
-        """What went wrong; empty when nothing did."""
-        library = str(self._find_library() or LIBRARY)
+    async def check(self, library: Path | None) -> str:
+        """What went wrong; empty when nothing did. Without a path the dynamic loader looks for libcuda."""
         child = ChildProcess([sys.executable, "-m", _MODULE], env=_plan_environment(), name="cuda-check")
         async with anyio.create_task_group() as tasks:
             await tasks.start(child.run)
             try:
-                answer = await child.request(os.fsencode(library), timeout_seconds=self._timeout_seconds)
+                answer = await child.request(os.fsencode(library or LIBRARY), timeout_seconds=self._timeout_seconds)
             except ChildError as error:
                 return str(error)
             finally:

@@ -8,7 +8,8 @@ A node is put in place by rename, so that nobody ever opens a half-made one.
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from nodeagent.edge.host.device_nodes import (
@@ -19,6 +20,7 @@ from nodeagent.edge.host.device_nodes import (
     NodeStatus,
     NodeStep,
     diff_device_node,
+    list_impossible_nodes,
     parse_mig_minors,
     plan_capability_path,
     plan_device_nodes,
@@ -40,8 +42,10 @@ class DeviceNodeFiles:
 
     def read_missing(self) -> tuple[str, ...]:
         """Paths of the nodes that containers need and that are not there."""
-        nodes = plan_device_nodes(read_driver_numbers(self._proc_root))
-        return tuple(f"/dev/{node.name}" for node in nodes if node.required and not self._is_there(node))
+        numbers = read_driver_numbers(self._proc_root)
+        nodes = plan_device_nodes(numbers)
+        missing = tuple(f"/dev/{node.name}" for node in nodes if node.required and not self._is_there(node))
+        return missing + list_impossible_nodes(numbers)
 
     def plan(self) -> tuple[NodeChange, ...]:
         """What has to be done so that every node and link is right; nothing where the driver forbids it."""
@@ -94,12 +98,12 @@ class DeviceNodeFiles:
         try:
             match change.step:
                 case NodeStep.CREATE | NodeStep.REPLACE:
-                    _make_node(path, change.node)
+                    _put_in_place(path, partial(_make_node, node=change.node))
                 case NodeStep.SET_OWNERSHIP:
                     _set_ownership(path, change.node)
                 case NodeStep.LINK:
                     target = render_link_target(change.node, self._dev_root, self._host_root)
-                    _make_link(self._link_path(change.node), str(target))
+                    _put_in_place(self._link_path(change.node), lambda link: link.symlink_to(target))
         except OSError as error:
             raise DeviceNodeNotApplied(path, change.step, error) from error
 
@@ -146,35 +150,24 @@ def _read_capabilities(proc_root: Path) -> Iterable[CapabilityFile]:
             )
 
 
-def _make_node(path: Path, node: DeviceNode) -> None:
-    _make_directory(path.parent)
+def _put_in_place(path: Path, make: Callable[[Path], None]) -> None:
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        os.mknod(temporary, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor))
-        _set_ownership(temporary, node)
+        make(temporary)
         temporary.rename(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
 
 
+def _make_node(path: Path, node: DeviceNode) -> None:
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(node.major, node.minor))
+    _set_ownership(path, node)
+
+
 def _set_ownership(path: Path, node: DeviceNode) -> None:
     os.chown(path, node.uid, node.gid)
     # After chown, which may clear bits; mknod's own mode is subject to the umask.
     path.chmod(node.mode)
-
-
-def _make_link(link: Path, target: str) -> None:
-    _make_directory(link.parent)
-    temporary = link.with_name(f".{link.name}.{secrets.token_hex(4)}.tmp")
-    temporary.symlink_to(target)
-    try:
-        temporary.rename(link)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _make_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.kernel_modules import NodeParameters, find_control_major
+from nodeagent.edge.host.roots import see_from_host
 from nodeagent.model.values import Value
 
 CONTROL_MINOR = 255
@@ -102,6 +103,16 @@ def plan_device_nodes(numbers: DriverNumbers) -> tuple[DeviceNode, ...]:
     return (*nodes, *_plan_capability_nodes(numbers))
 
 
+def list_impossible_nodes(numbers: DriverNumbers) -> tuple[str, ...]:
+    """Nodes that containers need and that cannot exist yet, each with what is in the way.
+
+    NVML and nvidia-smi work without the module nvidia_uvm, which is why nobody notices; CUDA does not.
+    """
+    if find_control_major(numbers.majors) is None or "nvidia-uvm" in numbers.majors:
+        return ()
+    return ("/dev/nvidia-uvm (the module nvidia_uvm is not loaded)",)
+
+
 def parse_mig_minors(text: str) -> dict[str, int]:
     """Capability name to minor number from /proc/driver/nvidia-caps/mig-minors; lines of other forms are left out."""
     minors: dict[str, int] = {}
@@ -136,10 +147,7 @@ def diff_device_node(node: DeviceNode, found: NodeStatus, wanted_link: PurePosix
 
 def render_link_target(node: DeviceNode, dev_root: Path, host_root: Path) -> PurePosixPath:
     """Where the link under /dev/char leads, as the host sees it."""
-    place = dev_root / "dev" / node.name
-    return (
-        PurePosixPath("/") / place.relative_to(host_root) if place.is_relative_to(host_root) else PurePosixPath(place)
-    )
+    return see_from_host(dev_root / "dev" / node.name, host_root)
 
 
 def _leads_to(target: str | None, wanted: PurePosixPath) -> bool:

@@ -7,11 +7,13 @@ and CUDA are asked through functions that the composition root passes in.
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 from msgspec import structs
 
-from nodeagent.edge.host.change_watch import POLL_SECONDS, Fingerprint, read_fingerprint
+from nodeagent.edge.host.change_watch import POLL_SECONDS, WATCH_TIMEOUT_SECONDS, Fingerprint, read_fingerprint
+from nodeagent.edge.host.cuda_check import LIBRARY as CUDA_LIBRARY
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.kernel_modules import read_module_status, read_nvswitch_count
 from nodeagent.edge.host.roots import (
@@ -19,6 +21,7 @@ from nodeagent.edge.host.roots import (
     find_library,
     parse_library_version,
     read_platform_problem,
+    read_version_at,
     resolve_driver_roots,
 )
 from nodeagent.edge.host.sysfs import read_pci_functions
@@ -29,6 +32,8 @@ from nodeagent.model.driver import DriverEvidence, NvmlAnswer
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck
 from nodeagent.model.values import Value
 
+T = TypeVar("T")
+
 _NVML_NOT_LOADED = -1
 _NVML_VERSION_MISMATCH = 18
 
@@ -38,8 +43,8 @@ AskNvml = Callable[[], Awaitable[NvmlAnswer]]
 AskFabric = Callable[[], Awaitable[tuple[str, ...]]]
 """The GPUs whose fabric registration is not completed; raises `DriverError` when they cannot be asked."""
 
-CheckCuda = Callable[[], Awaitable[str]]
-"""The CUDA smoke test: what went wrong, empty when nothing did."""
+CheckCuda = Callable[[Path | None], Awaitable[str]]
+"""The CUDA smoke test with the library found, if any: what went wrong, empty when nothing did."""
 
 
 class ProbeSettings(Value, frozen=True):
@@ -70,6 +75,7 @@ class HostDriverProbe:
     ) -> None:
         self._settings, self._worker = settings, worker
         self._ask_nvml, self._ask_fabric, self._check_cuda = ask_nvml, ask_fabric, check_cuda
+        self._cuda_library: Path | None = None
         self._proven: NvmlAnswer | None = None
         self._fingerprint: Fingerprint = ()
         self._attention = Waker()
@@ -82,14 +88,12 @@ class HostDriverProbe:
 
     async def read_evidence(self) -> DriverEvidence:
         """Look once; what hangs is named in `stuck`."""
-        look = self._look
-        timeout_seconds = self._settings.look_timeout_seconds
+        evidence = DriverEvidence()
         try:
-            evidence = await self._worker.run(look, timeout_seconds=timeout_seconds, what="reading /proc and /sys")
-        except WorkerError as error:
-            return DriverEvidence(stuck=str(error))
-        try:
+            evidence = await self._run(self._look, "reading /proc and /sys")
             return await self._ask_driver(evidence)
+        except WorkerError as error:
+            return structs.replace(evidence, stuck=str(error))
         except DriverReleased as error:
             return structs.replace(evidence, released=error.reason)
         except DriverStuck as error:
@@ -118,11 +122,11 @@ class HostDriverProbe:
         seen = self._fingerprint
         while True:
             try:
-                now = await self._worker.run(
-                    self._read_fingerprint,
-                    timeout_seconds=self._settings.look_timeout_seconds,
-                    what="watching /proc and /sys",
-                )
+                # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+                with anyio.CancelScope(shield=True):
+                    now = await self._worker.run(
+                        self._read_fingerprint, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching /proc and /sys"
+                    )
             except WorkerError:
                 # The next look will say what hangs; it comes after a pause, so that no turn goes round at full speed.
                 await anyio.sleep(self._settings.look_timeout_seconds)
@@ -140,6 +144,8 @@ class HostDriverProbe:
         )
         # Before the look itself, so that a change during it is seen by the next comparison.
         self._fingerprint = self._read_fingerprint()
+        if self._check_cuda is not None:
+            self._cuda_library = find_library(self.roots.driver, CUDA_LIBRARY)
         module = read_module_status(settings.sys_root, settings.proc_root)
         functions = read_pci_functions(settings.sys_root)
         nodes = DeviceNodeFiles(self.roots.dev, proc_root=settings.proc_root, host_root=settings.host_root)
@@ -169,7 +175,7 @@ class HostDriverProbe:
         if self._ask_nvml is None:
             return evidence
         answer = await self._ask_nvml()
-        evidence = structs.replace(evidence, nvml=answer)
+        evidence = structs.replace(evidence, nvml=answer, library_version=await self._read_version(evidence, answer))
         if answer.code != 0 or answer.gpu_count == 0:
             self._proven = None
             return evidence
@@ -177,10 +183,20 @@ class HostDriverProbe:
             return structs.replace(evidence, fabric_pending=pending)
         return structs.replace(evidence, cuda_failure=await self._test_cuda(answer))
 
+    async def _read_version(self, evidence: DriverEvidence, answer: NvmlAnswer) -> str:
+        """The version of the library in use; one that merely lies elsewhere on the host says nothing about it."""
+        library = Path(answer.library_path)
+        if not library.is_absolute():
+            return evidence.library_version
+        return await self._run(lambda: read_version_at(library, self.roots.driver), "reading the library's version")
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        return await self._worker.run(call, timeout_seconds=self._settings.look_timeout_seconds, what=what)
+
     async def _test_cuda(self, answer: NvmlAnswer) -> str:
         """Run the smoke test unless it has passed with this very driver: it costs seconds and GPU memory."""
         if self._check_cuda is None or self._proven == answer:
             return ""
-        failure = await self._check_cuda()
+        failure = await self._check_cuda(self._cuda_library)
         self._proven = None if failure else answer
         return failure

@@ -141,7 +141,7 @@ def _build_xid(match: re.Match[str]) -> XidLine:
         name: int(number) for name, found, number in (w.partition(":") for w in words[1:]) if number.isdecimal()
     }
     number, _, rest = match["rest"].partition(",")
-    message = rest.strip()
+    message = rest.removeprefix(" ")
     process = _PROCESS.match(message)
     if process:
         message = process["message"] or ""

@@ -53,7 +53,7 @@ def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/p
     modules = parse_modules(read_attribute(proc_root / "modules", limit_bytes=1 << 20))
     users = read_attribute(directory / "refcnt")
     return ModuleStatus(
-        # Built into the path of every tool of this field: the directory without refcnt belongs to a module on its way.
+        # The directory alone, without its use count, belongs to a module that is coming or going.
         loaded=bool(users) or "nvidia" in modules or bool(told.version),
         version=read_attribute(directory / "version") or told.version,
         open_module=told.open_module,

@@ -7,7 +7,7 @@ facility. A record that cannot be taken apart is counted and passed over; it nev
 
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,7 +65,7 @@ class KernelLog:
     ) -> None:
         os.close(self._descriptor)
 
-    async def records(self) -> AsyncIterator[KernelRecord]:
+    async def records(self) -> AsyncGenerator[KernelRecord, None]:
         """Every record of the kernel's own, in order, for ever.
 
         Raises:

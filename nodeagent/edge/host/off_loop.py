@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.kernel.errors import WorkerError
@@ -49,7 +50,7 @@ class MarkerDirectory:
         self._directory, self._worker = directory, worker
         self._timeout_seconds, self._poll_seconds = timeout_seconds, poll_seconds
         self._names: tuple[str, ...] = ()
-        self._seen: tuple[object, ...] = ()
+        self._seen: tuple[object, ...] | None = None
 
     async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
         """Name and content of those that exist, and the point from which `wait_change` counts."""
@@ -57,7 +58,7 @@ class MarkerDirectory:
         return await self._run(self._read, "reading validation markers")
 
     async def write_marker(self, name: str, content: str) -> None:
-        """Put one in place, with the directory where it is missing."""
+        """Put one in place, with the directory where it is missing; `wait_change` asks for another reading."""
         await self._run(lambda: self._write(name, content), "writing a validation marker")
 
     async def remove_marker(self, name: str) -> None:
@@ -68,12 +69,23 @@ class MarkerDirectory:
         """Return within a second of any of them being written, replaced or removed.
 
         Looked at twice a second: a watch on a directory that does not exist yet would need one on its parents too.
+        A directory that does not answer may have changed; whoever reads it next is told.
         """
         while True:
-            now = await self._run(self._identify, "watching validation markers")
-            if now != self._seen:
+            if not await self._is_unchanged():
                 return
             await anyio.sleep(self._poll_seconds)
+
+    async def _is_unchanged(self) -> bool:
+        try:
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await self._worker.run(
+                    self._identify, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching validation markers"
+                )
+        except WorkerError:
+            return False
+        return now == self._seen
 
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:
@@ -97,6 +109,8 @@ class MarkerDirectory:
 
     def _write(self, name: str, content: str) -> None:
         path = self._directory / name
+        # What was seen before holds no longer: a file that is removed again at once would look as if never written.
+        self._seen = None
         try:
             self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
@@ -105,6 +119,7 @@ class MarkerDirectory:
 
     def _remove(self, name: str) -> None:
         path = self._directory / name
+        self._seen = None
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -21,12 +21,17 @@ def read_raw_attribute(path: Path, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) 
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return b""
+    chunks: list[bytes] = []
     try:
-        return os.read(descriptor, limit_bytes)
+        # The kernel hands most files of /proc out by the page, whatever the size of the buffer.
+        while limit_bytes > 0 and (chunk := os.read(descriptor, limit_bytes)):
+            chunks.append(chunk)
+            limit_bytes -= len(chunk)
     except OSError:
         return b""
     finally:
         os.close(descriptor)
+    return b"".join(chunks)
 
 
 def read_number(path: Path) -> int | None:
@@ -48,6 +53,7 @@ def read_link_name(path: Path) -> str:
 def list_names(directory: Path) -> tuple[str, ...]:
     """The names in a directory, sorted; none when it cannot be read."""
     try:
-        return tuple(sorted(entry.name for entry in directory.iterdir()))
+        with os.scandir(directory) as entries:
+            return tuple(sorted(entry.name for entry in entries))
     except OSError:
         return ()

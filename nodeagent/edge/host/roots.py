@@ -45,6 +45,16 @@ class DriverRoots(Value, frozen=True):
         """Whether the driver is installed on the host itself, not brought by a container."""
         return self.driver == self.host
 
+    @property
+    def driver_on_host(self) -> str:
+        """The driver root as the host's own processes name it."""
+        return str(see_from_host(self.driver, self.host))
+
+    @property
+    def dev_on_host(self) -> str:
+        """The dev root as the host's own processes name it."""
+        return str(see_from_host(self.dev, self.host))
+
 
 def resolve_driver_roots(
     configured: Path = Path("/"), *, dev_root: Path | None = None, host_root: Path = Path("/")
@@ -60,6 +70,11 @@ def resolve_driver_roots(
     return DriverRoots(host=host_root, driver=driver, dev=dev_root or _resolve_dev_root(driver, host_root))
 
 
+def see_from_host(path: Path, host_root: Path) -> PurePosixPath:
+    """The path as the host's own processes name it; unchanged when it is outside of the host's root."""
+    return PurePosixPath("/") / path.relative_to(host_root) if path.is_relative_to(host_root) else PurePosixPath(path)
+
+
 def find_library(root: Path, name: str = NVML_LIBRARY) -> Path | None:
     """The real file of a library below the root: in the usual directories, else by the root's own ld.so.cache."""
     for directory in LIBRARY_DIRECTORIES:
@@ -73,6 +88,17 @@ def parse_library_version(path: Path | None) -> str:
     """The driver version in a library's file name, `580.173.02`; empty where it has none."""
     match = _VERSION.search(path.name) if path is not None else None
     return match[1] if match else ""
+
+
+def read_version_at(library: Path, root: Path) -> str:
+    """The driver version that a new process would get where this library was loaded from.
+
+    A library stays mapped after its package was upgraded, so its own file may be gone; the link beside it is not.
+    """
+    link = library.with_name(NVML_LIBRARY)
+    place = library if not link.is_symlink() else link
+    found = resolve_in_root(root, str(place.relative_to(root))) if place.is_relative_to(root) else place.resolve()
+    return parse_library_version(found)
 
 
 def resolve_in_root(root: Path, path: str) -> Path | None:

@@ -150,7 +150,7 @@ def _ecc(world: World, words: list[str]) -> Outcome:
     kind = _parse_choice(words[1], "kind of error", ("corrected", "uncorrected"))
     count = _parse_count(words[2], "count", most=COUNT_MAX) if len(words) > 2 else 1
     gpu.record_errors(**{kind: count})
-    return Outcome(f"counted {count} {kind} memory errors on GPU {gpu.seat.index}")
+    return Outcome(f"counted {_say_many(count, f'{kind} memory error')} on GPU {gpu.seat.index}")
 
 
 def _thermal(world: World, words: list[str]) -> Outcome:
@@ -167,7 +167,7 @@ def _pcie(world: World, words: list[str]) -> Outcome:
     gpu = _find_plugged(world, words[0])
     count = _parse_count(words[1], "count", most=COUNT_MAX)
     gpu.pcie_replays += count
-    return Outcome(f"counted {count} PCIe replays on GPU {gpu.seat.index}")
+    return Outcome(f"counted {_say_many(count, 'PCIe replay')} on GPU {gpu.seat.index}")
 
 
 def _hang(world: World, words: list[str]) -> Outcome:
@@ -243,7 +243,7 @@ def _nvlink(world: World, words: list[str]) -> Outcome:
     if state == "errors":
         count = _parse_count(words[2], "count", most=COUNT_MAX) if len(words) > 2 else 1
         gpu.nvlink_errors += count
-        return Outcome(f"counted {count} NVLink errors on GPU {gpu.seat.index}")
+        return Outcome(f"counted {_say_many(count, 'NVLink error')} on GPU {gpu.seat.index}")
     links = {_parse_count(words[2], "link", most=ports - 1, fewest=0)} if len(words) > 2 else set(range(ports))
     down = gpu.faults.links_down
     gpu.faults.links_down = down | links if state == "down" else down - links
@@ -308,6 +308,10 @@ def _parse_version(text: str) -> str:
     if len(parts) not in (2, 3) or not all(part.isascii() and part.isdigit() for part in parts):
         raise ValueError(f"{text!r} is no driver version: expected one such as 580.105.08")
     return text
+
+
+def _say_many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _raise_version(version: str) -> str:

@@ -17,6 +17,8 @@ REASON_SOFTWARE_POWER_CAP = 0x4
 REASON_HARDWARE_SLOWDOWN = 0x8
 REASON_HARDWARE_THERMAL = 0x40
 
+IDLE_ACTIVITY = 0.005
+"""Below this the driver calls a GPU idle."""
 PEAK_OVER_LIMIT = 1.12
 """Full activity asks for more power than the limit gives, as training on real boards does."""
 POWER_SETTLES_SECONDS = 1.0
@@ -25,6 +27,10 @@ THROTTLED_SHARE = 0.5
 CLOCK_STEP_MHZ = 15
 PCIE_BYTES_PER_SECOND = 985_000_000
 """Per lane at generation 3; each generation doubles it."""
+PCIE_IDLE_BYTES_PER_SECOND = 400_000
+PCIE_LOAD = 0.08
+TRANSMIT_SHARE = 0.4
+"""Results are smaller than data."""
 LINK_LOAD = 0.3
 """Share of a link's bandwidth that a fully busy job uses."""
 CORRECTED_ERROR_EVERY_SECONDS = 12 * 3600.0
@@ -141,7 +147,7 @@ class GpuState:
     def _plan_power(self) -> tuple[float, float]:
         """Watts the board draws once settled, and the share of the top clock it runs at. Sets the reasons."""
         power = self.seat.model.power
-        if self.activity < 0.005:
+        if self.activity < IDLE_ACTIVITY:
             self.clock_event_reasons = REASON_IDLE
             idle_share = self.seat.model.clocks.sm_idle_mhz / self.seat.model.clocks.sm_mhz
             demand, share = float(power.idle_watts), idle_share
@@ -181,8 +187,8 @@ class GpuState:
         if self.clock_event_reasons & REASON_HARDWARE_THERMAL:
             self.thermal_violation_seconds += seconds
         bandwidth = PCIE_BYTES_PER_SECOND * model.pci.width * 2.0 ** (model.pci.generation - 3)
-        self.pcie_bytes_per_second = 400_000 + bandwidth * 0.08 * self.activity
-        self.pcie_transmit_bytes += self.pcie_bytes_per_second * 0.4 * seconds
+        self.pcie_bytes_per_second = PCIE_IDLE_BYTES_PER_SECOND + bandwidth * PCIE_LOAD * self.activity
+        self.pcie_transmit_bytes += self.pcie_bytes_per_second * TRANSMIT_SHARE * seconds
         self.pcie_receive_bytes += self.pcie_bytes_per_second * seconds
         if model.nvlink is not None:
             per_link = model.nvlink.speed_mbps * 1_000_000 / 1024 * LINK_LOAD

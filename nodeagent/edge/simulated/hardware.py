@@ -21,6 +21,11 @@ class PciSpec(Spec, frozen=True):
     generation: int
     width: int = 16
 
+    @property
+    def sysfs_device_id(self) -> int:
+        """The device alone, as sysfs has it."""
+        return self.device_id >> 16
+
 
 class MemorySpec(Spec, frozen=True):
     """Frame buffer and its window."""

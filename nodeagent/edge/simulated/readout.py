@@ -42,7 +42,7 @@ def render_readout(world: World) -> GpuReadout:
         missing=tuple(
             MissingGpu(
                 address=gpu.seat.address,
-                device_id=gpu.seat.model.pci.device_id,
+                device_id=gpu.seat.model.pci.sysfs_device_id,
                 reason="on the PCI bus, but the driver could not start it",
             )
             for gpu in world.present
@@ -59,7 +59,7 @@ def render_evidence(world: World, *, stuck: str = "", released: str = "") -> Dri
         pci_functions=tuple(
             PciFunction(
                 address=gpu.seat.address,
-                device_id=gpu.seat.model.pci.device_id,
+                device_id=gpu.seat.model.pci.sysfs_device_id,
                 bound_driver="nvidia" if driver.loaded else "",
                 numa_node=gpu.seat.numa_node,
             )

@@ -4,7 +4,9 @@ What the real hardware does not give is `None` here too: utilisation of a partit
 Hopper, a recovery action from a driver that does not know it.
 """
 
-from nodeagent.edge.simulated.gpu_state import GpuState
+from msgspec.structs import replace
+
+from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
 from nodeagent.edge.simulated.hardware import MIB
 from nodeagent.edge.simulated.load import Phase, Tenant
 from nodeagent.edge.simulated.readout import COMPUTE_INSTANCE_ID
@@ -28,70 +30,116 @@ def render_sample(world: World, time_seconds: float, took_seconds: float = 0.0) 
 
 
 def _render_gpu(world: World, gpu: GpuState) -> GpuSample:
+    """Readings first, then one group of counters after the other laid over them."""
     if gpu.faults.lost:
         return GpuSample(uuid=gpu.uuid, lost=gpu.faults.lost)
-    model, ecc = gpu.seat.model, gpu.ecc
-    whole = gpu.mig_layout is None
-    used_bytes = int(sum(tenant.memory_used_mib for tenant in gpu.tenants)) * MIB
-    reserved_bytes = model.memory.reserved_mib * MIB
+    return _add_links(_add_errors(_add_work(_render_board(gpu), gpu), gpu, world), gpu, world)
+
+
+def _render_board(gpu: GpuState) -> GpuSample:
+    """Clocks, heat and power."""
+    model = gpu.seat.model
+    clocks, thermal = model.clocks, model.thermal
     temperature = int(gpu.temperature_celsius)
-    idle = gpu.activity < 0.005
+    idle = gpu.activity < IDLE_ACTIVITY
     return GpuSample(
         uuid=gpu.uuid,
-        gpu_utilization_percent=_percent(gpu.activity) if whole else None,
-        memory_utilization_percent=_percent(gpu.activity * gpu.tenants[0].intensity) if whole else None,
-        encoder_utilization_percent=0 if whole else None,
-        decoder_utilization_percent=0 if whole else None,
-        jpeg_utilization_percent=0 if whole else None,
-        ofa_utilization_percent=0 if whole else None,
+        sm_clock_mhz=gpu.sm_clock_mhz,
+        memory_clock_mhz=clocks.memory_idle_mhz if idle else clocks.memory_mhz,
+        video_clock_mhz=int(clocks.video_mhz * (IDLE_VIDEO_SHARE if idle else 1.0)),
+        performance_state=clocks.idle_performance_state if idle else 0,
+        clock_event_reasons=gpu.clock_event_reasons,
+        gpu_temperature_celsius=temperature,
+        memory_temperature_celsius=_read_memory_celsius(gpu),
+        slowdown_margin_celsius=thermal.maximum_celsius - temperature if model.has_thermal_margin else None,
+        power_milliwatts=int(gpu.power_watts * 1000),
+        power_limit_milliwatts=model.power.limit_watts * 1000,
+        energy_millijoules=int(gpu.energy_joules * 1000),
+        power_violation_nanoseconds=int(gpu.power_violation_seconds * 1e9),
+        thermal_violation_nanoseconds=int(gpu.thermal_violation_seconds * 1e9),
+        vgpu_license_active=False,
+    )
+
+
+def _add_work(sample: GpuSample, gpu: GpuState) -> GpuSample:
+    """Memory and what runs in it; a partitioned GPU tells of its partitions instead of itself."""
+    model = gpu.seat.model
+    used_bytes = int(sum(tenant.memory_used_mib for tenant in gpu.tenants)) * MIB
+    reserved_bytes = model.memory.reserved_mib * MIB
+    sample = replace(
+        sample,
         memory_total_bytes=model.total_bytes,
         memory_used_bytes=used_bytes,
         memory_free_bytes=model.total_bytes - reserved_bytes - used_bytes,
         memory_reserved_bytes=reserved_bytes,
         bar1_total_bytes=model.memory.bar1_mib * MIB,
         bar1_used_bytes=(1 + 2 * sum(tenant.pid > 0 for tenant in gpu.tenants)) * MIB,
-        sm_clock_mhz=gpu.sm_clock_mhz,
-        memory_clock_mhz=model.clocks.memory_idle_mhz if idle else model.clocks.memory_mhz,
-        video_clock_mhz=int(model.clocks.video_mhz * (IDLE_VIDEO_SHARE if idle else 1.0)),
-        performance_state=model.clocks.idle_performance_state if idle else 0,
-        clock_event_reasons=gpu.clock_event_reasons,
-        gpu_temperature_celsius=temperature,
-        memory_temperature_celsius=_read_memory_celsius(gpu),
-        slowdown_margin_celsius=model.thermal.maximum_celsius - temperature if model.has_thermal_margin else None,
-        power_milliwatts=int(gpu.power_watts * 1000),
-        power_limit_milliwatts=model.power.limit_watts * 1000,
-        energy_millijoules=int(gpu.energy_joules * 1000),
-        power_violation_nanoseconds=int(gpu.power_violation_seconds * 1e9),
-        thermal_violation_nanoseconds=int(gpu.thermal_violation_seconds * 1e9),
+    )
+    if gpu.mig_layout is not None:
+        return replace(sample, mig=tuple(_render_mig(gpu, tenant) for tenant in gpu.tenants))
+    return replace(
+        sample,
+        gpu_utilization_percent=_percent(gpu.activity),
+        memory_utilization_percent=_percent(gpu.activity * gpu.tenants[0].intensity),
+        encoder_utilization_percent=0,
+        decoder_utilization_percent=0,
+        jpeg_utilization_percent=0,
+        ofa_utilization_percent=0,
+        profiling=_render_profiling(gpu) if model.has_profiling else None,
+        processes=_render_processes(gpu.tenants[0]),
+    )
+
+
+def _add_errors(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
+    """Memory errors: rows where the memory is remapped, pages where it is retired."""
+    ecc, faults = gpu.ecc, gpu.faults
+    sample = replace(
+        sample,
+        ecc_corrected_volatile=ecc.corrected,
+        ecc_uncorrected_volatile=ecc.uncorrected,
+        ecc_corrected_aggregate=ecc.corrected_aggregate,
+        ecc_uncorrected_aggregate=ecc.uncorrected_aggregate,
+        recovery_action=faults.recovery_action if knows_recovery_action(world) else None,
+    )
+    if gpu.seat.model.memory.row_remapping:
+        return replace(
+            sample,
+            remapped_rows_correctable=ecc.remapped_correctable,
+            remapped_rows_uncorrectable=ecc.remapped_uncorrectable,
+            remapped_rows_pending=faults.remap_pending,
+            remapped_rows_failed=faults.remap_failed,
+        )
+    return replace(
+        sample,
+        retired_pages_single_bit=ecc.remapped_correctable,
+        retired_pages_double_bit=ecc.remapped_uncorrectable,
+        retired_pages_pending=faults.remap_pending,
+    )
+
+
+def _add_links(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
+    """PCIe, and NVLink where the model has it."""
+    model = gpu.seat.model
+    sample = replace(
+        sample,
         pcie_generation=model.pci.generation,
         pcie_width=model.pci.width,
         pcie_replay_count=gpu.pcie_replays,
         pcie_transmit_bytes=int(gpu.pcie_transmit_bytes),
         pcie_receive_bytes=int(gpu.pcie_receive_bytes),
-        nvlink_transmit_kib=int(gpu.nvlink_transmit_kib) if model.nvlink else None,
-        nvlink_receive_kib=int(gpu.nvlink_receive_kib) if model.nvlink else None,
-        nvlink_replay_count=gpu.nvlink_errors if model.nvlink else None,
-        nvlink_recovery_count=gpu.nvlink_errors if model.nvlink else None,
-        nvlink_crc_flit_count=gpu.nvlink_errors if model.nvlink else None,
-        nvlink_crc_data_count=gpu.nvlink_errors if model.nvlink else None,
-        nvlinks_active=world.count_active_links(gpu) if model.nvlink else None,
-        ecc_corrected_volatile=ecc.corrected,
-        ecc_uncorrected_volatile=ecc.uncorrected,
-        ecc_corrected_aggregate=ecc.corrected_aggregate,
-        ecc_uncorrected_aggregate=ecc.uncorrected_aggregate,
-        retired_pages_single_bit=None if model.memory.row_remapping else 0,
-        retired_pages_double_bit=None if model.memory.row_remapping else ecc.remapped_uncorrectable,
-        retired_pages_pending=None if model.memory.row_remapping else gpu.faults.remap_pending,
-        remapped_rows_correctable=ecc.remapped_correctable if model.memory.row_remapping else None,
-        remapped_rows_uncorrectable=ecc.remapped_uncorrectable if model.memory.row_remapping else None,
-        remapped_rows_pending=gpu.faults.remap_pending if model.memory.row_remapping else None,
-        remapped_rows_failed=gpu.faults.remap_failed if model.memory.row_remapping else None,
-        recovery_action=gpu.faults.recovery_action if knows_recovery_action(world) else None,
         fabric_health_mask=world.profile.fabric.health_mask if world.profile.fabric else None,
-        vgpu_license_active=False,
-        profiling=_render_profiling(gpu) if model.has_profiling and whole else None,
-        processes=_render_processes(gpu.tenants[0]) if whole else (),
-        mig=() if whole else tuple(_render_mig(gpu, tenant) for tenant in gpu.tenants),
+    )
+    if model.nvlink is None:
+        return sample
+    return replace(
+        sample,
+        nvlink_transmit_kib=int(gpu.nvlink_transmit_kib),
+        nvlink_receive_kib=int(gpu.nvlink_receive_kib),
+        nvlink_replay_count=gpu.nvlink_errors,
+        nvlink_recovery_count=gpu.nvlink_errors,
+        nvlink_crc_flit_count=gpu.nvlink_errors,
+        nvlink_crc_data_count=gpu.nvlink_errors,
+        nvlinks_active=world.count_active_links(gpu),
     )
 
 
@@ -163,18 +211,11 @@ def _render_ratios(tenant: Tenant) -> ProfilingSample:
 
 
 def _render_profiling(gpu: GpuState) -> ProfilingSample:
-    ratios = _render_ratios(gpu.tenants[0])
+    """The only device's ratios, and the rates that only a whole GPU has."""
     nvlink = gpu.nvlink_kib_per_second * 1024 if gpu.seat.model.nvlink else None
-    return ProfilingSample(
-        graphics_engine_active=ratios.graphics_engine_active,
-        sm_active=ratios.sm_active,
-        sm_occupancy=ratios.sm_occupancy,
-        tensor_active=ratios.tensor_active,
-        dram_active=ratios.dram_active,
-        fp64_active=ratios.fp64_active,
-        fp32_active=ratios.fp32_active,
-        fp16_active=ratios.fp16_active,
-        pcie_transmit_bytes_per_second=gpu.pcie_bytes_per_second * 0.4,
+    return replace(
+        _render_ratios(gpu.tenants[0]),
+        pcie_transmit_bytes_per_second=gpu.pcie_bytes_per_second * TRANSMIT_SHARE,
         pcie_receive_bytes_per_second=gpu.pcie_bytes_per_second,
         nvlink_transmit_bytes_per_second=nvlink,
         nvlink_receive_bytes_per_second=nvlink,

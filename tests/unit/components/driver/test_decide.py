@@ -80,6 +80,8 @@ def bound_to(*drivers: str) -> tuple[PciFunction, ...]:
         (-1, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "590.1"),
         (9, {"library_version": "590.1"}, DriverPhase.VERSION_MISMATCH, "590.1"),
         (9, {"nodes_missing": ("/dev/nvidiactl", "/dev/nvidia0")}, DriverPhase.NODES_MISSING, "nvidiactl, /dev/nv"),
+        (9, {"nodes_missing": ("/dev/nvidia-uvm",)}, DriverPhase.FAILED, "code 9"),
+        (4, {"nodes_missing": ("/dev/nvidia-uvm",)}, DriverPhase.NO_PERMISSION, "code 4"),
         (None, {}, DriverPhase.FAILED, "NVML was not asked"),
         (NvmlAnswer(code=999), {}, DriverPhase.FAILED, "NVML said: nothing more (code 999)"),
         (10, {}, DriverPhase.FAILED, "code 10"),

@@ -1,5 +1,7 @@
 """Links and paths: as `nvidia-smi topo -m` and `nvidia-smi nvlink` show them on the real boards."""
 
+from pathlib import Path
+
 import pytest
 
 from nodeagent.edge.simulated.profile import Profile, list_profiles, load_profile
@@ -96,6 +98,20 @@ def test_a_switched_link_costs_its_gpu_everywhere() -> None:
     pairs = read_pairs(load_profile("dgx-h100"), lambda index, link: (index, link) == (2, 7))
     assert {pair.nvlink_count for key, pair in pairs.items() if "2" in key} == {17}
     assert {pair.nvlink_count for key, pair in pairs.items() if "2" not in key} == {18}
+
+
+def test_mesh_that_does_not_divide_evenly_leaves_ports_over(tmp_path: Path) -> None:
+    """Six GPUs share twelve ports as two to each of five peers; the last two ports lead nowhere."""
+    path = tmp_path / "six.yaml"
+    addresses = ", ".join(f'"{bus:02x}:00.0"' for bus in range(1, 7))
+    path.write_text(
+        "summary: six\ndriver: {version: 550.163.01, cuda: [12, 4]}\nnvlink: {wiring: mesh}\n"
+        f"gpus: [{{model: a100-sxm4-40gb, addresses: [{addresses}]}}]\n"
+    )
+    profile = load_profile(str(path))
+    links = read_links(profile)
+    assert [link.active for link in links[0]] == [True] * 10 + [False] * 2
+    assert {pair.nvlink_count for pair in read_pairs(profile).values()} == {2}
 
 
 def test_unwired_ports_are_inactive() -> None:

@@ -101,6 +101,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         finally:
             if request.session.testsfailed:
                 shutil.copytree(layout.logs, KEPT_LOGS, dirs_exist_ok=True)
+            del request.session.stash[_kept_cluster]
             if not reuse:
                 remove_cluster(layout)
 

@@ -20,7 +20,7 @@ import yaml
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, choose_free_ports
-from tests.integration.cluster.processes import ProcessId, wait_until
+from tests.integration.cluster.processes import wait_until, write_record
 from tests.integration.cluster.render import render_kubeconfig
 
 COMMAND = (str(CHECKOUT / ".venv" / "bin" / "nodeagent"), "run")
@@ -92,8 +92,7 @@ class AgentUnderTest:
             self.process = subprocess.Popen(
                 command, env=environment, cwd=layout.agent, stdout=output, stderr=output, start_new_session=True
             )
-        if (identity := ProcessId.of(self.process.pid)) is not None:
-            identity.write(layout.records / RECORD)
+        write_record(self.process.pid, layout.records / RECORD)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signal it, and return its exit status; -9 when it had to be killed."""

@@ -4,9 +4,7 @@ A process is known by its id and its start time together, so that a recycled id 
 Refuses to signal anything it cannot recognise.
 """
 
-import contextlib
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +17,7 @@ from tests.integration.cluster.errors import CommandFailed, WaitTimedOut
 
 POLL_SECONDS = 0.05
 PROC = Path("/proc")
+START_TICKS = 19  # its place among the fields of `split_stat`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,14 +31,10 @@ class ProcessId:
     def of(cls, pid: int) -> Self | None:
         """The process that has this number now; None when there is none or it is only waiting to be reaped."""
         fields = read_stat(pid)
-        return None if fields is None or fields[0] in "ZX" else cls(pid, int(fields[19]))
+        return None if fields is None or fields[0] in "ZX" else cls(pid, int(fields[START_TICKS]))
 
     def is_alive(self) -> bool:
         return type(self).of(self.pid) == self
-
-    def write(self, record: Path) -> None:
-        """Remember it in a file, for `read_record`."""
-        record.write_text(json.dumps(dataclasses.asdict(self)))
 
     def send(self, number: signal.Signals) -> None:
         """Signal it if it is still the one we mean."""
@@ -56,33 +51,50 @@ class ProcessId:
             os.close(handle)
 
 
-def read_stat(pid: int) -> list[str] | None:
-    """The fields of /proc/<pid>/stat after the command name (which may itself contain spaces and brackets)."""
+def spawn(command: Sequence[str], log: Path, record: Path, environment: Mapping[str, str]) -> ProcessId:
+    """Start a process that outlives us and is not our child, its output appended to `log`.
+
+    It writes its own record before it becomes `command`: there is no moment at which it runs and nobody knows it.
+    """
+    record.unlink(missing_ok=True)
+    detached = ("sh", "-c", _DETACH, "sh", str(log), "sh", "-c", _RECORD, "sh", str(record), *command)
+    subprocess.run(detached, stdin=subprocess.DEVNULL, env=environment, start_new_session=True, check=True)
+    wait_until(f"{record.name} to start", lambda: None if record.exists() else "no record", timeout_seconds=10)
+    identity = read_record(record)
+    assert identity is not None, "a record is renamed into place whole"
+    return identity
+
+
+_DETACH = 'log=$1; shift; "$@" >>"$log" 2>&1 &'
+_RECORD = 'cat /proc/$$/stat >"$1.new" && mv "$1.new" "$1" && shift && exec "$@"'
+
+
+def write_record(pid: int, record: Path) -> None:
+    """Remember a process that was started in another way."""
+    record.write_text((PROC / str(pid) / "stat").read_text())
+
+
+def read_record(record: Path) -> ProcessId | None:
+    """The process remembered in `record`; None where there is none, or the record was cut off."""
     try:
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        text = record.read_text()
+    except FileNotFoundError:
+        return None
+    fields = split_stat(text)
+    return ProcessId(int(text.split()[0]), int(fields[START_TICKS])) if len(fields) > START_TICKS else None
+
+
+def read_stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat after the command name; None when there is no such process."""
+    try:
+        return split_stat((PROC / str(pid) / "stat").read_text())
     except (FileNotFoundError, ProcessLookupError):
         return None
 
 
-def spawn(command: Sequence[str], log: Path, record: Path, environment: Mapping[str, str]) -> ProcessId:
-    """Start a process that outlives us, its output appended to `log`, and remember it in `record`."""
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
-        )
-    child.returncode = 0  # Popen shall not complain that nobody waits: `down` may run in another process
-    started = ProcessId.of(child.pid)
-    identity = started or ProcessId(child.pid, 0)  # 0 when it ended at once; the caller's own check tells that story
-    identity.write(record)
-    return identity
-
-
-def read_record(record: Path) -> ProcessId | None:
-    """The process remembered in `record`; None where none was started, or the record was cut off."""
-    try:
-        return ProcessId(**json.loads(record.read_text()))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
+def split_stat(text: str) -> list[str]:
+    """The fields after the command name, which may itself contain spaces and brackets."""
+    return text.rpartition(")")[2].split()
 
 
 def end(processes: Iterable[ProcessId], number: signal.Signals, timeout_seconds: float) -> tuple[ProcessId, ...]:
@@ -92,18 +104,10 @@ def end(processes: Iterable[ProcessId], number: signal.Signals, timeout_seconds:
         each.send(number)
     deadline = time.monotonic() + timeout_seconds
     while remaining and time.monotonic() < deadline:
-        for each in remaining:
-            reap(each)
         remaining = tuple(each for each in remaining if each.is_alive())
         if remaining:
             time.sleep(POLL_SECONDS)
     return remaining
-
-
-def reap(process: ProcessId) -> None:
-    """Collect a finished child of this very process; others have their own parent for that."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(process.pid, os.WNOHANG)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], *, timeout_seconds: float = 60, stdin: str = "") -> str:

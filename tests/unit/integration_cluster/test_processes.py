@@ -1,6 +1,5 @@
 """Processes are recognised, ended, and never confused with others."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.errors import CommandFailed, WaitTimedOut
-from tests.integration.cluster.processes import ProcessId, end, read_record, read_stat, run, spawn, wait_until
+from tests.integration.cluster.processes import (
+    ProcessId,
+    end,
+    read_record,
+    read_stat,
+    run,
+    spawn,
+    wait_until,
+    write_record,
+)
 
 STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('set', flush=True); signal.pause()"
 
@@ -42,8 +50,25 @@ def test_a_process_that_is_gone_can_be_ended(tmp_path: Path) -> None:
     ProcessId(child.pid, 1).send(signal.SIGTERM)
     assert read_stat(child.pid) is None
     assert read_record(tmp_path / "none") is None
-    (tmp_path / "half").write_text(json.dumps({"pid": 1})[:5])
+    (tmp_path / "half").write_text("4711 (sh) S 1")
     assert read_record(tmp_path / "half") is None
+
+
+def test_a_process_started_elsewhere_can_be_recorded(tmp_path: Path) -> None:
+    """A record of our own child leads back to it."""
+    write_record(os.getpid(), tmp_path / "record")
+    assert read_record(tmp_path / "record") == ProcessId.of(os.getpid())
+
+
+def test_a_started_process_is_nobodys_child(tmp_path: Path) -> None:
+    """It does not die with who started it, and who started it need not wait for it."""
+    spawned = spawn(("sleep", "1000"), tmp_path / "log", tmp_path / "record", os.environ)
+    try:
+        fields = read_stat(spawned.pid)
+        assert fields is not None
+        assert int(fields[1]) != os.getpid()
+    finally:
+        assert end((spawned,), signal.SIGKILL, 10) == ()
 
 
 def test_a_process_that_refuses_to_end_is_returned(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ def layout() -> Iterator[Layout]:
     remove_cluster(second)
     yield second
     remove_cluster(second)
-    second.lock_file.unlink(missing_ok=True)
 
 
 def control(layout: Layout, command: str) -> subprocess.CompletedProcess[str]:

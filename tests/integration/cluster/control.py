@@ -141,11 +141,8 @@ class Cluster:
         self.wait("the API server", "apiserver", lambda: None if self.api.is_ready() else "not ready")
 
     def wait_containerd(self) -> None:
-        self.wait(
-            "containerd",
-            "containerd",
-            lambda: self._refusal("ctr", "-a", str(self.layout.containerd_socket), "version"),
-        )
+        """Wait for the part of containerd that the kubelet talks to; it comes after the rest."""
+        self.wait("containerd", "containerd", lambda: self._refusal("crictl", "version"))
 
     def wait_node(self, *, ready: bool = True) -> None:
         """Wait until the API server shows the node as ready, or as not ready."""

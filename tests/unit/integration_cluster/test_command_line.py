@@ -10,12 +10,12 @@ import pytest
 from tests.integration.cluster.__main__ import main
 from tests.integration.cluster.errors import ClusterBusy
 from tests.integration.cluster.layout import CHECKOUT, Layout
-from tests.integration.cluster.lock import hold
+from tests.integration.cluster.lock import hold, is_same_file
 
 HOLDER = """
 import sys, pathlib
 from tests.integration.cluster.layout import Layout
-from tests.integration.cluster.lock import hold
+from tests.integration.cluster.lock import hold, is_same_file
 with hold(Layout(pathlib.Path(sys.argv[1]))):
     print("held", flush=True)
     sys.stdin.read()
@@ -85,3 +85,15 @@ def test_a_held_cluster_is_refused_until_its_holder_dies(root: Path) -> None:
         holder.wait()
         with hold(layout):
             assert layout.lock_file.exists()
+        assert not layout.lock_file.exists()
+
+
+def test_a_lock_whose_file_was_removed_is_worth_nothing(root: Path) -> None:
+    """Who locks a file that its last holder has just removed notices, and locks the new one."""
+    root.touch()
+    with root.open() as opened:
+        assert is_same_file(opened, root)
+        root.unlink()
+        assert not is_same_file(opened, root)
+        root.touch()
+        assert not is_same_file(opened, root)

@@ -3,12 +3,14 @@
 import argparse
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import msgspec
 
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
+from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient
 from nodeagent.edge.simulated.kubelet.pod_script import PodScript
 
 _EXAMPLES = """
@@ -22,11 +24,14 @@ examples:
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
+Dial = Callable[[str, Path], PluginClient]
+
+
+def main(arguments: list[str] | None = None, *, dial: Dial = PluginClient) -> int:
     """Run until interrupted, or until the rounds are done."""
     options = _parse(arguments)
     try:
-        anyio.run(_run, options)
+        anyio.run(_run, options, dial)
     except KeyboardInterrupt:
         return 130
     return 0
@@ -48,8 +53,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def _run(options: argparse.Namespace) -> None:
-    kubelet = StandInKubelet(options.dir, seed=options.seed)
+async def _run(options: argparse.Namespace, dial: Dial) -> None:
+    kubelet = StandInKubelet(options.dir, seed=options.seed, dial=dial)
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)
         if options.rounds:

@@ -19,10 +19,11 @@ from msgspec.structs import replace
 from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint, render_checkpoint
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager, DeviceRefused, Offer
-from nodeagent.edge.simulated.kubelet.plugin_client import PluginFailed
+from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
 from nodeagent.edge.simulated.kubelet.pod_resources import PodResourcesService
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
 from nodeagent.edge.simulated.kubelet.registration import PluginRegistry
+from nodeagent.edge.simulated.kubelet.registry_watch import RegistryWatch
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 
@@ -48,13 +49,21 @@ class _Life(NamedTuple):
 class StandInKubelet:
     """Serves under `root`: `device-plugins`, `plugins_registry` and `pod-resources`, as under /var/lib/kubelet."""
 
-    def __init__(self, root: Path, *, seed: int = 0, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int = 0,
+        now: Callable[[], float] = time.monotonic,
+        dial: Callable[[str, Path], PluginClient] = PluginClient,
+    ) -> None:
         self.device_plugins_dir = root / "device-plugins"
         self.plugins_registry_dir = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.checkpoint_file = self.device_plugins_dir / CHECKPOINT_NAME
         self.call_times: deque[CallTimes] = deque(maxlen=10_000)
-        self._random, self._now = Random(seed), now  # noqa: S311  plausible, not secret
+        self._dial, self._now = dial, now
+        self._random = Random(seed)  # noqa: S311  plausible, not secret
         self._pods: dict[tuple[str, str], Pod] = {}
         self._admission = Lock()
         self.ignore_registrations = 0
@@ -110,13 +119,19 @@ class StandInKubelet:
         resources = PodResourcesService(manager, self._pods.values, self._now)
         async with create_task_group() as tasks:
             registry = PluginRegistry(
-                manager, self.device_plugins_dir, tasks, changed=self._lists_changed, wanted=self._wants_registration
+                manager,
+                self.device_plugins_dir,
+                tasks,
+                changed=self._lists_changed,
+                wanted=self._wants_registration,
+                dial=self._dial,
             )
             async with (
                 open_grpc_server(self.pod_resources_socket, resources.methods(), _fail),
                 open_grpc_server(self.device_plugins_dir / "kubelet.sock", registry.methods(), _fail),
             ):
                 self._life = _Life(manager, registry)
+                tasks.start_soon(RegistryWatch(self.plugins_registry_dir, registry).run, name="plugin watcher")
                 self._changed()
                 try:
                     yield

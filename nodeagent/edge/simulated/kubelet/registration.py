@@ -33,9 +33,10 @@ class PluginRegistry:
         *,
         changed: Callable[[], None],
         wanted: Callable[[], bool],
+        dial: Callable[[str, Path], PluginClient],
     ) -> None:
         self._manager, self._directory, self._tasks = manager, directory, tasks
-        self._changed, self._wanted = changed, wanted
+        self._changed, self._wanted, self._dial = changed, wanted, dial
         self._clients: dict[str, PluginClient] = {}
         self._all: set[PluginClient] = set()
         self.registrations: list[str] = []
@@ -84,7 +85,7 @@ class PluginRegistry:
         Raises:
             PluginFailed: it does not answer.
         """
-        client = PluginClient(resource, socket)
+        client = self._dial(resource, socket)
         self._all.add(client)
         try:
             await client.read_options()

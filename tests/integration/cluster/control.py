@@ -71,13 +71,24 @@ class Cluster:
 
     def restart_kubelet(self) -> None:
         """Stop the kubelet, start it again, and wait until it knows its pods and listens for device plugins."""
-        socket = self.layout.device_plugins / "kubelet.sock"
+        before = self._identify_plugin_socket()
         self.stop("kubelet")
-        socket.unlink(missing_ok=True)  # else the wait below could see the old one
         self.start("kubelet")
-        self.wait("the kubelet's socket", "kubelet", lambda: None if socket.exists() else "not there")
+        self.wait(
+            "the kubelet's new socket",
+            "kubelet",
+            lambda: "not there" if self._identify_plugin_socket() in {None, before} else None,
+        )
         self.wait("the kubelet to know its pods", "kubelet", self._find_unknown_pods)
         self.wait_node()
+
+    def _identify_plugin_socket(self) -> tuple[int, int] | None:
+        """Tells one kubelet.sock from the next; None while there is none."""
+        try:
+            found = (self.layout.device_plugins / "kubelet.sock").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_ctime_ns
 
     def _find_unknown_pods(self) -> str | None:
         """Names of pods that the kubelet itself does not list; a Node object alone may tell of the kubelet before."""

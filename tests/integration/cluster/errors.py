@@ -6,6 +6,7 @@ ClusterError
 ├── BuildFailed           the Go tool chain refused; exit status 1
 ├── ClusterBusy           another process holds this cluster; exit status 1
 ├── PathTooLong           the scratch directory leaves no room for unix socket names
+├── NotUp                 something was asked of a cluster that is not there
 ├── ProcessDied           a part of the cluster ended when it should be running
 ├── CommandFailed         a helper program (openssl, ctr, kubectl, crictl) refused
 ├── WaitTimedOut          something did not become true in time
@@ -62,6 +63,13 @@ class PathTooLong(ClusterError):
 
     def __init__(self, root: Path, longest: int) -> None:
         super().__init__(f"the scratch directory {root} is too long for unix sockets; keep it within {longest} bytes")
+
+
+class NotUp(ClusterError):
+    """Nothing can be started in a cluster whose namespace is gone."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(f"no cluster is up in {root}: run `python -m tests.integration.cluster up` first")
 
 
 class ProcessDied(ClusterError):

@@ -7,6 +7,7 @@ the machine keeps its own. When the last process in here ends, the kernel remove
 import os
 from collections.abc import Iterator, Sequence
 
+from tests.integration.cluster.errors import NotUp
 from tests.integration.cluster.layout import Layout
 from tests.integration.cluster.processes import PROC, ProcessId, read_record, spawn, wait_until
 
@@ -32,7 +33,7 @@ def join_namespace(layout: Layout, command: Sequence[str]) -> tuple[str, ...]:
     """The command line that runs `command` in there, in place (the process keeps its id)."""
     holder = read_record(layout.records / HOLDER)
     if holder is None or not holder.is_alive():
-        raise ProcessLookupError(f"nothing holds the mount namespace of {layout.root} open; bring the cluster up first")
+        raise NotUp(layout.root)
     return ("nsenter", f"--mount={PROC}/{holder.pid}/ns/mnt", "--", *command)
 
 

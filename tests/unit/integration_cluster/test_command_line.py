@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.__main__ import main
-from tests.integration.cluster.errors import ClusterBusy
+from tests.integration.cluster.errors import ClusterBusy, NotUp
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.lock import hold, is_same_file
+from tests.integration.cluster.namespace import join_namespace
 
 HOLDER = """
 import sys, pathlib
 from tests.integration.cluster.layout import Layout
 from tests.integration.cluster.lock import hold, is_same_file
+from tests.integration.cluster.namespace import join_namespace
 with hold(Layout(pathlib.Path(sys.argv[1]))):
     print("held", flush=True)
     sys.stdin.read()
@@ -97,3 +99,9 @@ def test_a_lock_whose_file_was_removed_is_worth_nothing(root: Path) -> None:
         assert not is_same_file(opened, root)
         root.touch()
         assert not is_same_file(opened, root)
+
+
+def test_nothing_is_started_in_a_cluster_that_is_not_up(root: Path) -> None:
+    """Without its namespace a process would run, and mount, on the machine itself; so it does not start."""
+    with pytest.raises(NotUp, match="no cluster is up"):
+        join_namespace(Layout(root), ("true",))

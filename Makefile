@@ -46,8 +46,9 @@ contracts: $(STAMP) ## who may import whom
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
-e2e: $(STAMP) ## the real cluster: nothing yet
-	@echo "nothing yet"
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up: nothing yet
 	@echo "nothing yet"

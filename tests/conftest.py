@@ -1,6 +1,7 @@
 """What holds for every test: nothing leaks, nothing blocks the loop, nothing comes in from the environment.
 
-A test that leaves a task, thread or descriptor behind fails, and so does library code that blocks the event loop.
+A test that leaves a task, thread, descriptor or child process behind fails, and so does library code that blocks the
+event loop.
 `virtual_time` runs a test on a clock that jumps (see `tests/support/virtual_time.py`).
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, MutableMapping
 from inspect import iscoroutinefunction
 from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 
@@ -18,6 +20,11 @@ from tests.support.virtual_time import FakeClock, virtual_backend
 
 _FOREIGN_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
+
+
+# no deadline per example: a busy machine is not a failure; the timeout per test remains
+hypothesis.settings.register_profile("nodeagent", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("nodeagent")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,7 +64,7 @@ def _leak_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("may_leak"):
         yield
         return
-    leaks = Leaks.since_now()
+    leaks = Leaks()
     yield
     leaks.check()
 

@@ -90,6 +90,7 @@ class ChildProcess:
         self._serving: Incarnation | None = None
         self._left_behind: list[Incarnation] = []
         self._changed = Waker()
+        self._pausing: anyio.CancelScope | None = None
         self._ending = anyio.Event()
         self._why_none = "it was not started"
         self._starts_at = 0.0
@@ -101,15 +102,11 @@ class ChildProcess:
         """Keep a child alive until `end`; started once the first was tried."""
         self._current = self._spawn()
         task_status.started()
-        while True:
-            ran_seconds = await self._serve()
-            if self._ending.is_set():
-                return
-            await self._pause(ran_seconds)
-            if self._ending.is_set():
-                return
+        await self._serve_and_pause()
+        while not self._ending.is_set():
             self._current = self._spawn()
             self._changed.wake()
+            await self._serve_and_pause()
 
     async def request(self, payload: bytes, *, timeout_seconds: float) -> bytes:
         """The child's answer; the time counts from this request's turn, and includes the wait for a fresh child.
@@ -175,6 +172,11 @@ class ChildProcess:
         self._log.debug("child_started", pid=child.pid)
         return child
 
+    async def _serve_and_pause(self) -> None:
+        ran_seconds = await self._serve()
+        if not self._ending.is_set():
+            await self._pause(ran_seconds)
+
     async def _serve(self) -> float:
         """See the present child to its end; how long it ran."""
         child = self._serving = self._current
@@ -198,6 +200,8 @@ class ChildProcess:
     def _note_ending(self) -> None:
         self._ending.set()
         self._why_none = "it was ended"
+        if self._pausing is not None:
+            self._pausing.cancel()
         self._changed.wake()
 
     def _note_end(self, child: Incarnation) -> None:
@@ -216,18 +220,22 @@ class ChildProcess:
         delay = self._backoff.delay_after_failure(ran_seconds=ran_seconds)
         self._starts_at = anyio.current_time() + delay
         self._changed.wake()
-        with anyio.move_on_after(delay):
-            await self._ending.wait()
+        with anyio.CancelScope() as self._pausing:
+            await anyio.sleep(delay)
 
     async def _wait_child(self, deadline: float) -> Incarnation:
         while (child := self._current) is None or child.is_over:
             if self._ending.is_set() or self._starts == 0 or self._starts_at > deadline:
                 raise ChildUnavailable(self.name, self._why_none)
-            with anyio.CancelScope(deadline=deadline) as scope:
+            # this deadline passes only while the child that is over takes its time to be gone
+            with anyio.CancelScope(deadline=deadline):
                 await self._changed.wait()
-            if scope.cancelled_caught:
-                raise ChildUnavailable(self.name, f"no fresh child in time; {self._why_none}")
+            self._check_in_time(deadline)
         return child
+
+    def _check_in_time(self, deadline: float) -> None:
+        if anyio.current_time() >= deadline:
+            raise ChildUnavailable(self.name, f"no fresh child in time; {self._why_none}")
 
     def _forget_gone(self) -> None:
         self._left_behind = [child for child in self._left_behind if child.is_left_behind()]

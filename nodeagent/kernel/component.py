@@ -41,6 +41,9 @@ class ComponentSpec:
     opens: tuple[str, ...] = ()
     """Gates that open when it says that it has started, and close when it ends."""
 
+    opens_itself: tuple[str, ...] = ()
+    """Gates that it opens by its own hand, when what it looks after is good enough; they stay as it left them."""
+
     vital: bool = False
     """Past its crash budget a vital component ends the process; any other is given up and the rest goes on."""
 

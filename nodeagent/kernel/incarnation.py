@@ -86,13 +86,12 @@ class Incarnation:
                 file.close()
 
     async def ask(self, request: int, frame: bytes) -> bytes | None:
-        """The answer; None when the process ended first."""
+        """The answer; None when the process ended first. Not to be called once it `is_over`."""
         self._expected, self._answer = request, None
         try:
             with anyio.CancelScope() as self._asking:
-                if not self.is_over:
-                    await self._send(frame)
-                    await self._wait_answer()
+                await self._send(frame)
+                await self._wait_answer()
         except BrokenPipeError:
             pass  # it is ending, and soon the reading side will have seen it too
         finally:

@@ -32,10 +32,8 @@ class Waker:
         """Let the sleeper go on, now or at its next wait."""
         self._woken = True
         future = self._future
-        if future is not None:
-            self._future = None
-            if not future.done():
-                future.set_result(None)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     async def wait(self) -> None:
         """Return when woken since the last return."""

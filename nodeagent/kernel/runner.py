@@ -77,7 +77,9 @@ class Runner:
             degraded_reason=None,
             waiting_for=gates.closed_among(*spec.needs),
         )
-        gates.closed_among(*spec.opens)  # an undeclared gate is refused now rather than at the start
+        gates.closed_among(
+            *spec.opens, *spec.opens_itself
+        )  # an undeclared gate is refused now rather than at the start
         self._publish()
 
     async def run(self, on_first_start: Callable[[], None]) -> bool:

@@ -4,6 +4,7 @@ Owns what waits for one reader and since when. Refuses to be iterated by two tas
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -73,7 +74,7 @@ class Source(Protocol):
         ...
 
 
-class Subscription(Generic[Stored, Item]):
+class Subscription(ABC, Generic[Stored, Item]):
     """What all readers have in common; `kind` is their name in statistics."""
 
     kind = ""
@@ -114,9 +115,9 @@ class Subscription(Generic[Stored, Item]):
         stored = self._mailbox.take_nowait()
         return None if stored is None else self._taken_out(stored)
 
+    @abstractmethod
     def offer(self, envelope: Envelope[Any], now: float) -> None:
         """Called by the bus for everything published on the topics."""
-        raise NotImplementedError
 
     def catch_up(self, envelope: Envelope[Any], now: float) -> None:
         """Called by the bus for each retained state when the subscription begins."""
@@ -141,8 +142,9 @@ class Subscription(Generic[Stored, Item]):
             is_slow=waiting > self._slow_after_seconds,
         )
 
+    @abstractmethod
     def _unpack(self, stored: Stored) -> Item:
-        raise NotImplementedError
+        """What the reader gets for what was stored."""
 
     def _note_waiting(self, now: float) -> None:
         if self._untouched_since is None:

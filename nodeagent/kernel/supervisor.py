@@ -78,8 +78,7 @@ class Supervisor:
             await self._stop_requested.wait()
             await self._stop_in_stages()
             tasks.cancel_scope.cancel()
-        if self._vital_failure is not None:
-            raise self._vital_failure
+        self._raise_vital_failure()
 
     def stop(self) -> None:
         """Begin the staged stop; `run` returns when it is done."""
@@ -117,27 +116,32 @@ class Supervisor:
                 if change.key in self._runners:
                     self._runners[change.key].note_degraded(None if change.retracted else change.value.reason)
 
+    def _raise_vital_failure(self) -> None:
+        if self._vital_failure is not None:
+            raise self._vital_failure
+
     async def _stop_in_stages(self) -> None:
         order = plan_stop(list(self._runners.values()), self._started)
         deadline = anyio.current_time() + self._settings.stop_total_seconds
         for stage in order:
-            late = await _stop_together(stage, deadline)
-            if late:
-                _log.warning("stop_stage_overran", stage=stage[0].spec.stop_stage, still_running=late)
+            await _stop_together(stage, deadline)
+            _log_late(stage)
 
 
-async def _stop_together(stage: Sequence[Runner], deadline: float) -> list[str]:
-    """Stop the runners of one stage; the names of those that did not end in time."""
+async def _stop_together(stage: Sequence[Runner], deadline: float) -> None:
+    """Stop the runners of one stage and wait for them, each up to its limit."""
     began = anyio.current_time()
     for runner in stage:
         runner.stop()
-    late: list[str] = []
     for runner in stage:
         with anyio.CancelScope(deadline=min(deadline, began + runner.spec.stop_timeout_seconds)):
             await runner.ended.wait()
-        if not runner.ended.is_set():
-            late.append(runner.spec.name)
-    return late
+
+
+def _log_late(stage: Sequence[Runner]) -> None:
+    late = [runner.spec.name for runner in stage if not runner.ended.is_set()]
+    if late:
+        _log.warning("stop_stage_overran", stage=stage[0].spec.stop_stage, still_running=late)
 
 
 def plan_stop(runners: Sequence[Runner], started: Sequence[Runner]) -> list[list[Runner]]:
@@ -159,7 +163,7 @@ def check_specs(specs: Sequence[ComponentSpec]) -> None:
         if spec.name in names:
             raise SpecsBroken(spec.name, "is declared twice")
         names.add(spec.name)
-        for gate in spec.opens:
+        for gate in (*spec.opens, *spec.opens_itself):
             if gate in opener:
                 raise SpecsBroken(spec.name, f"opens the gate {gate!r}, which {opener[gate].name!r} opens already")
             opener[gate] = spec

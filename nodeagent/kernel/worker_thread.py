@@ -8,6 +8,7 @@ Refuses to start more threads once as many as allowed are stuck, and any thread 
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -123,10 +124,5 @@ def _hand_over(result: asyncio.Future[Any], settle: Callable[[], None]) -> None:
         if not result.done():
             settle()
 
-    loop = result.get_loop()
-    try:
-        loop.call_soon_threadsafe(settle_if_awaited)
-    except RuntimeError:
-        # the loop closed while the call hung, so nobody waits for this; anything else is a bug to be seen
-        if not loop.is_closed():
-            raise
+    with suppress(RuntimeError):  # the loop was closed while the call hung, so nobody waits for this
+        result.get_loop().call_soon_threadsafe(settle_if_awaited)

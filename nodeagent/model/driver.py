@@ -62,6 +62,8 @@ class DriverEvidence(Value, frozen=True):
     nvswitch_count: int = 0
     fabric_pending: tuple[str, ...] = ()
     """GPUs whose fabric registration is not completed, by UUID."""
+    cuda_failure: str = ""
+    """What the CUDA smoke test said when it failed; empty when it passed, was not due, or is off."""
     stuck: str = ""
     """Which call has not come back, in words; empty when none."""
     released: str = ""
@@ -86,3 +88,12 @@ class DriverState(Value, frozen=True):
     def ready(self) -> bool:
         """Whether GPUs can be handed out."""
         return self.phase is DriverPhase.READY
+
+
+class NodeRepair(Value, frozen=True):
+    """What one round of repair of the device nodes did."""
+
+    done: tuple[str, ...] = ()
+    """Each change in words."""
+    failed: tuple[str, ...] = ()
+    """Each change that could not be made, with the reason and the remedy."""

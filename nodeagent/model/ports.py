@@ -3,13 +3,13 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import field
 
 from nodeagent.model.allocation import Allocation, PodIdentity
-from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -29,6 +29,46 @@ class DriverProbe(Protocol):
 
     async def wait_change(self) -> None:
         """Return when something may have changed: a module came or went, a device node, a fault was injected."""
+        ...
+
+
+class DeviceNodes(Protocol):
+    """The driver's device nodes on this host."""
+
+    async def repair(self) -> NodeRepair:
+        """Make every node and its link right, as far as this process may; nothing to do is the usual answer."""
+        ...
+
+
+class ValidationMarkers(Protocol):
+    """The marker files by which other operands learn that a part of the node works."""
+
+    async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Name and content of those that exist.
+
+        Raises:
+            NodeagentError: they cannot be read.
+        """
+        ...
+
+    async def write_marker(self, name: str, content: str) -> None:
+        """Put one in place, whole.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+    async def remove_marker(self, name: str) -> None:
+        """Take one away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when somebody may have changed or removed one."""
         ...
 
 
@@ -99,6 +139,14 @@ class AllocationJournal(Protocol):
         """
         ...
 
+    async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        ...
+
+    def doubtful(self) -> Collection[DeviceId]:
+        """Devices that the kubelet may take for free although somebody may hold them."""
+        ...
+
 
 class ContainerDevices(Value, frozen=True):
     """What the kubelet says one container holds of one resource."""
@@ -149,15 +197,64 @@ class DevicePlugin(Protocol):
         ...
 
 
+class PodListing(Value, frozen=True):
+    """The kubelet's whole word on who holds what."""
+
+    pods: tuple[PodIdentity, ...] = ()
+    """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
+    containers: tuple[ContainerDevices, ...] = ()
+    """The containers that hold devices."""
+
+
 class PodResources(Protocol):
     """The kubelet's own word on who holds what."""
 
-    async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all active pods that hold devices; the pods' uids are not told.
+    async def read_pods(self) -> PodListing:
+        """All active pods and what their containers hold, each device once; the pods' uids are not told.
 
         Raises:
             NodeagentError: the kubelet cannot be asked now.
         """
+        ...
+
+
+class AgentControl(Protocol):
+    """What a person may tell the running agent to do, over the admin socket."""
+
+    async def reload(self) -> str:
+        """Read the configuration anew; says what changed.
+
+        Raises:
+            ControlRefused: the new configuration is invalid; the one before stays in force.
+        """
+        ...
+
+    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
+        """Have the simulation misbehave; says what was done.
+
+        Raises:
+            ControlRefused: this agent does not simulate, or the fault makes no sense.
+        """
+        ...
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        """End one component as if it had failed, to see the agent recover.
+
+        Raises:
+            ControlRefused: no component of that name.
+        """
+        ...
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        """Give up every GPU handle, for so long at most.
+
+        Raises:
+            ControlRefused: the handles cannot be given up.
+        """
+        ...
+
+    async def resume(self) -> str:
+        """Take the driver back."""
         ...
 
 

@@ -67,7 +67,7 @@ class FakeDevicePlugin:
         known = {device.id for device in self._devices}
         for device in devices:
             if device not in known:
-                raise DeviceUnknown(device, 1)
+                raise DeviceUnknown(self.resource, device)
         self.allocated.append(tuple(devices))
         return ContainerAnswer(environment={"NVIDIA_VISIBLE_DEVICES": ",".join(devices)})
 

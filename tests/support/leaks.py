@@ -1,6 +1,7 @@
-"""Fails a test that leaves a thread, a descriptor or a task behind.
+"""Fails a test that leaves a thread, a descriptor, a child process or a task behind.
 
-Threads and descriptors are compared after the test's loop is closed; those that are just ending get a moment.
+Threads, descriptors and child processes are compared after the test's loop is closed; those that are just
+ending get a moment.
 Tasks are compared inside the loop, at the end of the test's own coroutine.
 """
 
@@ -9,9 +10,10 @@ import gc
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 _PATIENCE_SECONDS: Final = 2.0
 _LAST_PASSES: Final = 5
@@ -25,17 +27,15 @@ class LeakError(AssertionError):
 class Leaks:
     """What there was at a moment, to be compared with what there is later."""
 
-    def __init__(self, threads: set[threading.Thread], descriptors: dict[int, str]) -> None:
-        self._threads, self._descriptors = threads, descriptors
-
-    @classmethod
-    def since_now(cls) -> Self:
-        """Remember what there is now."""
-        return cls(set(threading.enumerate()), _descriptors())
+    def __init__(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._patience_seconds = patience_seconds
+        self._threads = set(threading.enumerate())
+        self._descriptors = _descriptors()
+        self._children = _children()
 
     def check(self) -> None:
         """Raise LeakError when something is there that was not, and stays."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience_seconds
         while left := self._left():
             gc.collect()
             if time.monotonic() > deadline:
@@ -49,7 +49,9 @@ class Leaks:
             for number, target in _descriptors().items()
             if self._descriptors.get(number) != target
         ]
-        return threads + descriptors
+        # a forgotten child would make every later test on virtual time run at real speed
+        children = [f"child process {pid}" for pid in _children() - self._children]
+        return threads + descriptors + children
 
 
 def forbid_leaked_tasks(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
@@ -76,4 +78,13 @@ def _descriptors() -> dict[int, str]:
             found[int(link.name)] = str(link.readlink())
         except FileNotFoundError:
             continue  # the descriptor of the listing itself
+    return found
+
+
+def _children() -> set[str]:
+    """Child processes of any thread, zombies included."""
+    found: set[str] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # the thread has just ended
+            found.update((thread / "children").read_text().split())
     return found

@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerStub
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import ContainerDevices
+from nodeagent.model.ports import ContainerDevices, PodListing
 
 ANSWER_SECONDS: Final = 5.0
 ATTEMPTS: Final = 4
@@ -40,15 +40,26 @@ class PodResourcesClient:
         """Hang up."""
         self._channel.close()
 
-    async def read_containers(self) -> tuple[ContainerDevices, ...]:
-        """All containers of all active pods that hold devices.
+    async def read_pods(self) -> PodListing:
+        """All active pods, and those of their containers that hold devices.
 
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
         request = wire.ListPodResourcesRequest()
         answer = await self._ask("list pods", lambda: self._stub.List(request, timeout=ANSWER_SECONDS))
-        return tuple(held for pod in answer.pod_resources for held in parse_pod(pod))
+        return PodListing(
+            pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in answer.pod_resources),
+            containers=tuple(held for pod in answer.pod_resources for held in parse_pod(pod)),
+        )
+
+    async def read_containers(self) -> tuple[ContainerDevices, ...]:
+        """All containers of all active pods that hold devices.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        return (await self.read_pods()).containers
 
     async def read_pod(self, namespace: str, name: str) -> tuple[ContainerDevices, ...]:
         """The containers of one active pod that hold devices.

@@ -1,1 +1,1 @@
-"""The same ports without hardware and without a cluster."""
+"""GPU nodes without GPUs: the ports of the driver and the hardware, played by profiles of real boards."""

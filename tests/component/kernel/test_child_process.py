@@ -200,6 +200,19 @@ async def test_request_waits_for_a_child_that_is_due() -> None:
         assert await ask(child, "hello") == "hello"
 
 
+async def test_request_does_not_outwait_a_child_that_will_not_go() -> None:
+    """While a killed child is waited for there is no other; a request gives up at its own deadline."""
+    settings = ChildSettings(backoff=FAST.backoff, kill_seconds=0.5)
+    spared: list[subprocess.Popen[bytes]] = []
+    async with running(settings=settings, kill=spared.append) as child:
+        with pytest.raises(ChildStuck):
+            await ask(child, "hang", timeout_seconds=0.05)
+        with pytest.raises(ChildUnavailable, match="no fresh child in time"):
+            await ask(child, "hello", timeout_seconds=0.05)
+        spared[0].kill()
+        assert spared[0].wait() != 0
+
+
 async def test_ended_child_is_gone_and_not_replaced() -> None:
     """After `end` there is no process, and requests say so."""
     async with running() as child:
@@ -278,10 +291,3 @@ async def test_child_dies_with_a_parent_that_is_killed() -> None:
         pid = int(await parent.stdout.receive())
         parent.kill()
     await wait_until(lambda: not is_alive(pid))
-
-
-async def test_child_of_a_dead_parent_exits_at_once() -> None:
-    """A parent that died before the child could ask for the signal is noticed."""
-    code = "from nodeagent.kernel.child_side import die_with_parent; die_with_parent(); print('alive')"
-    done = await anyio.run_process([sys.executable, "-c", code], env={**ENV, "NODEAGENT_PARENT_PID": "1"}, check=False)
-    assert (done.returncode, done.stdout) == (1, b"")

@@ -152,6 +152,22 @@ async def test_overflow_drops_the_oldest_and_says_how_many(bus: Bus) -> None:
         assert (statistics.lost, statistics.taken, statistics.depth) == (2, 3, 0)
 
 
+async def test_sleeping_listener_is_woken_and_nowait_never_waits(bus: Bus) -> None:
+    """A listener that waits gets the fact published meanwhile."""
+    with bus.listen(Broke, client="l") as facts:
+        assert facts.take_nowait() is None
+        async with anyio.create_task_group() as tasks:
+
+            async def publish() -> None:
+                await anyio.sleep(1)
+                bus.publish_fact(Broke("late"), source="s")
+                bus.publish_fact(Broke("later"), source="s")
+
+            tasks.start_soon(publish)
+            assert (await anext(facts)).value == Broke("late")
+        assert (await anext(facts)).value == Broke("later")
+
+
 async def test_tap_sees_states_and_facts(bus: Bus) -> None:
     """The tap of the event stream gets everything published, retractions included."""
     with bus.tap(client="stream") as everything:

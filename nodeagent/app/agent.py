@@ -1,0 +1,139 @@
+"""One run of the agent from start to stop."""
+
+import contextlib
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from nodeagent.app.compose import Composition, compose
+from nodeagent.app.endpoints import Listeners, open_endpoints
+from nodeagent.app.errors import DriverRequired
+from nodeagent.app.plan import AgentPlan, Endpoints
+from nodeagent.app.simulation import run_stand_in_kubelet
+from nodeagent.components.driver.decide import decide_driver
+from nodeagent.edge.host.systemd_notify import SystemdNotifier
+from nodeagent.kernel.conditions import ActiveConditions
+from nodeagent.kernel.log import configure_logging, get_logger
+from nodeagent.kernel.report import ComponentReport, Phase
+from nodeagent.kernel.shutdown import ExitWatchdog, Shutdown
+from nodeagent.model.errors import ControlRefused
+
+_log = get_logger(component="agent")
+
+
+def run_agent(plan: AgentPlan) -> None:
+    """Run until told to stop.
+
+    Raises:
+        StartRefused: something the agent needs is refused; nothing runs, nothing is left behind.
+        ListenFailed: an address cannot be had.
+        UnknownProfile: no such simulated node.
+        VitalComponentFailed: a vital component crashed too often; everything was stopped in order.
+    """
+    settings = plan.loaded.settings
+    configure_logging(form=settings.log.format, level=settings.log.level)
+    with open_endpoints(settings) as listeners:
+        anyio.run(_run, plan, listeners)
+
+
+async def _run(plan: AgentPlan, listeners: Listeners) -> None:
+    parts = compose(plan, listeners)
+    notifier = SystemdNotifier.from_environment(plan.environ)
+    watchdog = ExitWatchdog(plan.loaded.settings.shutdown.total_seconds)
+    async with anyio.create_task_group() as tasks:
+
+        def stop() -> None:
+            notifier.stopping("stopping")
+            parts.supervisor.stop()
+
+        def reload() -> None:
+            tasks.start_soon(_reload, parts, notifier, name="reload")
+
+        with Shutdown(
+            on_stop=stop,
+            on_force=tasks.cancel_scope.cancel,
+            on_reload=reload,
+            watchdog=watchdog,
+        ) as shutdown:
+            await tasks.start(shutdown.run, name="signals")
+            await tasks.start(parts.hardware.run, name="GPU source")
+            if plan.require_driver:
+                await _require_driver(parts)
+            _start_background(tasks, plan, parts, notifier, shutdown.stop)
+            try:
+                await parts.supervisor.run()
+            finally:
+                parts.control.close()
+            tasks.cancel_scope.cancel()
+    _log.info("agent_stopped")
+
+
+def _start_background(
+    tasks: TaskGroup, plan: AgentPlan, parts: Composition, notifier: SystemdNotifier, stop: Callable[[str], None]
+) -> None:
+    tasks.start_soon(parts.conditions.run, name="conditions")
+    tasks.start_soon(parts.introspection.run, name="introspection")
+    tasks.start_soon(parts.control.run, name="control")
+    tasks.start_soon(_announce, plan, parts, notifier, name="announcer")
+    tasks.start_soon(_tell_systemd, parts, notifier, name="systemd status")
+    if notifier.watchdog_seconds is not None:
+        tasks.start_soon(_feed_watchdog, notifier, notifier.watchdog_seconds / 2, name="systemd watchdog")
+    if plan.simulation is not None:
+        root = plan.loaded.settings.kubelet.device_plugins_dir.parent
+        set_holders = parts.hardware.set_holders
+        tasks.start_soon(run_stand_in_kubelet, plan.simulation, root, set_holders, name="stand-in cluster")
+    if plan.stop_after_seconds is not None:
+        tasks.start_soon(_stop_after, plan.stop_after_seconds, stop, name="stop timer")
+
+
+async def _require_driver(parts: Composition) -> None:
+    state = decide_driver(await parts.hardware.probe.read_evidence()).state
+    if not state.ready:
+        raise DriverRequired(state.detail or str(state.phase), state.remedy)
+
+
+async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifier) -> None:
+    """Say where the agent is reached, once it is, and tell systemd that the start is over.
+
+    Not when it is ready: a node that waits for its driver has started, and systemd would kill one that says nothing.
+    """
+    with parts.bus.watch(ComponentReport, client="announcer", key="web") as reports:
+        async for report in reports:
+            if report.value.phase is Phase.RUNNING:
+                break
+    endpoints = Endpoints(parts.listeners.url, str(parts.listeners.admin_path))
+    _log.info("agent_started", node=parts.node, url=endpoints.url, gpus=parts.live.now.gpus.source)
+    for notice in plan.loaded.notices:
+        _log.warning("configuration_notice", notice=notice)
+    notifier.ready("started")
+    plan.announce(endpoints)
+
+
+async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
+    """Keep the line that `systemctl status` shows equal to the worst condition."""
+    with parts.bus.watch(ActiveConditions, client="systemd status") as states:
+        async for state in states:
+            conditions = state.value.conditions
+            notifier.status(f"{conditions[0].title}: {conditions[0].detail}" if conditions else "all is well")
+
+
+async def _feed_watchdog(notifier: SystemdNotifier, period_seconds: float) -> None:
+    while True:
+        notifier.watchdog()
+        await anyio.sleep(period_seconds)
+
+
+async def _stop_after(seconds: float, stop: Callable[[str], None]) -> None:
+    await anyio.sleep(seconds)
+    stop("time is over")
+
+
+async def _reload(parts: Composition, notifier: SystemdNotifier) -> None:
+    notifier.reloading("reading the configuration anew")
+    try:
+        # A refusal is already a condition, a fact and a log line; a signal has nobody to answer.
+        with contextlib.suppress(ControlRefused):
+            await parts.control.reload()
+    finally:
+        notifier.ready("running")

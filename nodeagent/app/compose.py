@@ -1,0 +1,163 @@
+"""Builds every part and hands each what it needs; the table of components is here and nowhere else."""
+
+import os
+import platform
+from collections.abc import Sequence
+
+from nodeagent import __version__
+from nodeagent.app.control import Control
+from nodeagent.app.endpoints import Listeners
+from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.plan import AgentPlan
+from nodeagent.components.driver.component import Driver
+from nodeagent.components.exporter.component import MetricsRenderer
+from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.web.build import Identity
+from nodeagent.components.web.component import NodeView, WebComponent
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.kernel.backoff import BackoffSettings
+from nodeagent.kernel.budget import BudgetSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.kernel.component import Component, ComponentSpec
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.introspect import Introspection
+from nodeagent.kernel.report import ComponentReport
+from nodeagent.kernel.runner import RunnerSettings
+from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
+from nodeagent.model.conditions import CATALOGUE
+
+GATES = ("driver_ready", "inventory_known")
+STOP_RESERVE_SECONDS = 2.0
+"""Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
+
+
+class Composition:
+    """What the builders of components share; lives as long as the process."""
+
+    def __init__(self, plan: AgentPlan, listeners: Listeners, hardware: Hardware, live: LiveSettings) -> None:
+        self.plan, self.listeners, self.hardware, self.live = plan, listeners, hardware, live
+        settings = live.now
+        self.clock = SystemClock()
+        self.started_seconds = self.clock.wall()
+        self.node = settings.node.name or platform.node()
+        self.bus = Bus(self.clock)
+        self.gates = Gates(GATES, clock=self.clock)
+        self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
+        self.introspection = Introspection()
+        self.supervisor = Supervisor(
+            self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
+        )
+        self.control = Control(
+            self.bus,
+            self.conditions,
+            live,
+            load_again=plan.load_again,
+            crash=self.supervisor.inject,
+            gpus=hardware.gpus,
+            faults=hardware.faults,
+        )
+
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        """Who exists, what each waits for, and when each stops."""
+        return (
+            ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
+            ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
+            ComponentSpec(
+                "inventory",
+                self._build_inventory,
+                needs=("driver_ready",),
+                opens=("inventory_known",),
+                vital=True,
+                stop_stage=20,
+            ),
+        )
+
+    def _build_driver(self) -> Component:
+        hardware = self.hardware
+        return Driver(
+            self.bus,
+            self.gates,
+            self.conditions,
+            hardware.probe,
+            lambda: self.live.now.driver,
+            nodes=hardware.nodes,
+            markers=hardware.markers,
+            read_place=hardware.read_place,
+        )
+
+    def _build_inventory(self) -> Component:
+        return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
+
+    def _build_web(self) -> Component:
+        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
+        metrics = MetricsRenderer(
+            self.bus,
+            self.gates,
+            self.conditions,
+            self.clock,
+            self.introspection,
+            reports=self.reports,
+            version=__version__,
+            started_seconds=self.started_seconds,
+        )
+        return WebComponent(
+            self.bus,
+            view,
+            self.control,
+            self.live,
+            public=self.listeners.public,
+            admin=self.listeners.admin,
+            render_metrics=metrics.render,
+            introspect=self._introspect,
+        )
+
+    def reports(self) -> Sequence[ComponentReport]:
+        """The supervisor's word on every component."""
+        return self.supervisor.reports()
+
+    def _identity(self) -> Identity:
+        specs = [spec for spec in self.specs() if spec.vital]
+        vital = frozenset(gate for spec in specs for gate in (*spec.opens, *spec.opens_itself))
+        return Identity(
+            version=__version__,
+            node=self.node,
+            gpu_source=self.live.now.gpus.source,
+            pid=os.getpid(),
+            started_seconds=self.started_seconds,
+            vital_gates=vital,
+            notices=self.plan.loaded.notices,
+        )
+
+    def _introspect(self) -> object:
+        return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
+
+
+def plan_supervision(settings: Settings) -> SupervisorSettings:
+    """The kernel's numbers from ours."""
+    section = settings.supervisor
+    return SupervisorSettings(
+        runner=RunnerSettings(
+            backoff=BackoffSettings(
+                first_seconds=section.restart_min_seconds,
+                limit_seconds=section.restart_max_seconds,
+                stable_seconds=section.stable_after_seconds,
+            ),
+            budget=BudgetSettings(allowed=section.crash_budget, window_seconds=section.crash_window_seconds),
+        ),
+        stop_total_seconds=max(1.0, settings.shutdown.total_seconds - STOP_RESERVE_SECONDS),
+    )
+
+
+def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
+    """Every part of one agent.
+
+    Raises:
+        UnknownProfile: the settings name a simulated node that does not exist.
+    """
+    live = LiveSettings(plan.loaded.settings)
+    seed = plan.simulation.seed if plan.simulation is not None else 1
+    hardware = choose_hardware(live, live.now.node.name or platform.node(), seed)
+    return Composition(plan, listeners, hardware, live)

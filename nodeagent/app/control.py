@@ -1,0 +1,145 @@
+"""What a person may tell the running agent to do; the admin socket and SIGHUP end here.
+
+Owns nothing but the order of steps: each is carried out by the part it concerns.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.load import Loaded
+from nodeagent.config.reload import ReloadPlan, decide_reload
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.errors import KernelError
+from nodeagent.kernel.log import configure_logging, get_logger
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
+from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
+from nodeagent.model.ports import FaultInjector, GpuSource
+
+READ_SECONDS = 10.0
+SOURCE = "control"
+
+
+class Control:
+    """Implements `model.ports.AgentControl`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        live: LiveSettings,
+        *,
+        load_again: Callable[[], Loaded],
+        crash: Callable[[str, Exception], None],
+        gpus: GpuSource,
+        faults: FaultInjector | None,
+    ) -> None:
+        self._bus, self._conditions, self._live = bus, conditions, live
+        self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
+        self._reader = WorkerThread("configuration reader")
+        self._resume_at: float | None = None
+        self._release_changed = anyio.Event()
+        self._log = get_logger(component=SOURCE)
+
+    def close(self) -> None:
+        """Let the reading thread end."""
+        self._reader.close()
+
+    async def reload(self) -> str:
+        """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
+        try:
+            loaded = await self._reader.run(self._load_again, timeout_seconds=READ_SECONDS, what="read configuration")
+        except ConfigurationInvalid as error:
+            raise self._reject(tuple(str(problem) for problem in error.problems)) from error
+        except KernelError as error:
+            raise self._reject((str(error),)) from error
+        self._conditions.clear("configuration-invalid")
+        return self._apply(decide_reload(self._live.now, loaded.settings))
+
+    def _reject(self, problems: tuple[str, ...]) -> ControlRefused:
+        fact = self._bus.publish_fact(ConfigurationRejected(problems=problems), source=SOURCE)
+        self._conditions.set("configuration-invalid", detail="; ".join(problems), cause=fact)
+        return ControlRefused(f"the configuration before stays in force: {'; '.join(problems)}")
+
+    def _apply(self, plan: ReloadPlan) -> str:
+        later = tuple(change.path for change in plan.changed_needs_restart)
+        if later:
+            self._conditions.set("configuration-needs-restart", detail=", ".join(later))
+        else:
+            self._conditions.clear("configuration-needs-restart")
+        if plan.is_empty:
+            return "nothing changed"
+        self._live.replace(plan.settings)
+        configure_logging(form=plan.settings.log.format, level=plan.settings.log.level)
+        now = tuple(change.path for change in plan.changed_reloadable)
+        self._bus.publish_fact(ConfigurationReloaded(changed=now, needs_restart=later), source=SOURCE)
+        self._log.info("configuration_reloaded", changed=now, needs_restart=later)
+        sentences = [f"changed: {', '.join(str(change) for change in plan.changed_reloadable)}"] if now else []
+        if later:
+            sentences.append(f"needs a restart: {', '.join(str(change) for change in plan.changed_needs_restart)}")
+        return "; ".join(sentences)
+
+    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
+        """Have the simulation misbehave."""
+        if self._faults is None:
+            raise ControlRefused("this agent has real GPUs; only a simulation can be told to misbehave")
+        if fault == "help":
+            return "\n".join(("faults of the simulation:", *(f"  {line}" for line in self._faults.known_faults)))
+        try:
+            done = await self._faults.inject(fault, arguments)
+        except (FaultUnknown, GpuUnknown, ValueError) as error:
+            raise ControlRefused(str(error)) from error
+        self._bus.publish_fact(FaultInjected(fault=fault, target=" ".join(arguments)), source=SOURCE)
+        return done
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        """End one component as if it had failed."""
+        try:
+            self._crash(name, InjectedCrash(reason))
+        except KernelError as error:
+            raise ControlRefused(str(error)) from error
+        return f"{name} was ended as if it had failed; it restarts by itself"
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        """Give up every GPU handle, for so long at most."""
+        try:
+            await self._gpus.release(reason)
+        except DriverError as error:
+            raise ControlRefused(str(error)) from error
+        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
+        self._resume_at = anyio.current_time() + lasts
+        self._release_changed.set()
+        self._log.info("driver_released", reason=reason, seconds=lasts)
+        return f"all GPU handles are given up; `nodeagent resume`, or {lasts:g} s from now, takes the driver back"
+
+    async def resume(self) -> str:
+        """Take the driver back."""
+        try:
+            await self._gpus.resume()
+        except DriverError as error:
+            raise ControlRefused(str(error)) from error
+        self._resume_at = None
+        self._release_changed.set()
+        self._log.info("driver_resumed")
+        return "the driver is taken back"
+
+    async def run(self) -> None:
+        """End a release that its author forgot; runs until cancelled."""
+        while True:
+            self._release_changed = anyio.Event()
+            with anyio.CancelScope(deadline=math.inf if self._resume_at is None else self._resume_at):
+                await self._release_changed.wait()
+            if self._resume_at is not None and anyio.current_time() >= self._resume_at:
+                self._resume_at = None
+                with contextlib.suppress(ControlRefused):  # the driver's condition says why, and a person can resume
+                    await self.resume()
+
+
+class InjectedCrash(Exception):
+    """A crash that a person asked for."""

@@ -1,0 +1,92 @@
+"""Opens everything that can be refused before anything is started: directories, lock, sockets.
+
+So that a port in use or a missing permission is one line and exit code 2, not a crash loop.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import FileNotWritten, StateLocked
+from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.http.server import open_tcp_listener, open_unix_listener
+
+ADMIN_SOCKET = "admin.sock"
+LOCK = "agent.lock"
+DIRECTORY_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Sockets that stay open for the life of the process."""
+
+    public: socket.socket
+    admin: socket.socket
+    admin_path: Path
+
+    @property
+    def url(self) -> str:
+        """Where people point their browser."""
+        host, port = self.public.getsockname()[:2]
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
+        return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+
+
+@contextlib.contextmanager
+def open_endpoints(settings: Settings) -> Iterator[Listeners]:
+    """Everything or nothing.
+
+    Raises:
+        DirectoryUnusable: a directory cannot be made or written.
+        AgentAlreadyRuns: another agent has this state directory.
+        ListenFailed: a socket cannot be bound.
+    """
+    address = settings.http.listen
+    with contextlib.ExitStack() as stack:
+        # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
+        public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen"))
+        for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
+            prepare_directory(key, path)
+        stack.enter_context(_hold_lock(settings.node.state_dir))
+        admin_path = settings.node.run_dir / ADMIN_SOCKET
+        admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
+        stack.callback(admin_path.unlink, missing_ok=True)
+        yield Listeners(public, admin, admin_path)
+
+
+def prepare_directory(key: str, path: Path) -> None:
+    """Make the directory if it is missing, and see that it can be written.
+
+    Raises:
+        DirectoryUnusable: it cannot.
+    """
+    try:
+        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DirectoryUnusable(key, str(path), _reason(error)) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise DirectoryUnusable(key, str(path), "permission denied")
+
+
+@contextlib.contextmanager
+def _hold_lock(state_dir: Path) -> Iterator[None]:
+    try:
+        lock = StateLock(state_dir / LOCK)
+        lock.acquire()
+    except StateLocked as error:
+        raise AgentAlreadyRuns("node.state_dir", str(state_dir), str(error)) from error
+    except FileNotWritten as error:
+        raise DirectoryUnusable("node.state_dir", str(state_dir), str(error)) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _reason(error: OSError) -> str:
+    return (os.strerror(error.errno) if error.errno else str(error)).lower()

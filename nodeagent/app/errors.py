@@ -1,0 +1,39 @@
+"""Why the agent cannot start.
+
+StartRefused
+├── DirectoryUnusable    a directory the agent must write
+├── AgentAlreadyRuns     another agent holds this node's lock
+└── DriverRequired       no working driver, and the command line will not wait
+
+Beside these, ListenFailed of edge.http, UnknownProfile of edge.simulated and ConfigurationInvalid are passed on.
+"""
+
+
+class StartRefused(Exception):
+    """The agent cannot start; the message names what, where, and what to do."""
+
+
+class DirectoryUnusable(StartRefused):
+    """A directory the agent must write cannot be made or written."""
+
+    def __init__(self, key: str, path: str, reason: str) -> None:
+        super().__init__(
+            f"{key}: cannot use directory {path}: {reason}; run as root or set `{key}` to one you may write"
+        )
+        self.key, self.path, self.reason = key, path, reason
+
+
+class AgentAlreadyRuns(StartRefused):
+    """Two agents on one node would hand out the same GPU twice."""
+
+    def __init__(self, key: str, path: str, reason: str) -> None:
+        super().__init__(f"{reason}; stop it first, or give this one its own `{key}` (now {path})")
+        self.key, self.path = key, path
+
+
+class DriverRequired(StartRefused):
+    """`--require-driver`, and there is none."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__(f"no working NVIDIA driver: {detail}; {remedy}")
+        self.detail, self.remedy = detail, remedy

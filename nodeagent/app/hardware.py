@@ -1,0 +1,64 @@
+"""Chooses where GPUs come from: the one decision that makes a node real or simulated."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.app.simulation import SetHolders
+from nodeagent.components.driver.plan_markers import DriverPlace
+from nodeagent.config.live import LiveSettings
+from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
+
+
+class Background(Protocol):
+    """What must run for the ports to work; started once they do."""
+
+    def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]: ...  # noqa: D102 - see above
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The ports to GPUs and driver."""
+
+    probe: DriverProbe
+    gpus: GpuSource
+    run: Background
+    faults: FaultInjector | None = None
+    nodes: DeviceNodes | None = None
+    markers: ValidationMarkers | None = None
+    read_place: Callable[[], DriverPlace] = DriverPlace
+    set_holders: SetHolders | None = None
+    """Tells simulated GPUs which pod works on them."""
+
+
+def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    """The edges that `gpus.source` names.
+
+    Raises:
+        UnknownProfile: no such simulated node.
+    """
+    profile = live.now.gpus.simulated_profile
+    if profile is not None:
+        return _simulate(profile, live, node_name, seed)
+    raise RuntimeError
+
+
+def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:
+    from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - a YAML parser real nodes do without
+    from nodeagent.edge.simulated.source import SimulatedGpus  # noqa: PLC0415 - likewise
+
+    gpus = SimulatedGpus(
+        load_profile(profile),
+        node_name=node_name,
+        seed=seed,
+        deadline_seconds=live.now.driver.call_timeout_seconds,
+    )
+    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing, set_holders=gpus.set_holders)
+
+
+async def _run_nothing(*, task_status: TaskStatus[None]) -> None:
+    task_status.started()
+    await anyio.sleep_forever()

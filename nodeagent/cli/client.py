@@ -1,0 +1,108 @@
+"""Asks a running agent over its admin socket, or over TCP for what only looks. Plain `http.client`: it starts fast."""
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.cli.places import list_admin_sockets
+from nodeagent.config.schema import Settings
+
+TIMEOUT_SECONDS = 10.0
+
+
+class AgentClient:
+    """One agent, wherever it was found."""
+
+    def __init__(self, connection: http.client.HTTPConnection, where: str) -> None:
+        self._connection, self.where = connection, where
+
+    def get(self, path: str) -> bytes:
+        """The body of an answer.
+
+        Raises:
+            CommandFailed: the agent went away or answered with an error.
+        """
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, command: Mapping[str, object]) -> str:
+        """Tell the agent to do something; what it did, in a sentence.
+
+        Raises:
+            CommandFailed: the agent refused, with its reason.
+        """
+        return str(json.loads(self._ask("POST", path, json.dumps(command).encode()))["done"])
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        try:
+            self._connection.request(method, path, body=body)
+            answer = self._connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandFailed(f"the agent at {self.where} does not answer: {error}", ExitCode.UNREACHABLE) from error
+        if answer.status < http.client.BAD_REQUEST or path == "/readyz":
+            return content
+        raise CommandFailed(_describe_problem(content, answer.status), ExitCode.BAD_INPUT)
+
+
+def _describe_problem(content: bytes, status: int) -> str:
+    try:
+        problem = json.loads(content)
+    except ValueError:
+        return f"the agent answered {status}"
+    detail = problem.get("detail")
+    return f"{problem.get('title', status)}: {detail}" if detail else str(problem.get("title", status))
+
+
+def find_agent(settings: Settings, environ: Mapping[str, str], *, change: bool = False) -> AgentClient:
+    """The agent of these settings, or this user's simulation where there is none.
+
+    Raises:
+        CommandFailed: nobody answers; says where it was looked for.
+    """
+    tried = []
+    for path in list_admin_sockets(settings.node.run_dir, environ):
+        connection = _connect_unix(path)
+        if connection is not None:
+            return AgentClient(connection, str(path))
+        tried.append(str(path))
+    address = settings.http.listen
+    if not change:
+        connection = _connect_tcp(address.host, address.port)
+        if connection is not None:
+            return AgentClient(connection, f"http://{address}")
+        tried.append(str(address))
+    start = "start one with `nodeagent run` or `nodeagent simulate`"
+    raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)
+
+
+def _connect_unix(path: Path) -> http.client.HTTPConnection | None:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(TIMEOUT_SECONDS)
+    try:
+        connected.connect(os.fspath(path))
+    except PermissionError as error:
+        connected.close()
+        raise CommandFailed(
+            f"not allowed to use {path}: run as root or as the agent's user", ExitCode.UNREACHABLE
+        ) from error
+    except OSError:
+        connected.close()
+        return None
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = connected
+    return connection
+
+
+def _connect_tcp(host: str, port: int) -> http.client.HTTPConnection | None:
+    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    connection = http.client.HTTPConnection(local, port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.connect()
+    except OSError:
+        return None
+    return connection

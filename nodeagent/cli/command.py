@@ -1,0 +1,41 @@
+"""A command as a value, from which the parser, the help and the reference page are made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One flag or positional of a command."""
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str | None = None
+    default: Any = None
+    action: str = "store"
+    choices: tuple[str, ...] | None = None
+    parse: Callable[[str], Any] | None = None
+    nargs: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A command line that works, and what it is for."""
+
+    line: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A verb with its arguments; `runs` names the function, imported only when the command is used."""
+
+    name: str
+    summary: str
+    runs: str = ""
+    """`module:function` of `function(arguments, streams) -> int`; empty for a mere group."""
+    description: str = ""
+    arguments: tuple[Argument, ...] = ()
+    examples: tuple[Example, ...] = ()
+    subcommands: tuple["Command", ...] = ()

@@ -1,0 +1,165 @@
+"""THE list of commands; `docs/cli.md` is generated from it."""
+
+from nodeagent.cli.command import Argument, Command, Example
+from nodeagent.cli.durations import parse_duration
+
+CONFIG = Argument(
+    ("--config", "-c"),
+    "configuration file; conf.d/*.yaml beside it is read too (default: /etc/nodeagent/config.yaml if it exists)",
+    metavar="FILE",
+)
+SET = Argument(
+    ("--set",),
+    "one setting, over file and environment; may be given any number of times",
+    metavar="SECTION.KEY=VALUE",
+    action="append",
+    default=(),
+)
+GPUS = Argument(
+    ("--gpus",),
+    "nvml for the hardware, simulated:PROFILE for made-up GPUs beside real neighbours; short for --set gpus.source=…",
+    metavar="SOURCE",
+)
+NODE = (CONFIG, SET, GPUS)
+"""Every command that looks at the node takes these."""
+
+JSON = Argument(("--json",), "the same as JSON, for scripts", action="store_true")
+
+RUN = Command(
+    "run",
+    "run the agent on this node, in the foreground",
+    runs="nodeagent.cli.run:run",
+    description=(
+        "Runs until SIGTERM. Without an NVIDIA driver it waits for one and says so on every surface.\n"
+        "SIGHUP reads the configuration anew; an invalid one is reported and the one before stays in force."
+    ),
+    arguments=(
+        *NODE,
+        Argument(
+            ("--require-driver",),
+            "exit with 3 at once when there is no working driver, instead of waiting for one",
+            action="store_true",
+        ),
+    ),
+    examples=(
+        Example("nodeagent run", "as the systemd unit and the DaemonSet do"),
+        Example("nodeagent run --set http.listen=0.0.0.0:9400", "let Prometheus on another machine scrape it"),
+        Example("nodeagent run --gpus simulated:dgx-h100", "made-up GPUs, real kubelet"),
+    ),
+)
+
+FAULT = Command(
+    "fault",
+    "have a running simulation misbehave",
+    runs="nodeagent.cli.fault:run",
+    description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(("fault",), "which fault", metavar="FAULT", nargs="?"),
+        Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
+    ),
+    examples=(
+        Example("nodeagent simulate fault", "what can be broken"),
+        Example("nodeagent simulate fault xid 79 3", "GPU 3 falls off the bus"),
+        Example("nodeagent simulate fault clear", "all is well again"),
+    ),
+)
+
+SIMULATE = Command(
+    "simulate",
+    "run the agent on a made-up GPU node with a stand-in kubelet: no hardware, no cluster, no root",
+    runs="nodeagent.cli.simulate:run",
+    description="Everything lives in a temporary directory and is gone afterwards.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(
+            ("--profile",),
+            "which node to make up; `nodeagent simulate --profile help` lists them",
+            metavar="PROFILE",
+            default="dgx-h100",
+        ),
+        Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
+        Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),
+        Argument(("--seed",), "same seed, same load", metavar="N", default=1, parse=int),
+    ),
+    examples=(
+        Example("nodeagent simulate", "a DGX H100 with its status page on http://127.0.0.1:9400/"),
+        Example("nodeagent simulate --profile a100-80gb-mig --for 30s", "MIG devices, for half a minute"),
+        Example("nodeagent simulate --set http.listen=127.0.0.1:0", "beside a real agent, on any free port"),
+    ),
+    subcommands=(FAULT,),
+)
+
+STATUS = Command(
+    "status",
+    "this node in one look: what is wrong, since when, and what to do",
+    runs="nodeagent.cli.status:run",
+    description=(
+        "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
+    ),
+    examples=(
+        Example("nodeagent status", "the node now"),
+        Example("nodeagent status --watch", "while you mend it"),
+        Example("nodeagent status --json", "the same for scripts"),
+    ),
+)
+
+CONFIGURATION = Command(
+    "config",
+    "check and explain the configuration",
+    arguments=(),
+    subcommands=(
+        Command(
+            "check",
+            "say everything that is wrong with the configuration, or that nothing is",
+            runs="nodeagent.cli.config:check",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent config check --config new.yaml", "before it goes to a thousand nodes"),),
+        ),
+        Command(
+            "show",
+            "every setting, its value, and where the value came from",
+            runs="nodeagent.cli.config:show",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--changed",), "only what differs from the default", action="store_true"),
+            ),
+            examples=(Example("nodeagent config show --changed", "what is special about this node"),),
+        ),
+        Command(
+            "schema",
+            "the JSON Schema of the configuration file, for editors",
+            runs="nodeagent.cli.config:schema",
+            examples=(Example("nodeagent config schema > nodeagent.schema.json", "completion while you type"),),
+        ),
+    ),
+)
+
+VERSION = Command(
+    "version",
+    "the version of the agent and of what it is built on",
+    runs="nodeagent.cli.version:run",
+    arguments=(JSON,),
+)
+
+RELOAD = Command(
+    "reload",
+    "have the running agent read its configuration anew, and say what changed",
+    runs="nodeagent.cli.control:reload",
+    arguments=(CONFIG, SET),
+)
+
+ROOT = Command(
+    "nodeagent",
+    "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
+    description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
+    subcommands=(RUN, SIMULATE, STATUS, CONFIGURATION, RELOAD, VERSION),
+)

@@ -1,0 +1,22 @@
+"""Durations as people type them."""
+
+import argparse
+import re
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `30s`, `10m`, `1h30m`, `250ms`; a bare number is seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: anything else.
+    """
+    compact = text.replace(" ", "").lower()
+    if re.fullmatch(r"\d+(?:\.\d+)?", compact):
+        return float(compact)
+    parts = _PART.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: write 30s, 10m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -1,0 +1,33 @@
+"""What the process says when it ends; scripts and unit files rely on these numbers."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Each code with its meaning, as `--help` and the manual list them."""
+
+    OK = 0
+    UNWELL = 1
+    BAD_INPUT = 2
+    NO_DRIVER = 3
+    UNREACHABLE = 4
+    COMPONENT_FAILED = 5
+    STOP_OVERRAN = 70
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """One line for people."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.OK: "done, and nothing is wrong",
+    ExitCode.UNWELL: "done, and something on the node is wrong",
+    ExitCode.BAD_INPUT: "bad command line, configuration, address or permission; nothing was started or written",
+    ExitCode.NO_DRIVER: "`run --require-driver` found no working NVIDIA driver",
+    ExitCode.UNREACHABLE: "no agent answers, or what the command needs is missing",
+    ExitCode.COMPONENT_FAILED: "a vital part of the agent crashed too often",
+    ExitCode.STOP_OVERRAN: "the agent did not stop in time and ended itself",
+    ExitCode.INTERRUPTED: "interrupted from the keyboard",
+}

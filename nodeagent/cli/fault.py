@@ -1,0 +1,18 @@
+"""`nodeagent simulate fault`."""
+
+import argparse
+
+from nodeagent.cli.client import find_agent
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import Streams
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Break something in the running simulation, or list what can be broken."""
+    environ = read_environment()
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    command = {"fault": arguments.fault or "help", "arguments": arguments.arguments}
+    print(agent.post("/api/v1/faults", command), file=streams.out)
+    return ExitCode.OK

@@ -1,0 +1,64 @@
+"""Starts an agent in this process and turns what goes wrong into one line and an exit code."""
+
+from collections.abc import Callable
+
+from nodeagent.app.agent import run_agent
+from nodeagent.app.errors import DriverRequired, StartRefused
+from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.load import Loaded
+from nodeagent.edge.http.errors import ListenFailed
+from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.kernel.errors import VitalComponentFailed
+
+
+def launch(
+    load: Callable[[], Loaded],
+    environ: dict[str, str],
+    *,
+    require_driver: bool = False,
+    simulation: SimulationPlan | None = None,
+    stop_after_seconds: float | None = None,
+    announce: Callable[[Endpoints], None] = lambda _endpoints: None,
+) -> None:
+    """Run to the end.
+
+    Raises:
+        CommandFailed: it could not start, or ended badly.
+    """
+    plan = AgentPlan(
+        loaded=load(),
+        load_again=lambda: _load_for_reload(load),
+        environ=environ,
+        require_driver=require_driver,
+        simulation=simulation,
+        stop_after_seconds=stop_after_seconds,
+        announce=announce,
+    )
+    try:
+        run_agent(plan)
+    except* DriverRequired as errors:
+        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
+    except* (StartRefused, ListenFailed, UnknownProfile) as errors:
+        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
+    except* VitalComponentFailed as errors:
+        raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> str:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+def _load_for_reload(load: Callable[[], Loaded]) -> Loaded:
+    """A reload wants the problems themselves, where the command line wants a message."""
+    try:
+        return load()
+    except CommandFailed as error:
+        if isinstance(error.__cause__, ConfigurationInvalid):
+            raise error.__cause__ from None
+        raise

@@ -1,0 +1,50 @@
+"""From the words on the command line to an exit code."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TextIO
+
+from nodeagent.cli.commands import ROOT
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.parser import build_parser
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where a command writes."""
+
+    out: TextIO
+    err: TextIO
+
+
+class CommandFailed(Exception):
+    """The command cannot do what was asked; the message is all a person needs."""
+
+    def __init__(self, message: str, code: ExitCode) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run_command_line(words: Sequence[str], streams: Streams) -> int:
+    """Parse and run; every expected failure is one line on standard error."""
+    arguments = build_parser(ROOT).parse_args(words)
+    module, _, function = arguments.chosen.runs.partition(":")
+    run: Callable[..., int] = getattr(import_module(module), function)
+    try:
+        return run(arguments, streams)
+    except CommandFailed as error:
+        print(f"nodeagent: {error}", file=streams.err)
+        return error.code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has what it wanted; the interpreter must not complain about it at exit.
+        sys.stdout = None
+        return ExitCode.OK
+
+
+def main() -> int:
+    """The console script."""
+    return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))

@@ -1,0 +1,20 @@
+"""`nodeagent run`."""
+
+import argparse
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.launch import launch
+from nodeagent.cli.main import Streams
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment
+
+
+def run(arguments: argparse.Namespace, _streams: Streams) -> int:
+    """Run the agent until it is told to stop."""
+    environ = dict(read_environment())
+    launch(
+        lambda: load_for(arguments, environ),
+        environ,
+        require_driver=arguments.require_driver,
+    )
+    return ExitCode.OK

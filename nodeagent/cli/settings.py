@@ -1,0 +1,32 @@
+"""The settings a command runs with, from `--config`, `--set` and `--gpus`."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.load import Loaded, load_settings
+
+
+def list_overrides(arguments: argparse.Namespace) -> list[str]:
+    """What the flags set, weakest first; `--gpus` is short for a `--set`."""
+    overrides = list(arguments.set or ())
+    if getattr(arguments, "gpus", None):
+        overrides.append(f"gpus.source={arguments.gpus}")
+    return overrides
+
+
+def load_for(arguments: argparse.Namespace, environ: Mapping[str, str], *, extra: tuple[str, ...] = ()) -> Loaded:
+    """The settings; `extra` is weaker than what the person typed.
+
+    Raises:
+        CommandFailed: with every problem, a line each.
+    """
+    file = Path(arguments.config) if arguments.config else None
+    try:
+        return load_settings(file, environ=environ, overrides=[*extra, *list_overrides(arguments)])
+    except ConfigurationInvalid as error:
+        lines = [str(problem) for problem in error.problems]
+        raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error

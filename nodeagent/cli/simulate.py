@@ -1,0 +1,74 @@
+"""`nodeagent simulate`."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from nodeagent.app.plan import Endpoints, SimulationPlan
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.launch import launch
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.places import ADMIN_SOCKET, find_simulation_dir
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment
+from nodeagent.edge.simulated.profile import list_profiles
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Run the agent on a made-up node until it is told to stop."""
+    if arguments.profile in {"help", "list"}:
+        print("\n".join(list_profiles()), file=streams.out)
+        return ExitCode.OK
+    if arguments.pods < 0:
+        raise CommandFailed(f"--pods {arguments.pods}: give a number of 0 or more", ExitCode.BAD_INPUT)
+    environ = dict(read_environment())
+    directory = find_simulation_dir(environ)
+    extra = list_simulation_overrides(arguments.profile, directory)
+    _make_private(directory)
+    try:
+        launch(
+            lambda: load_for(arguments, environ, extra=extra),
+            environ,
+            simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
+            stop_after_seconds=getattr(arguments, "for"),
+            announce=lambda endpoints: _announce(arguments.profile, endpoints, streams),
+        )
+    finally:
+        if not (directory / "run" / ADMIN_SOCKET).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+    return ExitCode.OK
+
+
+def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
+    """Settings that keep a simulation to itself; the person's own are stronger."""
+    paths = {
+        "node.state_dir": directory / "state",
+        "node.run_dir": directory / "run",
+        "kubelet.root_dir": directory / "kubelet",
+        "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
+        "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",
+    }
+    return (
+        f"gpus.source=simulated:{profile}",
+        "log.level=warning",
+        *(f"{key}={path}" for key, path in paths.items()),
+    )
+
+
+def _make_private(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandFailed(f"cannot make {directory}: {error.strerror}", ExitCode.BAD_INPUT) from error
+
+
+def _announce(profile: str, endpoints: Endpoints, streams: Streams) -> None:
+    lines = [
+        f"nodeagent simulates the node {profile}; nothing here touches real hardware",
+        f"  status page  {endpoints.url}",
+        f"  metrics      {endpoints.url}metrics",
+        "  in a shell   nodeagent status",
+        "  break it     nodeagent simulate fault",
+        "  stop it      Ctrl-C",
+    ]
+    print("\n".join(lines), file=streams.out, flush=True)

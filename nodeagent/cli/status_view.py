@@ -1,0 +1,97 @@
+"""The node in a terminal; pure. The same record that the status page is made from."""
+
+from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
+from nodeagent.model.units import render_age, render_bytes
+
+VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
+
+
+def render_status(state: StateRecord, *, width: int, colour: bool) -> str:
+    """Verdict first, then what is wrong and what to do, then the details."""
+    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, width)]
+    if state.gpus is not None and state.gpus.gpus:
+        lines += ["", *render_table(GPU_HEAD, [_gpu_row(record) for record in state.gpus.gpus], width=width)]
+    if state.allocations:
+        lines += ["", f"{len(state.allocations)} allocations, see `nodeagent status --json`"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+    symbol, style = VERDICTS[state.verdict]
+    facts = [f"nodeagent {state.version}", f"up {render_age(state.time_seconds - state.started_seconds)}"]
+    facts.append(f"GPUs from {state.gpu_source}")
+    if state.driver is not None and state.driver.driver_version:
+        facts.append(f"driver {state.driver.driver_version}")
+    verdict = paint(f"{symbol} {state.verdict}", style, colour=colour)
+    return [
+        f"{verdict}  {clean(state.node)}: {shorten(clean(state.sentence), max(20, width - 24))}",
+        paint(shorten(clean(" · ".join(facts)), width), "dim", colour=colour),
+        *(f"note: {clean(notice)}" for notice in state.notices),
+    ]
+
+
+def _conditions(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+    lines: list[str] = []
+    for condition in state.conditions:
+        lines += ["", *_condition(condition, state.time_seconds, width, colour)]
+    return lines
+
+
+def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+    style = {"error": "bad", "warning": "warn"}.get(one.severity, "dim")
+    age = render_age(now - one.since_seconds)
+    lines = [f"{paint(one.severity, style, colour=colour)} {clean(one.title)} (since {age}, {clean(one.code)})"]
+    if one.detail:
+        lines.append(shorten(f"  what: {clean(one.detail)}", width))
+    lines.append(f"  do:   {clean(one.remedy)}")
+    return lines
+
+
+def _parts(state: StateRecord, width: int) -> list[str]:
+    closed = [gate.name for gate in state.gates if not gate.open]
+    lines = [f"waiting for: {', '.join(closed)}"] if closed else []
+    troubled = [one for one in state.components if one.phase not in {"running", "waiting"} or one.restarts]
+    rows = [
+        (one.name, one.phase, str(one.restarts), render_age(state.time_seconds - one.since_seconds), one.last_error)
+        for one in troubled
+    ]
+    if rows:
+        lines += ["", *render_table(("COMPONENT", "PHASE", "RESTARTS", "SINCE", "LAST ERROR"), rows, width=width)]
+    return ["", *lines] if lines else []
+
+
+GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
+
+
+def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
+    gpu, sample = record.gpu, record.sample
+    utilization = memory = power = temperature = "-"
+    if sample is not None:
+        if sample.gpu_utilization_percent is not None:
+            utilization = f"{sample.gpu_utilization_percent} %"
+        if sample.memory_used_bytes is not None and sample.memory_total_bytes is not None:
+            memory = f"{render_bytes(sample.memory_used_bytes)} of {render_bytes(sample.memory_total_bytes)}"
+        if sample.power_milliwatts is not None:
+            power = f"{sample.power_milliwatts / 1000:.0f} W"
+        if sample.gpu_temperature_celsius is not None:
+            temperature = f"{sample.gpu_temperature_celsius} °C"
+    holders = [f"{one.pod.namespace}/{one.pod.name}" for one in record.allocations if one.pod is not None]
+    return (
+        str(gpu.index),
+        gpu.name,
+        _health(record),
+        utilization,
+        memory,
+        power,
+        temperature,
+        gpu.pci.address,
+        ", ".join(holders),
+    )
+
+
+def _health(record: GpuRecord) -> str:
+    if record.gpu.lost:
+        return "LOST"
+    whole = next((one for one in record.health if one.device == record.gpu.uuid), None)
+    return str(whole.verdict) if whole is not None else "-"

@@ -1,0 +1,30 @@
+"""`nodeagent version`."""
+
+import argparse
+import json
+import platform
+from importlib import metadata
+
+from nodeagent import __version__
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import Streams
+
+PARTS = ("aiohttp", "anyio", "grpclib", "kubernetes-asyncio", "msgspec", "nvidia-ml-py", "protobuf", "structlog")
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Print the versions that a bug report needs."""
+    versions = {"nodeagent": __version__, "python": platform.python_version(), "kernel": platform.release()}
+    if arguments.json:
+        parts = {name: _find_version(name) for name in PARTS}
+        print(json.dumps({**versions, "parts": parts}, indent=2), file=streams.out)
+    else:
+        print(" ".join(f"{name} {version}" for name, version in versions.items()), file=streams.out)
+    return ExitCode.OK
+
+
+def _find_version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,175 @@
+"""Looks at the driver for as long as the agent runs, and says on every surface whether GPUs can be used.
+
+Owns `DriverState`, the driver's conditions, the gate that the GPU parts wait for, and the marker file that other
+operands wait for. Refuses to judge here: what the evidence means is in `decide.py`, what a marker says in
+`plan_markers.py`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.driver.decide import DriverDecision, decide_driver
+from nodeagent.components.driver.decide_pause import decide_pause
+from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
+from nodeagent.config.sections.hardware import DriverSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Envelope
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.report import Degraded
+from nodeagent.model.conditions import DRIVER_CODES
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import DriverChanged
+from nodeagent.model.ports import DeviceNodes, DriverProbe, ValidationMarkers
+
+DRIVER_GATE = "driver_ready"
+_MARKER_RETRY_SECONDS = 5.0
+"""Pause before a marker that could not be written is tried again."""
+
+
+class Driver:
+    """The driver component."""
+
+    name = "driver"
+
+    def __init__(
+        self,
+        bus: Bus,
+        gates: Gates,
+        conditions: Conditions,
+        probe: DriverProbe,
+        read_settings: Callable[[], DriverSettings],
+        *,
+        nodes: DeviceNodes | None = None,
+        markers: ValidationMarkers | None = None,
+        read_place: Callable[[], DriverPlace] = DriverPlace,
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            bus: where the state and the facts go.
+            gates: one of them is `driver_ready`.
+            conditions: where the driver's conditions are set.
+            probe: looks at the driver.
+            read_settings: the settings in force; asked at each look, so that a reload takes effect.
+            nodes: repairs device nodes; none where there are none to repair.
+            markers: keeps marker files; none where there is no such directory.
+            read_place: where the driver was last found.
+        """
+        self._bus, self._gates, self._conditions = bus, gates, conditions
+        self._probe, self._nodes, self._markers = probe, nodes, markers
+        self._read_settings, self._read_place = read_settings, read_place
+        self._looks_alike = 0
+        self._marker_attention = Waker()
+        self._troubles: dict[str, str] = {}
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Look, say, wait; started after the first look, whatever it found."""
+        async with anyio.create_task_group() as tasks:
+            state = await self._look()
+            task_status.started()
+            if self._markers is not None:
+                tasks.start_soon(self._keep_markers, self._markers, name="driver markers")
+            while True:
+                pause = decide_pause(state.phase, self._looks_alike, self._read_settings().revalidate_seconds)
+                with anyio.move_on_after(pause):
+                    await self._probe.wait_change()
+                state = await self._look()
+
+    async def _look(self) -> DriverState:
+        if self._nodes is not None and self._read_settings().manage_device_nodes:
+            await self._repair_nodes(self._nodes)
+        decision = decide_driver(await self._probe.read_evidence())
+        before = self._bus.latest(DriverState)
+        alike = before is not None and before.value.phase is decision.state.phase
+        self._looks_alike = self._looks_alike + 1 if alike else 1
+        self._publish(decision, before.value if before is not None else None)
+        self._marker_attention.wake()
+        return decision.state
+
+    def _publish(self, decision: DriverDecision, before: DriverState | None) -> None:
+        state = decision.state
+        envelope = self._bus.publish_state(state, source=self.name)
+        # The new ones first, so that there is no moment without a reason.
+        for code, detail in decision.conditions:
+            self._conditions.set(code, detail=detail, cause=envelope)
+        for code in set(DRIVER_CODES) - {code for code, _ in decision.conditions}:
+            self._conditions.clear(code, cause=envelope)
+        if before is None or (before.phase, before.driver_version) != (state.phase, state.driver_version):
+            self._tell_change(before, envelope)
+        if state.ready:
+            self._gates.open(DRIVER_GATE, by=self.name)
+
+    def _tell_change(self, before: DriverState | None, now: Envelope[DriverState]) -> None:
+        state = now.value
+        self._log.info(
+            "driver_state_changed",
+            before=before.phase if before else None,
+            after=state.phase,
+            detail=state.detail,
+            remedy=state.remedy,
+        )
+        if before is not None:
+            fact = DriverChanged(before=before.phase, after=state.phase, detail=state.detail)
+            self._bus.publish_fact(fact, source=self.name, cause=now)
+
+    async def _repair_nodes(self, nodes: DeviceNodes) -> None:
+        repair = await nodes.repair()
+        for change in repair.done:
+            self._log.info("device_node_repaired", change=change)
+        self._note_trouble("device nodes", "; ".join(repair.failed))
+
+    async def _keep_markers(self, markers: ValidationMarkers) -> None:
+        while True:
+            if not self._read_settings().validation_markers:
+                await self._marker_attention.wait()
+                continue
+            try:
+                await self._reconcile_markers(markers)
+            except NodeagentError as error:
+                self._note_trouble("validation markers", str(error))
+                with anyio.move_on_after(_MARKER_RETRY_SECONDS):
+                    await self._marker_attention.wait()
+                continue
+            self._note_trouble("validation markers", "")
+            await _wait_first(self._marker_attention.wait, markers.wait_change)
+
+    async def _reconcile_markers(self, markers: ValidationMarkers) -> None:
+        state = self._bus.latest(DriverState)
+        ready = state is not None and state.value.ready
+        plan = plan_markers(ready=ready, place=self._read_place(), found=await markers.read_markers(MARKERS))
+        for name, content in plan.write:
+            await markers.write_marker(name, content)
+            self._log.info("validation_marker_written", marker=name)
+        for name in plan.remove:
+            await markers.remove_marker(name)
+            self._log.info("validation_marker_removed", marker=name)
+
+    def _note_trouble(self, what: str, trouble: str) -> None:
+        """Remember what does not work beside the driver itself; the supervisor shows it as `degraded`."""
+        if self._troubles.get(what, "") == trouble:
+            return
+        self._troubles[what] = trouble
+        reason = "; ".join(each for each in self._troubles.values() if each)
+        if reason:
+            self._bus.publish_state(Degraded(reason), source=self.name, key=self.name)
+        else:
+            self._bus.retract_state(Degraded, self.name)
+
+
+async def _wait_first(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Return when the first of them does; the others are given up."""
+
+    async def wait_one(wait: Callable[[], Awaitable[None]]) -> None:
+        await wait()
+        race.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as race:
+        for wait in waits:
+            race.start_soon(wait_one, wait)

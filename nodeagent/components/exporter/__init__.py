@@ -1,0 +1,1 @@
+"""Metrics in the Prometheus text format, by a renderer of our own."""

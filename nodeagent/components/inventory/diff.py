@@ -1,0 +1,77 @@
+"""Compares one enumeration with the inventory before it.
+
+Owns the generation number and the rule that a GPU which fell off the bus stays visible as lost:
+people must find it in every list, and its pods must not find another GPU under its name.
+"""
+
+from msgspec.structs import replace
+
+from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
+from nodeagent.model.gpu import Gpu, GpuReadout, Inventory
+
+InventoryFact = GpuAppeared | GpuVanished | MigLayoutChanged
+
+
+def decide_inventory(before: Inventory | None, readout: GpuReadout) -> Inventory:
+    """The inventory after this readout; the very same object while nothing of substance changed."""
+    gpus = _keep_lost(before, readout)
+    generation = before.generation + 1 if before is not None else 1
+    after = Inventory(
+        generation=generation,
+        gpus=gpus,
+        pairs=readout.pairs,
+        switches=readout.switches,
+        missing=readout.missing,
+    )
+    if before is not None and replace(after, generation=before.generation) == before:
+        return before
+    return after
+
+
+def _keep_lost(before: Inventory | None, readout: GpuReadout) -> tuple[Gpu, ...]:
+    """The readout's GPUs, and those known before whose card is still in its slot but no longer listed."""
+    if before is None:
+        return readout.gpus
+    listed = {gpu.uuid for gpu in readout.gpus}
+    reasons = {missing.address: missing.reason for missing in readout.missing}
+    occupied = {gpu.pci.address for gpu in readout.gpus}
+    lost = [
+        replace(gpu, lost=gpu.lost or reasons[gpu.pci.address] or "the driver no longer lists it")
+        for gpu in before.gpus
+        if gpu.uuid not in listed and gpu.pci.address in reasons and gpu.pci.address not in occupied
+    ]
+    if not lost:
+        return readout.gpus
+    return tuple(sorted((*readout.gpus, *lost), key=lambda gpu: (gpu.index, gpu.pci.address)))
+
+
+def diff_inventories(before: Inventory | None, after: Inventory) -> tuple[InventoryFact, ...]:
+    """What happened between two inventories, as facts, in index order."""
+    known = {gpu.uuid: gpu for gpu in before.gpus} if before is not None else {}
+    facts: list[InventoryFact] = []
+    for gpu in after.gpus:
+        facts.extend(_diff_gpu(known.get(gpu.uuid), gpu, after.generation))
+    present = {gpu.uuid for gpu in after.gpus}
+    facts.extend(
+        GpuVanished(gpu=uuid, generation=after.generation, reason="no longer on the PCI bus")
+        for uuid in known
+        if uuid not in present
+    )
+    return tuple(facts)
+
+
+def _diff_gpu(before: Gpu | None, after: Gpu, generation: int) -> list[InventoryFact]:
+    if before is None:
+        return [GpuAppeared(gpu=after.uuid, generation=generation)]
+    if after.lost and not before.lost:
+        return [GpuVanished(gpu=after.uuid, generation=generation, reason=after.lost)]
+    if before.lost and not after.lost:
+        return [GpuAppeared(gpu=after.uuid, generation=generation)]
+    if _layout(before) != _layout(after):
+        return [MigLayoutChanged(gpu=after.uuid, generation=generation)]
+    return []
+
+
+def _layout(gpu: Gpu) -> tuple[bool, frozenset[str]]:
+    enabled = gpu.mig is not None and gpu.mig.enabled
+    return enabled, frozenset(device.uuid for device in gpu.mig_devices)

@@ -1,0 +1,60 @@
+"""What a command on the admin socket says, and whether this peer may say it; pure."""
+
+from typing import TypeVar
+
+from msgspec import DecodeError, ValidationError, json
+
+from nodeagent.model.values import Value
+
+C = TypeVar("C", bound=Value)
+
+
+class FaultCommand(Value, frozen=True):
+    """Have the simulation misbehave."""
+
+    fault: str
+    arguments: tuple[str, ...] = ()
+
+
+class CrashCommand(Value, frozen=True):
+    """End a component as if it had failed."""
+
+    component: str
+    reason: str = "injected over the admin socket"
+
+
+class ReleaseCommand(Value, frozen=True):
+    """Give up the GPU handles."""
+
+    reason: str = "asked for over the admin socket"
+    seconds: float | None = None
+
+
+class CommandDone(Value, frozen=True):
+    """What was done, in a sentence."""
+
+    done: str
+
+
+class CommandMalformed(Exception):
+    """The body is not the JSON object that this command takes."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"malformed command: {reason}")
+
+
+def parse_command(body: bytes, kind: type[C]) -> C:
+    """The command in this body; an empty body is an empty object.
+
+    Raises:
+        CommandMalformed: not JSON, or not of this form; says where.
+    """
+    try:
+        return json.decode(body or b"{}", type=kind)
+    except (ValidationError, DecodeError) as error:
+        raise CommandMalformed(str(error)) from error
+
+
+def may_command(peer_uid: int, own_uid: int) -> bool:
+    """Only root and the user the agent runs as may change anything; a TCP peer has no uid and may not."""
+    return peer_uid in {0, own_uid}

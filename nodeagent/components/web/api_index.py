@@ -1,0 +1,51 @@
+"""What the API has, as the API itself tells it."""
+
+from nodeagent.model.values import Value
+
+
+class Endpoint(Value, frozen=True):
+    """One call and what it gives."""
+
+    call: str
+    gives: str
+    where: str = "everywhere"
+
+
+class Index(Value, frozen=True):
+    """The list of calls."""
+
+    api: str
+    promise: str
+    calls: tuple[Endpoint, ...]
+
+
+ADMIN = "admin socket"
+
+INDEX = Index(
+    api="v1",
+    promise="fields are only ever added; a removal or a change of meaning would be /api/v2",
+    calls=(
+        Endpoint(call="GET /livez", gives="200 while the event loop turns"),
+        Endpoint(call="GET /readyz", gives="200 or 503, a line per gate and condition"),
+        Endpoint(call="GET /metrics", gives="Prometheus text"),
+        Endpoint(call="GET /api/v1/state", gives="the node in one answer"),
+        Endpoint(call="GET /api/v1/gpus", gives="all GPUs with sample, health and holders, and how they are linked"),
+        Endpoint(call="GET /api/v1/gpus/{name}", gives="one GPU, by UUID, index or PCI address"),
+        Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
+        Endpoint(call="GET /api/v1/labels", gives="node labels, wanted and applied"),
+        Endpoint(call="GET /api/v1/conditions", gives="what is wrong and what to do"),
+        Endpoint(call="GET /api/v1/components", gives="the parts of the agent and how they fare"),
+        Endpoint(call="GET /api/v1/gates", gives="the milestones of the start"),
+        Endpoint(call="GET /api/v1/driver", gives="the driver's state"),
+        Endpoint(
+            call="GET /api/v1/events",
+            gives="server-sent events; ?types=A,B chooses, ?since=SEQ catches up, ?follow=false gives a list",
+        ),
+        Endpoint(call="GET /api/v1/debug", gives="tasks, bus depths and lags, loop lag"),
+        Endpoint(call="POST /api/v1/reload", gives="reads the configuration anew", where=ADMIN),
+        Endpoint(call="POST /api/v1/faults", gives='has the simulation misbehave: {"fault", "arguments"}', where=ADMIN),
+        Endpoint(call="POST /api/v1/crash", gives='ends a component: {"component", "reason"}', where=ADMIN),
+        Endpoint(call="POST /api/v1/release", gives='gives up GPU handles: {"reason", "seconds"}', where=ADMIN),
+        Endpoint(call="POST /api/v1/resume", gives="takes the driver back", where=ADMIN),
+    ),
+)

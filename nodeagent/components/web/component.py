@@ -1,0 +1,285 @@
+"""Answers people, probes and scripts from the newest states on the bus.
+
+Owns what is served where: everything that only looks, on TCP and on the admin socket; everything that changes
+something, on the admin socket alone. Refuses to compute what another part should know: it shows the last word of each.
+"""
+
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+from msgspec import json
+
+from nodeagent.components.web.admin import (
+    CommandDone,
+    CommandMalformed,
+    CrashCommand,
+    FaultCommand,
+    ReleaseCommand,
+    may_command,
+    parse_command,
+)
+from nodeagent.components.web.api_index import INDEX
+from nodeagent.components.web.build import (
+    Identity,
+    Known,
+    build_components,
+    build_conditions,
+    build_gates,
+    build_state,
+)
+from nodeagent.components.web.gpu_records import find_gpu_record
+from nodeagent.components.web.health_text import render_readyz
+from nodeagent.components.web.page import render_page
+from nodeagent.components.web.records import GpusRecord, StateRecord
+from nodeagent.components.web.stream import (
+    KEEPALIVE,
+    build_event,
+    is_wanted,
+    parse_last_seen,
+    parse_types,
+    render_event,
+)
+from nodeagent.config.live import LiveSettings
+from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
+from nodeagent.edge.http.routes import Route, Routes, render_problem
+from nodeagent.edge.http.server import HttpServer
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.report import ComponentReport
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import ControlRefused
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.labels import LabelState
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.ports import AgentControl
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.telemetry import NodeSample
+
+T = TypeVar("T")
+KEEPALIVE_SECONDS = 15.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class NodeView:
+    """The newest word of every part, joined on demand."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        gates: Gates,
+        conditions: Conditions,
+        clock: Clock,
+        identity: Identity,
+        reports: Callable[[], Sequence[ComponentReport]],
+    ) -> None:
+        self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
+        self._identity, self._reports = identity, reports
+
+    def state(self) -> StateRecord:
+        """The node now."""
+        identity = self._identity
+        return build_state(
+            identity,
+            self._known(),
+            build_gates(self._gates.states(), identity.vital_gates),
+            build_components(self._reports()),
+            build_conditions(self._conditions.active()),
+            now_seconds=self._clock.wall(),
+        )
+
+    def _known(self) -> Known:
+        return Known(
+            driver=self._latest(DriverState),
+            inventory=self._latest(Inventory),
+            sample=self._latest(NodeSample),
+            health=self._latest(HealthReport),
+            plugin=self._latest(PluginState),
+            runtime=self._latest(RuntimeState),
+            cdi=self._latest(CdiState),
+            allocations=self._latest(AllocationTable),
+            labels=self._latest(LabelState),
+        )
+
+    def _latest(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None
+
+
+class WebComponent:
+    """Serves the endpoints on the listeners it is given."""
+
+    name = "web"
+
+    def __init__(
+        self,
+        bus: Bus,
+        view: NodeView,
+        control: AgentControl,
+        live: LiveSettings,
+        *,
+        public: socket.socket,
+        admin: socket.socket,
+        render_metrics: Callable[[], bytes],
+        introspect: Callable[[], object],
+    ) -> None:
+        self._bus, self._view, self._control, self._live = bus, view, control, live
+        self._public, self._admin = public, admin
+        self._render_metrics, self._introspect = render_metrics, introspect
+        self._streams = 0
+        self._stopping = anyio.Event()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Serve until cancelled."""
+        public = HttpServer(Routes(self._looking()), on_error=self._note_error)
+        admin = HttpServer(Routes([*self._looking(), *self._changing()]), on_error=self._note_error)
+        async with public.serving(self._public), admin.serving(self._admin):
+            task_status.started()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._stopping.set()
+
+    def _note_error(self, request: str, error: Exception) -> None:
+        self._log.exception("request_failed", error, request=request)
+
+    # What only looks ---------------------------------------------------------------------------------------------
+
+    def _looking(self) -> list[Route]:
+        state = self._view.state
+        whole: dict[str, Callable[[], Answer]] = {
+            "/": lambda: Response(render_page(state()).encode(), content_type=HTML),
+            "/livez": _alive,
+            "/healthz": _alive,
+            "/readyz": self._readyz,
+            "/metrics": lambda: Response(self._render_metrics(), content_type=METRICS_TYPE),
+            "/api/v1": lambda: _json(INDEX),
+            "/api/v1/": lambda: _json(INDEX),
+            "/api/v1/state": lambda: _json(state()),
+            "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
+            "/api/v1/allocations": lambda: _json(state().allocations),
+            "/api/v1/labels": lambda: _json(state().labels),
+            "/api/v1/conditions": lambda: _json(state().conditions),
+            "/api/v1/components": lambda: _json(state().components),
+            "/api/v1/gates": lambda: _json(state().gates),
+            "/api/v1/driver": lambda: _json(state().driver),
+            "/api/v1/debug": lambda: _json(self._introspect()),
+        }
+        return [
+            *(Route("GET", path, _answering(answer)) for path, answer in whole.items()),
+            Route("GET", "/api/v1/gpus/{name}", self._gpu),
+            Route("GET", "/api/v1/events", self._events),
+        ]
+
+    def _readyz(self) -> Answer:
+        state = self._view.state()
+        text = render_readyz(
+            ready=state.ready, gates=state.gates, components=state.components, conditions=state.conditions
+        )
+        return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
+
+    async def _gpu(self, request: Request) -> Answer:
+        name = request.arguments["name"]
+        records = self._view.state().gpus
+        record = find_gpu_record(records, name) if records is not None else None
+        if record is None:
+            return render_problem(404, f"no GPU {name}", "by UUID, index or PCI address; see /api/v1/gpus")
+        return _json(record)
+
+    async def _events(self, request: Request) -> Answer:
+        types, last_seen = parse_types(request.query), parse_last_seen(request.headers, request.query)
+        if request.query.get("follow", "true") == "false":
+            events = [
+                build_event(envelope)
+                for envelope in self._bus.history()
+                if is_wanted(type(envelope.value).__name__, types) and envelope.seq > (last_seen or 0)
+            ]
+            return _json(events)
+        if self._streams >= self._live.now.http.max_event_streams:
+            return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
+        return Stream(self._follow(types, last_seen))
+
+    async def _follow(self, types: frozenset[str] | None, last_seen: int | None) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            with self._bus.tap(client=f"event stream {self._streams}") as tap:
+                newest = 0
+                yield KEEPALIVE
+                for envelope in self._bus.history() if last_seen is not None else ():
+                    newest = envelope.seq
+                    if newest > (last_seen or 0) and is_wanted(type(envelope.value).__name__, types):
+                        yield render_event(build_event(envelope))
+                while not self._stopping.is_set():
+                    item = None
+                    with anyio.move_on_after(KEEPALIVE_SECONDS):
+                        item = await anext(tap)
+                    if item is None:
+                        yield KEEPALIVE
+                    elif item.seq > newest and is_wanted(type(item.value).__name__, types):
+                        yield render_event(build_event(item))
+        finally:
+            self._streams -= 1
+
+    # What changes something --------------------------------------------------------------------------------------
+
+    def _changing(self) -> list[Route]:
+        commands: dict[str, Callable[[bytes], Awaitable[str]]] = {
+            "/api/v1/reload": lambda _body: self._control.reload(),
+            "/api/v1/faults": self._fault,
+            "/api/v1/crash": self._crash,
+            "/api/v1/release": self._release,
+            "/api/v1/resume": lambda _body: self._control.resume(),
+        }
+        return [Route("POST", path, self._command(act)) for path, act in commands.items()]
+
+    def _command(self, act: Callable[[bytes], Awaitable[str]]) -> Handler:
+        async def answer(request: Request) -> Answer:
+            if not may_command(request.peer.uid, os.geteuid()):
+                return render_problem(403, "not allowed", f"uid {request.peer.uid} may not change anything")
+            try:
+                done = await act(request.body)
+            except CommandMalformed as error:
+                return render_problem(400, str(error), "see /api/v1/ for what each command takes")
+            except ControlRefused as error:
+                return render_problem(409, str(error))
+            self._log.info("command_done", command=request.path, uid=request.peer.uid, pid=request.peer.pid, done=done)
+            return _json(CommandDone(done=done))
+
+        return answer
+
+    async def _fault(self, body: bytes) -> str:
+        command = parse_command(body, FaultCommand)
+        return await self._control.inject_fault(command.fault, command.arguments)
+
+    async def _crash(self, body: bytes) -> str:
+        command = parse_command(body, CrashCommand)
+        return await self._control.crash_component(command.component, command.reason)
+
+    async def _release(self, body: bytes) -> str:
+        command = parse_command(body, ReleaseCommand)
+        return await self._control.release(command.reason, command.seconds)
+
+
+def _json(value: object) -> Response:
+    return Response(json.encode(value) + b"\n", headers={"Cache-Control": "no-store"})
+
+
+def _alive() -> Answer:
+    # That this line is reached is the heartbeat of the event loop: nothing else decides liveness.
+    return Response(b"alive\n", content_type=TEXT)
+
+
+def _answering(answer: Callable[[], Answer]) -> Handler:
+    async def handle(_request: Request) -> Answer:
+        return answer()
+
+    return handle

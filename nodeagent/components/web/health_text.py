@@ -1,0 +1,37 @@
+"""The bodies of `/livez` and `/readyz`: a line each, as people and probes read them; pure."""
+
+from collections.abc import Sequence
+
+from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
+
+
+def render_readyz(
+    *,
+    ready: bool,
+    gates: Sequence[GateRecord],
+    components: Sequence[ComponentRecord],
+    conditions: Sequence[ConditionRecord],
+) -> str:
+    """A line per gate, per component that is in trouble, and per condition; the last line is the verdict."""
+    lines = [f"[{'+' if gate.open else '-'}] gate {gate.name} {'open' if gate.open else 'closed'}" for gate in gates]
+    lines += [
+        f"[{'-' if component.vital else '!'}] component {component.name} {component.phase}"
+        + (f": {one_line(component.last_error)}" if component.last_error else "")
+        for component in components
+        if component.phase in {"failed", "backing_off", "degraded"}
+    ]
+    lines += [render_condition(condition) for condition in conditions]
+    lines.append("ready" if ready else "not ready")
+    return "\n".join(lines) + "\n"
+
+
+def render_condition(condition: ConditionRecord) -> str:
+    """Code, title, what exactly, and what to do, in one line."""
+    detail = f": {one_line(condition.detail)}" if condition.detail else ""
+    key = f" [{one_line(condition.key)}]" if condition.key else ""
+    return f"[!] {condition.severity} {condition.code}{key} {condition.title}{detail}; {condition.remedy}"
+
+
+def one_line(text: str) -> str:
+    """Text from hardware or configuration as one printable line, so that it cannot forge another."""
+    return "".join(character if character.isprintable() else " " for character in text)

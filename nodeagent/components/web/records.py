@@ -1,0 +1,109 @@
+"""What the API answers, version 1. Fields are only ever added; a removal or a change of meaning is a new version."""
+
+from typing import Any, Literal
+
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Gpu, GpuPair, MissingGpu, NvSwitch
+from nodeagent.model.health import DeviceHealth
+from nodeagent.model.labels import LabelState
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.values import Value
+
+NodeVerdict = Literal["ok", "attention", "broken", "starting"]
+
+
+class GateRecord(Value, frozen=True):
+    """One gate: a milestone of the start."""
+
+    name: str
+    open: bool
+    since_seconds: float
+    vital: bool = True
+
+
+class ComponentRecord(Value, frozen=True):
+    """One component and how it fares."""
+
+    name: str
+    phase: str
+    since_seconds: float
+    vital: bool
+    restarts: int = 0
+    last_error: str = ""
+    waiting_for: tuple[str, ...] = ()
+
+
+class ConditionRecord(Value, frozen=True):
+    """Something that is wrong, as a person reads it."""
+
+    code: str
+    severity: str
+    title: str
+    remedy: str
+    since_seconds: float
+    key: str = ""
+    detail: str = ""
+
+
+class GpuRecord(Value, frozen=True):
+    """One GPU with everything known of it at this moment."""
+
+    gpu: Gpu
+    sample: GpuSample | None = None
+    sample_age_seconds: float | None = None
+    health: tuple[DeviceHealth, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+
+
+class GpusRecord(Value, frozen=True):
+    """All GPUs, how they are linked, and those that are missing."""
+
+    generation: int
+    gpus: tuple[GpuRecord, ...] = ()
+    pairs: tuple[GpuPair, ...] = ()
+    switches: tuple[NvSwitch, ...] = ()
+    missing: tuple[MissingGpu, ...] = ()
+
+
+class EventRecord(Value, frozen=True):
+    """One envelope of the bus; `cause` is the `seq` of the event that led to it."""
+
+    seq: int
+    time_seconds: float
+    type: str
+    source: str
+    value: Any
+    key: str = ""
+    cause: int | None = None
+    lag: int = 0
+    """How many events were dropped before this one because the reader was slow."""
+
+
+class StateRecord(Value, frozen=True):
+    """The node in one answer."""
+
+    api: str
+    version: str
+    node: str
+    gpu_source: str
+    pid: int
+    started_seconds: float
+    time_seconds: float
+    verdict: NodeVerdict
+    sentence: str
+    ready: bool
+    gates: tuple[GateRecord, ...]
+    components: tuple[ComponentRecord, ...]
+    conditions: tuple[ConditionRecord, ...]
+    driver: DriverState | None = None
+    gpus: GpusRecord | None = None
+    plugin: PluginState | None = None
+    runtime: RuntimeState | None = None
+    cdi: CdiState | None = None
+    allocations: tuple[Allocation, ...] = ()
+    labels: LabelState | None = None
+    notices: tuple[str, ...] = ()
+    """What the configuration asks for and this version does not have yet."""

@@ -1,0 +1,122 @@
+"""From files, environment and flags to settings, with the origin of every value and every problem at once.
+
+Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, foreign environment variables that clusters
+already use, `NODEAGENT_<SECTION>__<KEY>`, `--set section.key=value`.
+Mappings merge key by key, lists and single values replace what is under them.
+Writes nothing, and changes nothing that is in force: an invalid configuration is an exception, not half a result.
+"""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingOf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.config.errors import ConfigurationInvalid, Problem
+from nodeagent.config.files import ConfigText, read_config_files
+from nodeagent.config.knobs import Findings, Place, RejectedError, is_absent, read_section
+from nodeagent.config.nvidia import Translation, translate_nvidia
+from nodeagent.config.rules import decide_breaches
+from nodeagent.config.schema import NOT_BUILT, Settings
+from nodeagent.config.sources import read_environment, read_flags
+from nodeagent.config.tree import DEFAULT, EMPTY, Mapping, Node, Origin, merge
+from nodeagent.config.yaml_tree import parse_yaml
+
+
+class Loaded(Struct, frozen=True):
+    """Valid settings, where each came from, and what whoever wrote them should know."""
+
+    settings: Settings
+    origins: MappingOf[str, Origin]
+    notices: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def origin_of(self, path: str) -> Origin:
+        """Who said it: `http.listen` may be the default, a line of a file, a variable or a flag."""
+        return self.origins.get(path, DEFAULT)
+
+
+def load_settings(
+    config_file: Path | None = None, *, environ: MappingOf[str, str], overrides: Sequence[str] = ()
+) -> Loaded:
+    """Read everything that has a say, and judge it.
+
+    Args:
+        config_file: the main file; None for the default one, which may be missing.
+        environ: the environment.
+        overrides: the texts of `--set`, in order.
+
+    Raises:
+        ConfigurationInvalid: with every problem of every source.
+    """
+    files = read_config_files(config_file)
+    parts = [_read_file(text) for text in files.texts]
+    variables, variable_problems = read_environment(Settings, environ)
+    flags, flag_problems = read_flags(overrides)
+    problems = [*files.problems, *(problem for part in parts for problem in part.problems)]
+    loaded = decide_settings(
+        [*(part.tree for part in parts), *variables, *flags], [*problems, *variable_problems, *flag_problems]
+    )
+    said = [*files.notices, *(notice for part in parts for notice in part.notices), *loaded.notices]
+    return msgspec.structs.replace(loaded, notices=tuple(said), files=tuple(text.path for text in files.texts))
+
+
+def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) -> Loaded:
+    """Lay the layers over one another, weakest first, and judge the whole.
+
+    Raises:
+        ConfigurationInvalid: with the problems given and every one found here.
+    """
+    tree: Node = EMPTY
+    for layer in layers:
+        tree = merge(tree, layer)
+    findings = Findings()
+    findings.problems.extend(problems)
+    try:
+        settings: Settings = read_section(Settings, tree, Place(findings))
+    except RejectedError:
+        raise ConfigurationInvalid(findings.problems) from None
+    settings = _follow_root(settings, findings.origins)
+    for path, message in decide_breaches(settings, findings.refused):
+        findings.problems.append(Problem(_nearest(findings.origins, path), path, message))
+    if findings.problems:
+        raise ConfigurationInvalid(findings.problems)
+    return Loaded(settings, findings.origins, tuple(_not_built(tree)))
+
+
+def _read_file(text: ConfigText) -> Translation:
+    """One file as a tree in our own words."""
+    name = str(text.path)
+    parsed = parse_yaml(text.text, lambda line: Origin("file", name, line))
+    node = EMPTY if parsed.node is None or is_absent(parsed.node) else parsed.node
+    if not isinstance(node, Mapping):
+        problem = Problem(node.origin, "", "not a mapping of sections; begin with a section such as `http:`")
+        return Translation(EMPTY, (*parsed.problems, problem))
+    translated = translate_nvidia(node)
+    return msgspec.structs.replace(translated, problems=(*parsed.problems, *translated.problems))
+
+
+def _follow_root(settings: Settings, origins: MappingOf[str, Origin]) -> Settings:
+    """Under a kubelet's root that was set lies its pod resources socket, but never its device plugin directory."""
+    if "kubelet.root_dir" not in origins or "kubelet.pod_resources_socket" in origins:
+        return settings
+    socket = settings.kubelet.root_dir / "pod-resources" / "kubelet.sock"
+    kubelet: Any = msgspec.structs.replace(settings.kubelet, pod_resources_socket=socket)
+    return msgspec.structs.replace(settings, kubelet=kubelet)
+
+
+def _nearest(origins: MappingOf[str, Origin], path: str) -> Origin:
+    """Where a setting, or else what it is part of, was written."""
+    while path and path not in origins:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return origins.get(path, DEFAULT)
+
+
+def _not_built(tree: Node) -> Iterable[str]:
+    """One notice for each section that was set although its part does not exist yet."""
+    entries = tree.entries if isinstance(tree, Mapping) else {}
+    for name in sorted(NOT_BUILT & entries.keys()):
+        if not is_absent(entries[name]):
+            yield f"section {name} is accepted, its part is not built yet"

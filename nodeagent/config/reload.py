@@ -1,0 +1,64 @@
+"""What a SIGHUP changes: the decision, as a value.
+
+A new configuration that is invalid never gets here: loading it raises, and what is in force stays in force.
+Pure; whoever holds the settings applies the plan and names what waits for a restart.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.config.explain import plain_value, show_value
+from nodeagent.config.knobs import Section, knobs_of
+from nodeagent.config.schema import Settings
+
+
+class Change(Struct, frozen=True):
+    """One setting that differs; the values are as people may see them."""
+
+    path: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.before} → {self.after}"
+
+
+class ReloadPlan(Struct, frozen=True):
+    """What to do about a new configuration; `settings` is what is in force once it is done."""
+
+    settings: Settings
+    changed_reloadable: tuple[Change, ...] = ()
+    changed_needs_restart: tuple[Change, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.changed_reloadable or self.changed_needs_restart)
+
+
+def decide_reload(old: Settings, new: Settings) -> ReloadPlan:
+    """Take over what may change in a running agent; leave and name what may not."""
+    now: list[Change] = []
+    later: list[Change] = []
+    sections: dict[str, Any] = {}
+    for name in knobs_of(Settings):
+        before, after = getattr(old, name), getattr(new, name)
+        taken: dict[str, Any] = {}
+        for key, change, reload in _differences(name, before, after):
+            (now if reload else later).append(change)
+            if reload:
+                taken[key] = getattr(after, key)
+        sections[name] = msgspec.structs.replace(before, **taken) if taken else before
+    return ReloadPlan(Settings(**sections), tuple(now), tuple(later))
+
+
+def _differences(name: str, before: Section, after: Section) -> Iterator[tuple[str, Change, bool]]:
+    """The keys of a section whose values differ, and whether each may change in a running agent."""
+    for key, declared in knobs_of(type(before)).items():
+        old, new = getattr(before, key), getattr(after, key)
+        if old != new:
+            shown = [show_value(plain_value(declared, value)) for value in (old, new)]
+            yield key, Change(f"{name}.{key}", *shown), declared.reload

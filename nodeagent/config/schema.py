@@ -1,0 +1,61 @@
+"""All settings of the agent, under one frozen object that is passed explicitly.
+
+    settings.http.listen    settings.kubelet.device_plugins_dir    settings.sharing.timeSlicing
+
+What each one is, takes and means is declared once, in `sections`; the reference page is made from there.
+Owns the list of sections and which of them belong to parts that do not exist yet; reads nothing.
+"""
+
+from typing import Final, TypeVar
+
+from nodeagent.config.compound import Nested
+from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.agent import (
+    HttpSettings,
+    LogSettings,
+    NodeSettings,
+    ShutdownSettings,
+    SupervisorSettings,
+)
+from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
+from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
+from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
+from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
+from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
+
+S = TypeVar("S", bound=Section)
+
+# Sections whose part is still to be built: they are read and judged like all others, and whoever sets something in
+# them is told that nothing comes of it yet. A part that lands takes its name off this list.
+NOT_BUILT: Final[frozenset[str]] = frozenset(
+    {"cdi", "device_plugin", "driver", "health", "journal", "kubernetes", "labels", "resources", "runtime", "sharing"}
+)
+
+
+def _section(kind: type[S]) -> S:
+    """A section with its defaults; its own docstring says what it is."""
+    return knob(Nested(kind), kind(), (kind.__doc__ or "").strip())
+
+
+class Settings(Section):
+    """Everything that can be set."""
+
+    node: NodeSettings = _section(NodeSettings)
+    log: LogSettings = _section(LogSettings)
+    http: HttpSettings = _section(HttpSettings)
+    gpus: GpusSettings = _section(GpusSettings)
+    driver: DriverSettings = _section(DriverSettings)
+    inventory: InventorySettings = _section(InventorySettings)
+    health: HealthSettings = _section(HealthSettings)
+    kubelet: KubeletSettings = _section(KubeletSettings)
+    device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
+    sharing: SharingSettings = _section(SharingSettings)
+    resources: ResourcesSettings = _section(ResourcesSettings)
+    journal: JournalSettings = _section(JournalSettings)
+    cdi: CdiSettings = _section(CdiSettings)
+    runtime: RuntimeSettings = _section(RuntimeSettings)
+    labels: LabelsSettings = _section(LabelsSettings)
+    kubernetes: KubernetesSettings = _section(KubernetesSettings)
+    metrics: MetricsSettings = _section(MetricsSettings)
+    supervisor: SupervisorSettings = _section(SupervisorSettings)
+    shutdown: ShutdownSettings = _section(ShutdownSettings)

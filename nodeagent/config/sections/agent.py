@@ -1,0 +1,173 @@
+"""Settings of the agent as a process: the node it stands for, its log, its endpoint, its own life."""
+
+from pathlib import Path
+from typing import Literal
+
+from nodeagent.config.kinds import AbsolutePath, Address, ListenAddress, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Section, knob
+
+NODE_NAME = Text("a Kubernetes node name", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
+
+
+class NodeSettings(Section):
+    """The node this agent stands for, and the directories that are its own."""
+
+    name: str | None = knob(
+        Maybe(NODE_NAME),
+        None,
+        "name of this node in the cluster; empty means the host name",
+        "the variable is the one that DaemonSets fill from the pod's spec",
+        also_env="NODE_NAME",
+    )
+    state_dir: Path = knob(
+        AbsolutePath(),
+        Path("/var/lib/nodeagent"),
+        "what must outlive a reboot: allocation journal, health verdicts, previous runtime configuration",
+        "the file system hierarchy's place for it",
+    )
+    run_dir: Path = knob(
+        AbsolutePath(),
+        Path("/run/nodeagent"),
+        "what must not outlive a reboot: admin socket, lock",
+        "the file system hierarchy's place for it; short, because socket paths are limited to 107 bytes",
+    )
+    proc_dir: Path = knob(
+        AbsolutePath(),
+        Path("/proc"),
+        "where the host's processes and kernel facts are seen",
+        "a container that mounts the host's elsewhere says so here",
+    )
+    sys_dir: Path = knob(
+        AbsolutePath(),
+        Path("/sys"),
+        "where the host's devices are seen",
+        "a container that mounts the host's elsewhere says so here",
+    )
+
+
+class LogSettings(Section):
+    """What the agent says on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = knob(
+        OneOf(("debug", "info", "warning", "error")),
+        "info",
+        "least severity that is written",
+        "changes of state are worth a line, repeated states are not logged at any level above debug",
+        reload=True,
+    )
+    format: Literal["auto", "json", "console"] = knob(
+        OneOf(("auto", "json", "console")),
+        "auto",
+        "one JSON object a line, or coloured text",
+        "auto is text on a terminal and JSON anywhere else",
+    )
+
+
+class HttpSettings(Section):
+    """The endpoint for metrics, health, status page and read-only API; changes go through the admin socket only."""
+
+    listen: Address = knob(
+        ListenAddress(),
+        Address("127.0.0.1", 9400),
+        "address and port; an empty host is every interface",
+        "the port that Prometheus set-ups of this field scrape, open to this machine alone unless asked otherwise",
+    )
+    web_config_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "TLS, client certificates and basic authentication, in the exporter-toolkit format",
+        "plain HTTP on loopback needs none",
+    )
+    max_concurrent_scrapes: int = knob(
+        Whole(1, 1024),
+        16,
+        "requests for metrics served at a time; further ones get 503",
+        "several Prometheus replicas fit, a runaway client does not",
+        reload=True,
+    )
+    max_event_streams: int = knob(
+        Whole(0, 1024),
+        64,
+        "pages and clients that follow live events at a time; further ones get 503",
+        "each costs a queue",
+        reload=True,
+    )
+    read_timeout_seconds: float = knob(
+        Number(0.1, 600),
+        10.0,
+        "how long a request may take to arrive",
+        "a slow sender must not hold a connection",
+        reload=True,
+    )
+    write_timeout_seconds: float = knob(
+        Number(0.1, 600),
+        30.0,
+        "how long an answer may take to leave",
+        "a slow reader must not hold memory",
+        reload=True,
+    )
+    max_request_bytes: int = knob(
+        Whole(1024, 16 * 1024 * 1024),
+        65536,
+        "longest request body",
+        "the API takes small JSON objects only",
+    )
+
+
+class SupervisorSettings(Section):
+    """How components that fail are started again, and when they are given up."""
+
+    restart_min_seconds: float = knob(
+        Number(0.01, 3600),
+        0.5,
+        "shortest pause before a failed component is started again",
+        "one hiccup costs next to nothing",
+        reload=True,
+    )
+    restart_max_seconds: float = knob(
+        Number(0.01, 86400),
+        60.0,
+        "longest pause; pauses double, with jitter, up to it",
+        "a fault that heals by itself is noticed within a minute",
+        reload=True,
+    )
+    stable_after_seconds: float = knob(
+        Number(1, 86400),
+        300.0,
+        "how long a component must run before its pauses start anew",
+        "longer than the longest pause, so that a slow crash loop does not pass for health",
+        reload=True,
+    )
+    crash_budget: int = knob(
+        Whole(0, 1000),
+        5,
+        "crashes allowed within the window before a component is given up",
+        "what has failed six times in an hour needs a person",
+        reload=True,
+    )
+    crash_window_seconds: float = knob(
+        Number(1, 604800),
+        3600.0,
+        "the window in which crashes are counted",
+        "an hour forgives the rare crash and catches the loop",
+        reload=True,
+    )
+
+
+class ShutdownSettings(Section):
+    """How long stopping may take."""
+
+    total_seconds: float = knob(
+        Number(1, 600),
+        18.0,
+        "time from the first signal to the hard end of the process",
+        "systemd and the kubelet kill after 30 s or more; ending before them is ending in order",
+        reload=True,
+    )
+    drain_seconds: float = knob(
+        Number(0, 600),
+        5.0,
+        "time that requests in flight get to finish",
+        "an Allocate takes milliseconds; this is room for a slow disk",
+        reload=True,
+    )

@@ -1,0 +1,218 @@
+"""Settings of what the cluster sees: labels, the API server, metrics."""
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nodeagent.config.compound import ListOf
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
+from nodeagent.config.knobs import Section, knob
+
+LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
+
+NAMESPACE = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)
+TAINT = Text(
+    "a taint such as nvidia.com/gpu-starting:NoSchedule",
+    r"[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)",
+    400,
+)
+EXTENDED_RESOURCE = Text("a resource name with its domain", r"[a-z0-9.-]+/[A-Za-z0-9._-]+", 253)
+
+
+class LabelsSettings(Section):
+    """What the node's labels say about its GPUs, and where they are written."""
+
+    sinks: tuple[LabelSink, ...] = knob(
+        ListOf(OneOf[LabelSink](("node", "nfd_file", "node_feature", "stdout"))),
+        ("node",),
+        "where labels go: node object, NFD feature file, NodeFeature object, standard output; empty means nowhere",
+        "the node object needs no other program",
+        reload=True,
+    )
+    hold_seconds: float = knob(
+        Number(0, 3600),
+        10.0,
+        "how long a change must last before it is published; changes of capacity are published at once",
+        "what flaps must not move pods",
+        reload=True,
+    )
+    per_model: bool = knob(
+        Flag(),
+        default=False,
+        what="describe nodes with several GPU models model by model as well",
+        why="most nodes have one model, and every label costs the API server",
+        reload=True,
+    )
+    timestamp: bool = knob(
+        Flag(),
+        default=True,
+        what="write when the labels last changed",
+        why="GPU feature discovery writes that key",
+        reload=True,
+    )
+    nfd_dir: Path = knob(
+        AbsolutePath(),
+        Path("/etc/kubernetes/node-feature-discovery/features.d"),
+        "where NFD reads feature files",
+        "NFD's default",
+    )
+    machine_type_file: Path = knob(
+        AbsolutePath(),
+        Path("/sys/class/dmi/id/product_name"),
+        "where the name of the machine is read",
+        "the firmware's own word",
+    )
+
+
+class KubernetesSettings(Section):
+    """The API server. Everything but labels, conditions, taints and events on the node works without it."""
+
+    enabled: Literal["auto", "true", "false"] = knob(
+        OneOf(("auto", "true", "false")),
+        "auto",
+        "talk to the API server: if credentials are found, always, or never",
+        "the same configuration then serves nodes in and out of a cluster",
+    )
+    kubeconfig: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "credentials; empty means the service account of the pod",
+        "a DaemonSet has one",
+    )
+    namespace: str | None = knob(
+        Maybe(NAMESPACE),
+        None,
+        "namespace of what we create; empty means the service account's own, or default",
+        "the agent's objects live beside the agent",
+    )
+    request_timeout_seconds: float = knob(
+        Number(0.5, 300),
+        10.0,
+        "time one request may take",
+        "an API server that is slower than this is as good as away",
+        reload=True,
+    )
+    requests_per_second: float = knob(
+        Number(0.1, 1000), 5.0, "requests in the long run", "a thousand nodes share one API server", reload=True
+    )
+    request_burst: int = knob(Whole(1, 1000), 10, "requests at once", "enough for a start", reload=True)
+    catch_up_max_seconds: float = knob(
+        Number(0, 600),
+        10.0,
+        "longest random pause before the node is brought up to date after the API server was away",
+        "all agents notice its return in the same second",
+        reload=True,
+    )
+    node_condition: bool = knob(
+        Flag(),
+        default=True,
+        what="keep the node condition nvidia.com/GPUReady",
+        why="autoscalers and people look there",
+        reload=True,
+    )
+    events: bool = knob(
+        Flag(),
+        default=True,
+        what="write Kubernetes events for what a person must know",
+        why="they show in kubectl describe node",
+        reload=True,
+    )
+    startup_taint: str | None = knob(
+        Maybe(TAINT),
+        None,
+        "taint that is taken off the node once its GPUs are ready",
+        "node pools that start with a taint name it here",
+        reload=True,
+    )
+    taint_again: bool = knob(
+        Flag(),
+        default=False,
+        what="put that taint back when the GPUs are no longer ready",
+        why="unhealthy devices are withdrawn one by one; a taint withdraws the node",
+        reload=True,
+    )
+    terminal_after_attempts: int = knob(
+        Whole(1, 1000),
+        5,
+        "failed attempts to get the GPUs ready after which the node is reported as lost for good",
+        "autoscalers then replace it",
+        reload=True,
+    )
+
+
+class MetricsSettings(Section):
+    """What /metrics shows: names, labels and values as DCGM exporter has them, and our own."""
+
+    fields_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "list of fields in DCGM exporter's CSV format; it replaces the default list",
+        "the default list is what existing dashboards use",
+    )
+    stale_after_seconds: float = knob(
+        Number(1, 86400),
+        60.0,
+        "age at which a sample is left out rather than shown",
+        "a number that old misleads; its age is shown from the first second",
+        reload=True,
+    )
+    xid_window_seconds: float = knob(
+        Number(1, 86400), 300.0, "window in which XIDs are counted", "as in DCGM exporter", reload=True
+    )
+    clock_events_window_seconds: float = knob(
+        Number(1, 86400), 300.0, "window in which clock events are counted", "as in DCGM exporter", reload=True
+    )
+    host_label: Literal["Hostname", "hostname", "none"] = knob(
+        OneOf(("Hostname", "hostname", "none")),
+        "Hostname",
+        "spelling of the host name's label, or none",
+        "as in DCGM exporter",
+        reload=True,
+    )
+    replace_blanks_in_model_name: bool = knob(
+        Flag(), default=False, what="write blanks in model names as dashes", why="as in DCGM exporter", reload=True
+    )
+    pod_attribution: bool = knob(
+        Flag(),
+        default=True,
+        what="say which pod, namespace and container holds each GPU",
+        why="the agent knows it without asking anybody",
+        reload=True,
+    )
+    old_namespace_labels: bool = knob(
+        Flag(),
+        default=False,
+        what="write pod_name, pod_namespace, container_name instead of pod, namespace, container",
+        why="only dashboards of the 1.x exporter need them",
+        reload=True,
+    )
+    pod_uid: bool = knob(
+        Flag(), default=False, what="write the pod's UID as a label", why="every pod makes new series then", reload=True
+    )
+    pod_labels: bool = knob(
+        Flag(),
+        default=False,
+        what="write the labels of pods as an info series",
+        why="it needs permission to read pods",
+        reload=True,
+    )
+    pod_label_allowlist: tuple[str, ...] = knob(
+        ListOf(Regex()),
+        (),
+        "regular expressions for the keys of those labels; empty means every label",
+        "as in DCGM exporter",
+        reload=True,
+    )
+    extra_resource_names: tuple[str, ...] = knob(
+        ListOf(EXTENDED_RESOURCE),
+        (),
+        "resources of other device plugins whose ids are GPU UUIDs too",
+        "the agent's own are known",
+        reload=True,
+    )
+    processes: bool = knob(
+        Flag(),
+        default=True,
+        what="share the use of a GPU out among the pods on it, from process accounting",
+        why="a shared GPU without it tells nobody who uses it",
+        reload=True,
+    )

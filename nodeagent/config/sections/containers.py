@@ -1,0 +1,94 @@
+"""Settings of what containers see: CDI specifications and the container runtime."""
+
+from pathlib import Path
+from typing import Literal
+
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Whole
+from nodeagent.config.knobs import Section, knob
+
+
+class CdiSettings(Section):
+    """The specification from which container runtimes learn what a GPU is made of."""
+
+    enabled: bool = knob(
+        Flag(), default=True, what="write CDI specifications", why="containers get their GPUs through them"
+    )
+    dir: Path = knob(
+        AbsolutePath(),
+        Path("/var/run/cdi"),
+        "where specifications are written",
+        "runtimes read it, and a reboot empties it, as it should",
+    )
+    hooks: Literal["none", "ldcache"] = knob(
+        OneOf(("none", "ldcache")),
+        "none",
+        "run nothing when a container is created, or a small program that makes its linker cache",
+        "libraries are mounted where the linker looks anyway; no program runs on the host for each container",
+        reload=True,
+    )
+    hook_dir: Path = knob(
+        AbsolutePath(),
+        Path("/usr/local/lib/nodeagent"),
+        "where the hook program is installed on the host",
+        "it must be seen by the container runtime under the same path",
+    )
+    public_kind: bool = knob(
+        Flag(),
+        default=True,
+        what="define nvidia.com/gpu for people and other tools as well, while no other file does",
+        why="podman run --device nvidia.com/gpu=0 then works",
+        reload=True,
+    )
+
+
+class RuntimeSettings(Section):
+    """The container runtime and what the agent may change in its configuration."""
+
+    manage: bool = knob(
+        Flag(),
+        default=False,
+        what="switch CDI on in the runtime's configuration where it is off",
+        why="another program's configuration is changed when asked for; where CDI is on nothing needs changing",
+    )
+    kind: Literal["auto", "containerd", "crio", "docker"] = knob(
+        OneOf(("auto", "containerd", "crio", "docker")),
+        "auto",
+        "which runtime serves the kubelet",
+        "it is found from the kubelet's endpoint, sockets and processes",
+    )
+    socket: Path | None = knob(
+        Maybe(AbsolutePath()), None, "the runtime's CRI socket; empty means that it is found", "it is found"
+    )
+    config_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "the runtime's main configuration file; empty means that it is found",
+        "it is found",
+    )
+    legacy_class: bool = knob(
+        Flag(),
+        default=False,
+        what="add the runtime class entry named nvidia",
+        why="only pods that ask for that runtime class need it",
+    )
+    restart: Literal["never", "when_idle", "now"] = knob(
+        OneOf(("never", "when_idle", "now")),
+        "never",
+        "whether the runtime may be restarted for a change to take effect",
+        "a person decides; the condition names the command",
+        reload=True,
+    )
+    restart_timeout_seconds: float = knob(
+        Number(1, 600),
+        30.0,
+        "how long a restarted runtime may take to answer before the change is rolled back",
+        "it answers within seconds even with many containers",
+        reload=True,
+    )
+    repairs_per_hour: int = knob(
+        Whole(0, 60),
+        3,
+        "how often a setting that another program undoes is put back",
+        "after that it is a conflict that a person must settle",
+        reload=True,
+    )

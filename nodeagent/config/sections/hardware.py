@@ -1,0 +1,227 @@
+"""Settings of what the agent sees: GPUs, driver, health, inventory."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from nodeagent.config.compound import ListOf, MapOf
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Section, knob
+
+SIMULATED = "simulated:"
+GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
+GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
+XID = Text("an XID number, or all", r"[0-9]{1,5}|all|xids")
+XID_CLASS = Text("an XID number or a class of the catalogue", r"[0-9]{1,5}|[a-z][a-z-]*")
+
+XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
+
+
+class GpusSettings(Section):
+    """Which GPUs the agent looks after."""
+
+    source: str = knob(
+        GPU_SOURCE,
+        "nvml",
+        "nvml for the hardware, simulated:PROFILE for made-up GPUs beside real neighbours",
+        "a node has real GPUs",
+    )
+    include: tuple[str, ...] = knob(
+        ListOf(GPU_SELECTOR),
+        (),
+        "only GPUs that match one of these, by index, UUID, PCI address or model pattern; empty means all",
+        "every GPU of the node is wanted",
+        reload=True,
+    )
+    exclude: tuple[str, ...] = knob(
+        ListOf(GPU_SELECTOR),
+        (),
+        "GPUs that are left alone although they are included",
+        "none is",
+        reload=True,
+    )
+
+    @property
+    def simulated_profile(self) -> str | None:
+        """The profile of made-up GPUs; None on real hardware."""
+        return self.source.removeprefix(SIMULATED) if self.source.startswith(SIMULATED) else None
+
+
+class DriverSettings(Section):
+    """Where the NVIDIA driver is and what the agent may do for it."""
+
+    root: Path = knob(
+        AbsolutePath(),
+        Path("/"),
+        "root of the driver installation; /run/nvidia/driver where a container provides it",
+        "most nodes have the driver installed on the host",
+    )
+    dev_root: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "root under which dev/nvidia* lie; empty means the driver's root",
+        "they lie together except with some driver containers",
+    )
+    nvml_library: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "the NVML library itself; empty means that it is looked for under the driver's root",
+        "the search knows the usual places",
+    )
+    manage_device_nodes: bool = knob(
+        Flag(),
+        default=True,
+        what="create missing device nodes and repair their links under /dev/char",
+        why="without them containers lose their GPUs, and no other part of a bare node makes them",
+        reload=True,
+    )
+    validation_markers: bool = knob(
+        Flag(),
+        default=False,
+        what="keep the marker files that operands of NVIDIA's operator wait for",
+        why="only a node with such operands reads them, and there another validator may write them",
+        reload=True,
+    )
+    validation_dir: Path = knob(
+        AbsolutePath(),
+        Path("/run/nvidia/validations"),
+        "where the marker files are kept",
+        "the place in which operands look",
+    )
+    call_timeout_seconds: float = knob(
+        Number(0.1, 300),
+        5.0,
+        "time one NVML call may take before the worker that makes it is replaced",
+        "the slowest healthy call, the first after a cold start, takes about two",
+        reload=True,
+    )
+    revalidate_seconds: float = knob(
+        Number(1, 3600),
+        30.0,
+        "pause between full checks of module, device nodes and library",
+        "changes are noticed at once by events; this finds what sends none",
+        reload=True,
+    )
+    cuda_smoke_test: bool = knob(
+        Flag(),
+        default=False,
+        what="prove the driver by a small CUDA computation in a short-lived process",
+        why="it takes GPU memory and seconds, and fails on a GPU that is in exclusive use",
+        reload=True,
+    )
+    cuda_smoke_test_timeout_seconds: float = knob(
+        Number(1, 600),
+        30.0,
+        "time the CUDA computation may take",
+        "creating a context takes seconds on a node with many GPUs",
+        reload=True,
+    )
+    release_seconds: float = knob(
+        Number(1, 86400),
+        600.0,
+        "how long released handles stay released unless the command says otherwise",
+        "a driver upgrade takes minutes; a forgotten release must end",
+        reload=True,
+    )
+
+
+class HealthSettings(Section):
+    """What makes a GPU unhealthy and what makes it healthy again."""
+
+    profile: Literal["catalogue", "plugin"] = knob(
+        OneOf(("catalogue", "plugin")),
+        "catalogue",
+        "judge by our catalogue of XIDs, or as NVIDIA's device plugin does",
+        "the catalogue tells application faults from hardware faults",
+        reload=True,
+    )
+    xid_policy: Mapping[str, XidVerdict] = knob(
+        MapOf(XID_CLASS, OneOf[XidVerdict](("ignore", "suspect", "unhealthy"))),
+        MappingProxyType({}),
+        "verdict by XID number or class, over what the profile says",
+        "the profile's verdicts are right for most nodes",
+        reload=True,
+    )
+    disable_xids: tuple[str, ...] = knob(
+        ListOf(XID, distinct=False),
+        (),
+        "XIDs that never make a GPU unhealthy, in addition to the profile's; all for none at all",
+        "the variable is the one that NVIDIA's device plugin reads",
+        reload=True,
+        also_env="DP_DISABLE_HEALTHCHECKS",
+    )
+    enable_xids: tuple[str, ...] = knob(
+        ListOf(XID, distinct=False),
+        (),
+        "XIDs that do make a GPU unhealthy although they are disabled",
+        "the variable is the one that NVIDIA's device plugin reads",
+        reload=True,
+        also_env="DP_ENABLE_HEALTHCHECKS",
+    )
+    watch_kernel_log: bool = knob(
+        Flag(),
+        default=True,
+        what="read XIDs from the kernel log as well",
+        why="the log has them when NVML hangs, and from before the agent started",
+    )
+    kernel_log: Path = knob(
+        AbsolutePath(),
+        Path("/dev/kmsg"),
+        "where the kernel log is read",
+        "the kernel's own device; reading it needs CAP_SYSLOG on most distributions",
+    )
+    poll_seconds: float = knob(
+        Number(0.5, 3600),
+        5.0,
+        "pause between looks at memory errors, links, heat and recovery action",
+        "faults without an event are found within seconds at little cost",
+        reload=True,
+    )
+    clean_polls: int = knob(
+        Whole(1, 100),
+        2,
+        "looks in a row that must be clean before a GPU returns to healthy",
+        "one clean reading may be luck",
+        reload=True,
+    )
+    unknown_after_missed_polls: int = knob(
+        Whole(1, 100),
+        3,
+        "looks in a row without an answer before a GPU is no longer taken for healthy",
+        "one slow call is no fault; no answer for long is no health",
+        reload=True,
+    )
+    flap_limit: int = knob(
+        Whole(1, 1000),
+        3,
+        "returns to healthy within the window after which only a person can clear a GPU",
+        "a GPU that fails again and again takes work down with it",
+        reload=True,
+    )
+    flap_window_seconds: float = knob(
+        Number(60, 2592000),
+        86400.0,
+        "the window in which returns are counted",
+        "a day",
+        reload=True,
+    )
+
+
+class InventorySettings(Section):
+    """How often the hardware is looked at."""
+
+    sample_seconds: float = knob(
+        Number(0.1, 3600),
+        1.0,
+        "pause between samples of utilisation, memory, power, temperature and counters",
+        "fine enough to see bursts, at under 1 % of a core for eight GPUs",
+        reload=True,
+    )
+    rescan_seconds: float = knob(
+        Number(1, 86400),
+        30.0,
+        "pause between full enumerations",
+        "hot-plug and MIG changes are noticed by events; this finds what sends none",
+        reload=True,
+    )

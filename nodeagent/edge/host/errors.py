@@ -1,0 +1,129 @@
+"""What can go wrong between the agent and its own host, one class for each situation a caller handles differently.
+
+HostError
+├── FileUnreadable        a file that is needed cannot be read
+├── FileTooLarge          it can, but it is no file of the kind expected there
+├── FileNotWritten        new content did not become durable; says whether the old one is still in place
+├── LibraryCacheInvalid   ld.so.cache is not what its name says
+├── StateLocked           another agent uses the state directory
+├── KernelLogUnavailable  the kernel log cannot be read (any longer)
+├── DeviceNodeNotApplied  a device node or its link could not be made right
+└── HostStuck             file work did not come back in time
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from nodeagent.model.errors import NodeagentError
+
+_REMEDIES = {
+    errno.ENOSPC: "free space on its file system",
+    errno.EDQUOT: "raise the quota or free space on its file system",
+    errno.EFBIG: "raise the file size limit of the process (LimitFSIZE=)",
+    errno.EROFS: "remount its file system read-write",
+    errno.EACCES: "run nodeagent as root or mend the permissions of the path",
+    errno.EPERM: "run nodeagent as root, with the capability that the operation needs",
+    errno.ENOENT: "create the directory",
+    errno.ENOTDIR: "put a directory where the path expects one",
+    errno.EISDIR: "remove the directory that is in place of the file",
+    errno.ELOOP: "remove the symbolic link in the path",
+    errno.EIO: "check the disk, `dmesg` has the details",
+    errno.EMFILE: "raise the limit of open files (LimitNOFILE=)",
+    errno.ENFILE: "raise the host's limit of open files (fs.file-max)",
+    errno.ENAMETOOLONG: "choose a shorter path",
+}
+
+
+def describe_os_error(error: OSError) -> str:
+    """What the operating system said, in its own words and in lower case."""
+    text = error.strerror or os.strerror(error.errno or 0)
+    return text[:1].lower() + text[1:]
+
+
+def suggest_remedy(error: OSError) -> str:
+    """What a person can do about an error of the operating system."""
+    return _REMEDIES.get(error.errno or 0, "look up what the operating system reports and retry")
+
+
+class HostError(NodeagentError):
+    """The agent's own host refused something."""
+
+
+class FileUnreadable(HostError):
+    """A file that is needed cannot be read."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        remedy = "check that the path is right" if error.errno == errno.ENOENT else suggest_remedy(error)
+        super().__init__(f"cannot read {path}: {describe_os_error(error)}: {remedy}")
+        self.path, self.errno = path, error.errno
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is simply not there."""
+        return self.errno in {errno.ENOENT, errno.ENOTDIR}
+
+
+class FileTooLarge(HostError):
+    """A file is larger than any honest one in its place."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        super().__init__(f"cannot read {path}: it is larger than {limit_bytes} bytes: move it aside")
+        self.path, self.limit_bytes = path, limit_bytes
+
+
+class FileNotWritten(HostError):
+    """New content did not become durable."""
+
+    def __init__(self, path: Path, step: str, error: OSError, *, replaced: bool) -> None:
+        outcome = "the new content is in place but may not survive a power cut" if replaced else "the old file stays"
+        super().__init__(
+            f"cannot write {path}: {step}: {describe_os_error(error)} ({outcome}): {suggest_remedy(error)}"
+        )
+        self.path, self.step, self.errno, self.replaced = path, step, error.errno, replaced
+
+
+class LibraryCacheInvalid(HostError):
+    """The file in place of ld.so.cache is none, or is damaged."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot read the cache of shared libraries: {reason}: run `ldconfig` in the driver root")
+        self.reason = reason
+
+
+class StateLocked(HostError):
+    """Another agent holds the lock on the state directory."""
+
+    def __init__(self, path: Path, holder_pid: int | None) -> None:
+        holder = f"process {holder_pid}" if holder_pid is not None else "another process"
+        super().__init__(f"cannot lock {path}: {holder} holds it: stop that nodeagent first")
+        self.path, self.holder_pid = path, holder_pid
+
+
+class KernelLogUnavailable(HostError):
+    """The kernel log cannot be read."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        remedy = (
+            "give nodeagent CAP_SYSLOG"
+            if error.errno in {errno.EPERM, errno.EACCES}
+            else "mount the host's /dev/kmsg into the container"
+        )
+        super().__init__(f"cannot read the kernel log {path}: {describe_os_error(error)}: {remedy}")
+        self.path, self.errno = path, error.errno
+
+
+class DeviceNodeNotApplied(HostError):
+    """A device node or its link under /dev/char could not be made right."""
+
+    def __init__(self, path: Path, step: str, error: OSError) -> None:
+        super().__init__(f"cannot {step} {path}: {describe_os_error(error)}: {suggest_remedy(error)}")
+        self.path, self.step, self.errno = path, step, error.errno
+
+
+class HostStuck(HostError):
+    """File work did not come back in time: the file system under the path hangs."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"no answer about {path}: {reason}: check the file system it is on")
+        self.path, self.reason = path, reason

@@ -1,0 +1,241 @@
+"""Understands what the NVIDIA driver writes to the kernel log.
+
+Owns the record format of /dev/kmsg and the line formats of the driver (`NVRM:` and `nvidia-nvswitchN:`). Pure.
+Refuses to judge: which XID is bad for which device is the health part's business, so unknown numbers and words are
+kept, never dropped.
+"""
+
+import re
+from collections.abc import Callable
+
+from nodeagent.model.ids import PciAddress, parse_pci_address
+from nodeagent.model.values import Value
+
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+_LEVELS = 8
+_NUMBER_DIGITS = 20
+"""Of a 64-bit number."""
+
+
+class KernelRecord(Value, frozen=True):
+    """One record of the kernel log."""
+
+    sequence: int
+    """Grows by one within a boot."""
+    monotonic_usec: int
+    """Time since boot without suspend."""
+    level: int
+    facility: int
+    """0 for the kernel itself; user space can write records too, but never with 0."""
+    text: str
+    properties: tuple[tuple[str, str], ...] = ()
+    """`SUBSYSTEM`, `DEVICE` and the like."""
+    lost_before: int = 0
+    """How many records the kernel dropped unread just before this one; filled in by the reader."""
+
+
+class XidLine(Value, frozen=True):
+    """The driver reports an XID of a GPU, or of one MIG instance on it."""
+
+    address: PciAddress | None
+    """`None` when it cannot be made out: the XID is real all the same."""
+    xid: int | None
+    """`None` when the number cannot be made out."""
+    message: str = ""
+    process_id: int | None = None
+    process_name: str = ""
+    """Chosen by the user: text of any kind."""
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+
+
+class SxidLine(Value, frozen=True):
+    """The driver reports an error of an NVSwitch."""
+
+    address: PciAddress
+    switch: int
+    sxid: int
+    fatal: bool | None = None
+    """`None` on follow-up lines, which repeat the number with details."""
+    link: int | None = None
+    message: str = ""
+
+
+class LostGpuLine(Value, frozen=True):
+    """A card no longer answers on the bus."""
+
+    address: PciAddress | None
+    """`None` on the variant that names no card."""
+    message: str = ""
+
+
+class InitFailureLine(Value, frozen=True):
+    """A card could not be brought up."""
+
+    address: PciAddress
+    message: str = ""
+
+
+class GpuIdentityLine(Value, frozen=True):
+    """The UUID of a card at an address, which is all that is known of one that does not answer any more."""
+
+    address: PciAddress
+    uuid: str
+
+
+class ApiMismatchLine(Value, frozen=True):
+    """A client and the module have different versions."""
+
+    message: str = ""
+
+
+DriverLine = XidLine | SxidLine | LostGpuLine | InitFailureLine | GpuIdentityLine | ApiMismatchLine
+
+
+def parse_record(raw: bytes) -> KernelRecord | None:
+    """Take one record apart; `None` for one that is malformed."""
+    head, found, rest = raw.partition(b";")
+    fields = head.split(b",")
+    if not found or len(fields) < 3 or not all(_is_number(field) for field in fields[:3]):
+        return None
+    text, *continuation = rest.rstrip(b"\n").split(b"\n")
+    priority = int(fields[0])
+    return KernelRecord(
+        sequence=int(fields[1]),
+        monotonic_usec=int(fields[2]),
+        level=priority % _LEVELS,
+        facility=priority // _LEVELS,
+        text=_unescape(text),
+        properties=tuple(_parse_property(line) for line in continuation if line.startswith(b" ") and b"=" in line),
+    )
+
+
+def parse_driver_line(text: str) -> DriverLine | None:
+    """What the NVIDIA driver says in this line; `None` when it is somebody else's, or of no consequence."""
+    for pattern, build in _LINES:
+        if match := pattern.match(text):
+            try:
+                return build(match)
+            except ValueError:
+                # The head looks right but holds no PCI address: whoever wrote it, it names no device.
+                return None
+    return None
+
+
+def _is_number(field: bytes) -> bool:
+    return field.isdigit() and len(field) <= _NUMBER_DIGITS
+
+
+def _unescape(raw: bytes) -> str:
+    return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), raw).decode("utf-8", "replace")
+
+
+def _parse_property(line: bytes) -> tuple[str, str]:
+    name, _, value = _unescape(line[1:]).partition("=")
+    return name, value
+
+
+def _build_xid(match: re.Match[str]) -> XidLine:
+    words = match["place"].split()
+    instances = {
+        name: int(number) for name, found, number in (w.partition(":") for w in words[1:]) if number.isdecimal()
+    }
+    number, _, rest = match["rest"].partition(",")
+    message = rest.removeprefix(" ")
+    process = _PROCESS.match(message)
+    if process:
+        message = process["message"] or ""
+    return XidLine(
+        address=_find_address(words),
+        xid=int(number) if _XID_NUMBER.fullmatch(number.strip()) else None,
+        message=message,
+        process_id=int(process["pid"]) if process and process["pid"].isdecimal() else None,
+        process_name=(process["name"] or "") if process else "",
+        gpu_instance_id=instances.get("GPU-I"),
+        compute_instance_id=instances.get("GPU-CI"),
+    )
+
+
+def _build_sxid(match: re.Match[str]) -> SxidLine:
+    message = match["message"] or ""
+    link = _LINK.search(message)
+    severity = message.partition(",")[0].strip().lower()
+    return SxidLine(
+        address=_parse_address(match["address"]),
+        switch=int(match["switch"]),
+        sxid=int(match["number"]),
+        fatal={"fatal": True, "non-fatal": False}.get(severity),
+        link=int(link[1]) if link else None,
+        message=message,
+    )
+
+
+def _build_lost(match: re.Match[str]) -> LostGpuLine:
+    return LostGpuLine(address=_parse_address(match["address"]), message=match["message"])
+
+
+def _build_lost_at_probe(match: re.Match[str]) -> LostGpuLine:
+    address = match["address"]
+    return LostGpuLine(address=_parse_address(address) if address else None, message=match["message"])
+
+
+def _build_init_failure(match: re.Match[str]) -> InitFailureLine:
+    return InitFailureLine(address=_parse_address(match["address"]), message=match["message"])
+
+
+def _build_identity(match: re.Match[str]) -> GpuIdentityLine:
+    return GpuIdentityLine(address=_parse_address(match["address"]), uuid=match["uuid"])
+
+
+def _build_mismatch(match: re.Match[str]) -> ApiMismatchLine:
+    return ApiMismatchLine(message=match["message"].strip())
+
+
+def _find_address(words: list[str]) -> PciAddress | None:
+    try:
+        return _parse_address(words[0] if words else "")
+    except ValueError:
+        return None
+
+
+def _parse_address(text: str) -> PciAddress:
+    address = text.strip().removeprefix("PCI:")
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError(f"{address!r} is no PCI address")
+    # XID lines leave the function out, which is 0 for every GPU.
+    return parse_pci_address(address if "." in address else f"{address}.0")
+
+
+_ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?")
+_XID_NUMBER = re.compile(r"[0-9]{1,5}")
+# The name is what the user called the process, at most 15 characters, and may hold the very separators.
+_PROCESS = re.compile(
+    r"pid=(?P<pid>[0-9]+|'[^']*'|[^,]*)(?:, name=(?P<name>.{0,15}?))?(?:, (?P<message>.*))?$", re.DOTALL
+)
+_LINK = re.compile(r"\bLink (\d{1,4})\b")
+_PLACE = r"(?:PCI:)?(?P<address>[0-9A-Fa-f:.]+)"
+
+_LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], DriverLine]], ...] = (
+    (re.compile(r"NVRM: Xid \((?P<place>[^)]*)\):(?P<rest>.*)", re.DOTALL), _build_xid),
+    (
+        re.compile(
+            r"nvidia-nvswitch(?P<switch>\d{1,4}): SXid \((?:PCI:)?(?P<address>[^)]*)\): (?P<number>\d{1,6})"
+            r"(?:, (?P<message>.*))?",
+            re.DOTALL,
+        ),
+        _build_sxid,
+    ),
+    (re.compile(rf"NVRM: GPU at {_PLACE}: (?P<uuid>GPU-[0-9a-fA-F-]+)"), _build_identity),
+    (re.compile(rf"NVRM: GPU {_PLACE}: (?P<message>GPU has fallen off the bus.*)"), _build_lost),
+    (re.compile(rf"NVRM: GPU {_PLACE}: (?P<message>RmInitAdapter failed.*)"), _build_init_failure),
+    (
+        re.compile(
+            # One record of three lines, or three records of which only the last tells what happened.
+            r"NVRM: (?P<message>(?:The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]+)\b.*)?"
+            r"fallen off the bus and is not responding to commands.*)",
+            re.DOTALL,
+        ),
+        _build_lost_at_probe,
+    ),
+    (re.compile(r"NVRM: API mismatch:(?P<message>.*)", re.DOTALL), _build_mismatch),
+)

@@ -1,0 +1,71 @@
+"""One agent for one state directory: a second one is refused by name of the first.
+
+Owns a lock file, which is created once and never removed: removing it would let two processes lock two files of the
+same name. The kernel drops the lock with the process, however it ends.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nodeagent.edge.host.errors import FileNotWritten, StateLocked
+
+
+class StateLock:
+    """Holds the lock from `acquire` to `release`, or for the life of a `with` block."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock at once or not at all.
+
+        Raises:
+            StateLocked: another process holds it.
+            FileNotWritten: the lock file cannot be created.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise FileNotWritten(self._path, "create the lock file", error, replaced=False) from error
+        try:
+            self._lock(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let the next agent have it; the file stays."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateLocked(self._path, _parse_pid(os.pread(descriptor, 32, 0))) from None
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            raise FileNotWritten(self._path, "write the process id", error, replaced=False) from error
+
+
+def _parse_pid(content: bytes) -> int | None:
+    text = content.strip()
+    return int(text) if text.isdigit() else None

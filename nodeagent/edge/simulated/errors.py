@@ -1,0 +1,28 @@
+"""What can be wrong with a profile before anything is simulated.
+
+NodeagentError
+├── UnknownProfile     no profile of that name
+└── InvalidProfile     a profile's file cannot be read, or what it says cannot be
+"""
+
+import difflib
+
+from nodeagent.model.errors import NodeagentError
+
+
+class UnknownProfile(NodeagentError):
+    """Nobody wrote a profile of that name."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        nearest = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        super().__init__(f"no simulated profile {name!r}: {hint}known are {', '.join(known)}")
+        self.name, self.known = name, known
+
+
+class InvalidProfile(NodeagentError):
+    """A profile's file cannot be read or contradicts itself."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"cannot use the simulated profile in {path}: {problem}")
+        self.path, self.problem = path, problem

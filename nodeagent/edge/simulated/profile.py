@@ -1,0 +1,194 @@
+"""A node to simulate: which models sit where on which board, read from `profiles/` and `models/`.
+
+Owns the form of the profile files and everything that can be wrong with them.
+Refuses state: a profile never changes, what changes is `world`.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+import yaml
+
+from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
+from nodeagent.edge.simulated.hardware import GpuModel, Spec
+from nodeagent.edge.simulated.mig_geometry import plan_layout
+from nodeagent.model.gpu import PathKind
+from nodeagent.model.ids import PciAddress, parse_pci_address
+
+_HERE = Path(__file__).parent
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where PyYAML was built with it: a tenth of the time."""
+
+SpecT = TypeVar("SpecT", bound=Spec)
+
+
+class DriverSpec(Spec, frozen=True):
+    """The driver installed on the node."""
+
+    version: str
+    cuda: tuple[int, int]
+    open_module: bool = False
+
+    @property
+    def nvml_version(self) -> str:
+        """The library calls itself by the CUDA generation and the driver's version."""
+        return f"{self.cuda[0]}.{self.version}"
+
+    @property
+    def branch(self) -> int:
+        """The driver's release branch, such as 580."""
+        return int(self.version.split(".", maxsplit=1)[0])
+
+
+class GpuGroup(Spec, frozen=True):
+    """GPUs of one model that hang on one piece of the PCIe tree."""
+
+    model: str
+    addresses: tuple[str, ...]
+    numa: int | None = None
+    path: PathKind = PathKind.SYSTEM
+    """Between two GPUs of the group."""
+
+
+class WiringSpec(Spec, frozen=True):
+    """How the NVLinks run: from GPU to GPU in equal shares, or all to switches."""
+
+    wiring: Literal["mesh", "switch"]
+    links_per_switch: tuple[int, ...] = ()
+    """How each GPU's links are dealt out; empty where the switches are outside the node's sight."""
+    switches: tuple[str, ...] = ()
+
+
+class FabricSpec(Spec, frozen=True):
+    """What the fabric manager tells each GPU."""
+
+    cluster_uuid: str = "00000000-0000-0000-0000-000000000000"
+    clique_id: int = 0
+    health_mask: int = 0
+
+
+class ProfileSpec(Spec, frozen=True):
+    """A profile as its file says it."""
+
+    summary: str
+    driver: DriverSpec
+    gpus: tuple[GpuGroup, ...]
+    numa_cpus: dict[int, str] = msgspec.field(default_factory=dict)
+    nvlink: WiringSpec | None = None
+    fabric: FabricSpec | None = None
+    mig: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class Seat(Spec, frozen=True):
+    """One GPU's place in the node."""
+
+    index: int
+    model: GpuModel
+    address: PciAddress
+    group: int
+    path: PathKind
+    numa_node: int | None
+    cpu_affinity: str
+
+
+class Profile(Spec, frozen=True):
+    """A node to simulate, whole and checked."""
+
+    name: str
+    summary: str
+    driver: DriverSpec
+    seats: tuple[Seat, ...]
+    nvlink: WiringSpec | None
+    switches: tuple[PciAddress, ...]
+    fabric: FabricSpec | None
+    mig: dict[int, tuple[str, ...]]
+
+
+def list_profiles() -> tuple[str, ...]:
+    """The names of all profiles that come with nodeagent."""
+    return tuple(sorted(path.stem for path in (_HERE / "profiles").glob("*.yaml")))
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of this name, or the one in this file if the name is a path.
+
+    Raises:
+        UnknownProfile: no profile has this name.
+        InvalidProfile: its file cannot be read or contradicts itself.
+    """
+    if "/" in name:
+        path = Path(name)
+    elif name in (known := list_profiles()):
+        path = _HERE / "profiles" / f"{name}.yaml"
+    else:
+        raise UnknownProfile(name, known)
+    spec = _read_spec(path, ProfileSpec)
+    try:
+        return _build_profile(path.stem, spec)
+    except ValueError as error:
+        raise InvalidProfile(str(path), str(error)) from error
+
+
+def _read_spec(path: Path, kind: type[SpecT]) -> SpecT:
+    try:
+        return msgspec.convert(_LOADER(path.read_bytes()).get_single_data(), kind)
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise InvalidProfile(str(path), " ".join(str(error).split())) from error
+
+
+def _load_model(name: str, cache: dict[str, GpuModel]) -> GpuModel:
+    if name not in cache:
+        cache[name] = _read_spec(_HERE / "models" / f"{name}.yaml", GpuModel)
+    return cache[name]
+
+
+def _build_profile(name: str, spec: ProfileSpec) -> Profile:
+    seats = _seat_gpus(spec)
+    _check(spec, seats)
+    return Profile(
+        name=name,
+        summary=spec.summary,
+        driver=spec.driver,
+        seats=seats,
+        nvlink=spec.nvlink,
+        switches=tuple(parse_pci_address(address) for address in spec.nvlink.switches) if spec.nvlink else (),
+        fabric=spec.fabric,
+        mig=spec.mig,
+    )
+
+
+def _seat_gpus(spec: ProfileSpec) -> tuple[Seat, ...]:
+    """NVML counts GPUs in the order of their PCI addresses, whatever the order in the file."""
+    models: dict[str, GpuModel] = {}
+    places = sorted(
+        (parse_pci_address(address), number) for number, group in enumerate(spec.gpus) for address in group.addresses
+    )
+    return tuple(
+        Seat(
+            index=index,
+            model=_load_model(spec.gpus[number].model, models),
+            address=address,
+            group=number,
+            path=spec.gpus[number].path,
+            numa_node=(numa := spec.gpus[number].numa),
+            cpu_affinity=spec.numa_cpus.get(numa, "") if numa is not None else "",
+        )
+        for index, (address, number) in enumerate(places)
+    )
+
+
+def _check(spec: ProfileSpec, seats: tuple[Seat, ...]) -> None:
+    """What msgspec cannot see.
+
+    Raises:
+        ValueError: the parts contradict one another.
+    """
+    if len({seat.address for seat in seats}) != len(seats):
+        raise ValueError("two GPUs share one PCI address")
+    if spec.nvlink is not None and len(spec.nvlink.links_per_switch) != len(spec.nvlink.switches):
+        raise ValueError("nvlink.links_per_switch and nvlink.switches differ in length")
+    for index, names in spec.mig.items():
+        if not 0 <= index < len(seats):
+            raise ValueError(f"mig names GPU {index}, the last one is {len(seats) - 1}")
+        plan_layout(seats[index].model, names)

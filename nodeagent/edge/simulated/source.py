@@ -1,0 +1,183 @@
+"""The ports of the simulation: driver probe, GPU source and fault injector over one world.
+
+Owns waiting: a hung call really waits and is cut off by its deadline, a change wakes whoever waits for one.
+Refuses physics and faults themselves: those are values, in `world` and `faults`.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import anyio
+
+from nodeagent.edge.simulated.faults import apply_fault, list_faults
+from nodeagent.edge.simulated.profile import Profile
+from nodeagent.edge.simulated.readout import render_evidence, render_readout
+from nodeagent.edge.simulated.sample import render_sample
+from nodeagent.edge.simulated.world import World
+from nodeagent.kernel.clock import Clock, SystemClock
+from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
+from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.ports import GpuEvent
+from nodeagent.model.telemetry import NodeSample
+
+DEADLINE_SECONDS = 5.0
+EVENTS_KEPT = 256
+"""A listener that falls further behind loses the oldest, as the driver's own queue does."""
+
+
+class SimulatedGpus:
+    """A node's driver and GPUs, made up from a profile."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        node_name: str = "simulated",
+        seed: int = 0,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.profile = profile
+        self._world = World(profile, node_name=node_name, seed=seed)
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock or SystemClock()
+        self._began_seconds = self._clock.monotonic()
+        self._released = ""
+        self._changed = anyio.Event()
+        self._changes = 0
+        self._changes_noticed = 0
+        """By the driver probe, so that what happens between a look and a wait is not missed."""
+        self._events: deque[tuple[int, GpuEvent]] = deque(maxlen=EVENTS_KEPT)
+        self._events_told = 0
+
+    def set_holders(self, holders: Mapping[str, str] | None) -> None:
+        """Say which devices pods hold, by device UUID; `None` lets the simulation make up its own jobs."""
+        self._tell_time()
+        self._world.set_holders(holders)
+
+    # DriverProbe
+
+    async def read_evidence(self) -> DriverEvidence:
+        """Look at the simulated driver; a hung look is evidence of a stuck driver."""
+        self._changes_noticed = self._changes
+        stuck = ""
+        try:
+            await self._pass("evidence")
+        except DriverStuck as error:
+            stuck = str(error)
+        return render_evidence(self._world, stuck=stuck, released=self._released)
+
+    async def wait_change(self) -> None:
+        """Return at the next injected fault, release or resume, or when a hung driver comes back."""
+        self._tell_time()
+        if self._changes == self._changes_noticed:
+            ends = [end for end in self._world.driver.hung_until.values() if end > self._world.now_seconds]
+            with anyio.move_on_after(min(ends) - self._world.now_seconds if ends else None):
+                await self._changed.wait()
+        self._changes_noticed = self._changes
+
+    # GpuSource
+
+    async def read_inventory(self) -> GpuReadout:
+        """Enumerate the simulated GPUs."""
+        await self._ask("inventory", "enumerate GPUs")
+        return render_readout(self._world)
+
+    async def read_sample(self) -> NodeSample:
+        """Read the simulated GPUs as they are now."""
+        began_seconds, began = self._clock.wall(), self._clock.monotonic()
+        await self._ask("sample", "read GPUs")
+        return render_sample(self._world, began_seconds, took_seconds=self._clock.monotonic() - began)
+
+    def events(self) -> AsyncIterator[GpuEvent]:
+        """What is injected from now on."""
+        return self._follow_events(self._events_told)
+
+    async def release(self, reason: str) -> None:
+        """Give the simulated driver up."""
+        self._released = reason or "on request"
+        self._wake()
+
+    async def resume(self) -> None:
+        """Take the simulated driver back."""
+        self._released = ""
+        self._wake()
+
+    # FaultInjector
+
+    @property
+    def known_faults(self) -> tuple[str, ...]:
+        """Each fault with its arguments."""
+        return list_faults()
+
+    async def inject(self, fault: str, arguments: Sequence[str]) -> str:
+        """Do it to the world, and wake everyone who waits for a change."""
+        self._tell_time()
+        outcome = apply_fault(self._world, fault, arguments)
+        for event in outcome.events:
+            self._events.append((self._events_told, event))
+            self._events_told += 1
+        self._wake()
+        return outcome.sentence
+
+    async def _follow_events(self, first: int) -> AsyncIterator[GpuEvent]:
+        while True:
+            self._refuse("watch events")
+            fresh = [(number, event) for number, event in self._events if number >= first]
+            for number, event in fresh:
+                first = number + 1
+                yield event
+            if not fresh:
+                await self._changed.wait()
+
+    async def _ask(self, call: str, purpose: str) -> None:
+        """One call into the driver: refused, delayed, or answered.
+
+        Raises:
+            DriverError: it cannot be answered.
+        """
+        self._refuse(purpose)
+        await self._pass(call)
+        self._refuse(purpose)
+
+    def _refuse(self, purpose: str) -> None:
+        driver = self._world.driver
+        if self._released:
+            raise DriverReleased(self._released)
+        if not driver.loaded:
+            raise DriverUnavailable(purpose, "the driver is not loaded (NVML error 9)")
+        if driver.library_version != driver.module_version:
+            raise DriverMismatch(driver.library_version, driver.module_version)
+
+    async def _pass(self, call: str) -> None:
+        """Take as long as the driver takes.
+
+        Raises:
+            DriverStuck: longer than the deadline.
+        """
+        self._tell_time()
+        with anyio.move_on_after(self._deadline_seconds) as scope:
+            await self._wait_unhung(call)
+            if self._world.driver.slow_seconds and not self._released:
+                await anyio.sleep(self._world.driver.slow_seconds)
+        if scope.cancelled_caught:
+            self._tell_time()
+            raise DriverStuck(f"the call {call}", self._deadline_seconds)
+        self._tell_time()
+
+    async def _wait_unhung(self, call: str) -> None:
+        while not self._released and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
+            with anyio.move_on_after(left):
+                await self._changed.wait()
+
+    def _read_time(self) -> float:
+        return self._clock.monotonic() - self._began_seconds
+
+    def _tell_time(self) -> None:
+        self._world.advance(self._read_time())
+
+    def _wake(self) -> None:
+        self._changes += 1
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()

@@ -1,0 +1,187 @@
+"""The simulated node's truth, moved on by being told the time. Deterministic: same seed, same history.
+
+Owns GPUs, driver and holders, and the rule that time passes in equal steps, so that what is seen at a moment does
+not depend on how often anyone looked before.
+Refuses clocks, waiting and I/O: `source` brings those.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from nodeagent.edge.simulated.gpu_state import GpuFaults, GpuState
+from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_seed
+from nodeagent.edge.simulated.load import Tenant
+from nodeagent.edge.simulated.mig_geometry import plan_layout
+from nodeagent.edge.simulated.profile import Profile, Seat
+from nodeagent.edge.simulated.topology import count_active_links, list_nvlinks
+from nodeagent.model.errors import GpuUnknown
+from nodeagent.model.gpu import NvLink
+
+STEP_SECONDS = 0.5
+CATCH_UP_STEPS = 240
+"""After a longer gap the steps grow instead of their number, so that a resumed laptop does not hang here."""
+AMPERE = 8
+
+
+@dataclass(slots=True)
+class DriverConduct:
+    """How the driver behaves."""
+
+    module_version: str
+    library_version: str
+    loaded: bool = True
+    fabric_pending: bool = False
+    slow_seconds: float = 0.0
+    hung_until: dict[str, float] = field(default_factory=dict)
+    """By call, or `all`: the moment of the world when it comes back."""
+
+
+class World:
+    """A node of one profile, at one moment."""
+
+    def __init__(self, profile: Profile, *, node_name: str = "simulated", seed: int = 0) -> None:
+        self.profile = profile
+        self.now_seconds = 0.0
+        self._stepped_seconds = 0.0
+        self._node_name, self._seed = node_name, seed
+        self._holders: dict[str, str] | None = None
+        self.driver = self._new_driver()
+        self.gpus = [self._new_gpu(seat) for seat in profile.seats]
+        for gpu in self.gpus:
+            gpu.settle()
+
+    @property
+    def present(self) -> list[GpuState]:
+        """The GPUs that are plugged in."""
+        return [gpu for gpu in self.gpus if not gpu.faults.unplugged]
+
+    @property
+    def listed(self) -> list[GpuState]:
+        """The GPUs that the driver lists, lost ones among them."""
+        return [gpu for gpu in self.present if not gpu.faults.hidden]
+
+    def advance(self, to_seconds: float) -> None:
+        """Let time pass until then; a moment in the past changes nothing."""
+        self.now_seconds = max(self.now_seconds, to_seconds)
+        steps = math.floor((self.now_seconds - self._stepped_seconds) / STEP_SECONDS)
+        if steps == 0:
+            return
+        count = min(steps, CATCH_UP_STEPS)
+        links = {gpu.seat.index: self.count_active_links(gpu) for gpu in self.gpus}
+        for _ in range(count):
+            for gpu in self.gpus:
+                self._step(gpu, steps * STEP_SECONDS / count, links[gpu.seat.index])
+        self._stepped_seconds += steps * STEP_SECONDS
+
+    def set_holders(self, holders: Mapping[str, str] | None) -> None:
+        """Say which devices pods hold: those work, the others rest. `None` gives the jobs back to the world."""
+        self._holders = None if holders is None else dict(holders)
+
+    def find_gpu(self, name: str) -> GpuState:
+        """The GPU with this index, UUID or PCI address.
+
+        Raises:
+            GpuUnknown: there is none.
+        """
+        wanted = name.lower()
+        for gpu in self.gpus:
+            if wanted in (str(gpu.seat.index), gpu.uuid.lower(), gpu.seat.address):
+                return gpu
+        raise GpuUnknown(name, tuple(str(gpu.seat.index) for gpu in self.gpus))
+
+    def list_links(self, gpu: GpuState) -> tuple[NvLink, ...]:
+        """This GPU's NVLinks as they are now."""
+        return list_nvlinks(self.profile, gpu.seat, self._is_link_down)
+
+    def count_active_links(self, gpu: GpuState) -> int:
+        """How many of this GPU's NVLinks work."""
+        return count_active_links(self.profile, gpu.seat, self._is_link_down)
+
+    def change_layout(self, gpu: GpuState, names: tuple[str, ...] | None) -> None:
+        """Cut the GPU anew, or make it whole again; every job on it ends.
+
+        Raises:
+            ValueError: the layout cannot be had on this GPU.
+        """
+        plan_layout(gpu.seat.model, names or ())
+        gpu.mig_layout = names
+        gpu.layout_number += 1
+        gpu.tenants = self._make_tenants(gpu)
+
+    def unload_driver(self) -> None:
+        """The kernel module goes, and every job with it."""
+        self.driver.loaded = False
+        for gpu in self.gpus:
+            for tenant in gpu.tenants:
+                tenant.end_job()
+
+    def load_driver(self, version: str) -> None:
+        """The module comes back in this version and starts every GPU afresh; a lost one is not even listed now."""
+        self.driver.loaded = True
+        self.driver.module_version = self.driver.library_version = version
+        for gpu in self.gpus:
+            gpu.energy_joules = 0.0
+            if gpu.faults.lost:
+                gpu.faults.hidden = True
+            else:
+                gpu.reset()
+
+    def restore(self) -> None:
+        """Take every fault back; lifetime counts stay, as they do on real boards."""
+        self.driver = self._new_driver()
+        for gpu in self.gpus:
+            wanted = self.profile.mig.get(gpu.seat.index)
+            if gpu.mig_layout != wanted:
+                self.change_layout(gpu, wanted)
+            gpu.reset()
+            gpu.faults = GpuFaults()
+
+    def find_hang_end(self, call: str) -> float:
+        """The moment when this call comes back; in the past when it is not hung."""
+        return max(self.driver.hung_until.get(call, 0.0), self.driver.hung_until.get("all", 0.0))
+
+    def _new_driver(self) -> DriverConduct:
+        version = self.profile.driver.version
+        return DriverConduct(module_version=version, library_version=version)
+
+    def _new_gpu(self, seat: Seat) -> GpuState:
+        uuid = make_gpu_uuid(self.profile.name, self._node_name, seat.index)
+        gpu = GpuState(
+            seat=seat,
+            uuid=uuid,
+            random=Random(make_seed(self._seed, uuid)),  # noqa: S311  # repeatable weather, not secrets
+            mig_layout=self.profile.mig.get(seat.index),
+        )
+        gpu.tenants = self._make_tenants(gpu)
+        return gpu
+
+    def _make_tenants(self, gpu: GpuState) -> list[Tenant]:
+        model = gpu.seat.model
+        if gpu.mig_layout is None:
+            usable = model.memory.total_mib - model.memory.reserved_mib
+            return [Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)]  # noqa: S311  # same
+        return [
+            Tenant(
+                uuid=make_mig_uuid(gpu.uuid, placed.gpu_instance_id, 0, gpu.layout_number),
+                random=Random(gpu.random.random()),  # noqa: S311  # repeatable weather, not secrets
+                memory_mib=placed.shape.row.memory_mib,
+                share=placed.shape.row.multiprocessors / model.multiprocessors,
+                instance=placed,
+            )
+            for placed in plan_layout(model, gpu.mig_layout)
+        ]
+
+    def _is_link_down(self, index: int, link: int) -> bool:
+        """Down by fault, or because the GPU at this end is gone, or (Ampere) partitioned."""
+        gpu = self.gpus[index]
+        partitioned = gpu.mig_layout is not None and gpu.seat.model.compute_capability[0] == AMPERE
+        return partitioned or bool(gpu.faults.lost) or gpu.faults.unplugged or link in gpu.faults.links_down
+
+    def _step(self, gpu: GpuState, seconds: float, active_links: int) -> None:
+        if gpu.faults.lost or gpu.faults.unplugged or not self.driver.loaded:
+            return
+        for tenant in gpu.tenants:
+            tenant.step(seconds, held=None if self._holders is None else tenant.uuid in self._holders)
+        gpu.step(seconds, active_links)

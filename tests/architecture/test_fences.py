@@ -1,0 +1,144 @@
+"""The house rules that import-linter cannot say: docs/architecture.md, chapter 2."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nodeagent
+
+ROOT = Path(nodeagent.__file__).parent
+MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
+
+FENCES: dict[str, tuple[str, ...]] = {
+    "pynvml": ("nodeagent/edge/nvml/",),
+    "grpclib": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
+    "google.protobuf": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
+    "kubernetes_asyncio": ("nodeagent/edge/kube/",),
+    "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
+    "structlog": ("nodeagent/kernel/log.py",),
+}
+"""Which third party may be imported where."""
+
+KERNEL_MAY_IMPORT = ("anyio", "structlog", "nodeagent")
+MODEL_MAY_IMPORT = ("nodeagent",)
+
+BUDGETS: dict[str, tuple[str, ...]] = {
+    "nodeagent.kernel.frames": ("anyio", "asyncio", "structlog", "logging", "subprocess", "typing", "dataclasses"),
+    "nodeagent.kernel.child_side": ("anyio", "asyncio", "structlog", "logging", "subprocess", "dataclasses"),
+    "nodeagent.kernel.bus": ("structlog", "aiohttp", "grpclib", "google", "kubernetes_asyncio", "yaml", "pynvml"),
+    "nodeagent.kernel.supervisor": ("structlog", "aiohttp", "grpclib", "google", "kubernetes_asyncio", "yaml"),
+}
+"""What importing a module must not bring along."""
+
+
+def imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def fence_breaks(path: str, source: str) -> list[str]:
+    return [
+        name
+        for name in imports(source)
+        for package, rooms in FENCES.items()
+        if is_within(name, package) and not path.startswith(rooms)
+    ]
+
+
+def impure_imports(path: str, source: str) -> list[str]:
+    if not path.startswith("nodeagent/components/") or path.endswith("/component.py"):
+        return []
+    outside = ("nodeagent.edge", "nodeagent.kernel", "anyio", "asyncio")
+    return [name for name in imports(source) if any(is_within(name, each) for each in outside)]
+
+
+def foreign_imports(source: str, allowed: tuple[str, ...]) -> list[str]:
+    tops = {name.partition(".")[0] for name in imports(source)}
+    return sorted(top for top in tops if top not in allowed and top not in sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_third_parties_stay_behind_their_fences(path: Path) -> None:
+    """Each third party is imported only in the room that translates it."""
+    assert fence_breaks(path.as_posix(), (ROOT.parent / path).read_text()) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_decisions_of_components_are_pure(path: Path) -> None:
+    """In components only component.py waits or touches anything."""
+    assert impure_imports(path.as_posix(), (ROOT.parent / path).read_text()) == []
+
+
+@pytest.mark.parametrize(("room", "allowed"), [("kernel", KERNEL_MAY_IMPORT), ("model", MODEL_MAY_IMPORT)])
+def test_ground_floor_imports_next_to_nothing(room: str, allowed: tuple[str, ...]) -> None:
+    """Kernel and model live on the standard library and the few listed."""
+    found = {path.name: foreign_imports(path.read_text(), allowed) for path in (ROOT / room).rglob("*.py")}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_every_module_says_why_it_exists(path: Path) -> None:
+    """A module has a docstring, unless it is empty or generated."""
+    source = (ROOT.parent / path).read_text()
+    is_generated = path.name.endswith(("_pb2.py", "_grpc.py"))
+    assert is_generated or not source.strip() or ast.get_docstring(ast.parse(source))
+
+
+def test_every_module_imports_alone() -> None:
+    """Whichever module is imported first, it finds what it needs: no circle, no reliance on order."""
+    names = [path.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for path in MODULES]
+    names = [name for name in names if not name.endswith("__main__")]
+    code = (
+        "import importlib, os, sys\n"
+        "failed = []\n"
+        "for name in sys.argv[1:]:\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0:\n"
+        "        try:\n"
+        "            importlib.import_module(name)\n"
+        "        except BaseException as error:\n"
+        "            sys.stderr.write(f'{name}: {error!r}\\n')\n"
+        "            os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    failed += [name] if os.waitpid(pid, 0)[1] else []\n"
+        "sys.exit(bool(failed))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", BUDGETS)
+def test_import_stays_within_its_budget(module: str) -> None:
+    """What a module brings along is decided, not grown; a child process pays for it at each start."""
+    # -S: what site-packages hook into every start is not the module's doing
+    code = "import sys, importlib; importlib.import_module(sys.argv[1]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}", module],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(set(BUDGETS[module]) & set(done.stdout.split())) == []
+
+
+def test_fences_would_see_a_break() -> None:
+    """The walk finds imports of every form, inside functions too."""
+    assert fence_breaks("nodeagent/app.py", "def f():\n    from google import protobuf") == ["google.protobuf"]
+    assert fence_breaks("nodeagent/app.py", "import structlog.dev") == ["structlog.dev"]
+    assert fence_breaks("nodeagent/kernel/log.py", "import structlog") == []
+    assert impure_imports("nodeagent/components/cdi/spec.py", "import anyio") == ["anyio"]
+    assert impure_imports("nodeagent/components/cdi/component.py", "import anyio") == []
+    assert foreign_imports("import yaml, os", ("anyio",)) == ["yaml"]

@@ -1,0 +1,52 @@
+"""Files that are made from the code: `python -m tests.generate` writes them, `--check` says which ones are out of date.
+
+One line of the table per file; a test runs the check, so that what is committed is what the code says.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from nodeagent.config.reference import render_example, render_markdown
+
+ROOT: Final = Path(__file__).parent.parent
+
+GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "docs/configuration.md": render_markdown,
+    "deploy/config.example.yaml": render_example,
+}
+
+
+def find_stale(root: Path = ROOT) -> list[str]:
+    """The files that differ from what the code says, or are missing."""
+    return [name for name, render in GENERATED.items() if _read(root / name) != render()]
+
+
+def write_stale(names: Iterable[str], root: Path = ROOT) -> None:
+    """Write those files anew."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(GENERATED[name](), encoding="utf-8")
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Write, or with --check only name, the files that are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m tests.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
+    check = parser.parse_args(arguments).check
+    stale = find_stale(root)
+    if not check:
+        write_stale(stale, root)
+    for name in stale:
+        sys.stdout.write(f"{name}: {'out of date, run `make generate`' if check else 'written'}\n")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The Prometheus text format, judged by the parser of prometheus-client."""
+
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodeagent.components.exporter.agent_families import (
+    AgentFacts,
+    ComponentFacts,
+    ConditionFacts,
+    ListenerFacts,
+    build_agent_families,
+)
+from nodeagent.components.exporter.exposition import Family, Labels, make_family, render_exposition, render_number
+
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
+NUMBERS = st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False))
+
+
+@given(st.dictionaries(st.tuples(TEXTS, TEXTS), NUMBERS, min_size=1, max_size=5), TEXTS)
+def test_what_is_rendered_reads_back_equal(samples: dict[tuple[str, str], float], text: str) -> None:
+    """Hostile label values and odd numbers survive the round trip."""
+    wanted: dict[Labels, float] = {(("one", one), ("two", two)): value for (one, two), value in samples.items()}
+    exposition = render_exposition([make_family("metric", "gauge", text, wanted.items())]).decode()
+    families = list(text_string_to_metric_families(exposition))
+    assert [family.name for family in families] == ["metric"]
+    read = {tuple(sorted(sample.labels.items())): sample.value for sample in families[0].samples}
+    assert read == {labels: float(value) for labels, value in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "1"), (0, "0"), (2.0, "2"), (0.1, "0.1"), (nan, "NaN"), (inf, "+Inf"), (-inf, "-Inf"), (1e300, "1e+300")],
+)
+def test_numbers_are_written_short(value: float, text: str) -> None:
+    """Whole numbers carry no point, special ones have the names the format gives them."""
+    assert render_number(value) == text
+
+
+def test_family_without_samples_is_absent() -> None:
+    """A metric nobody measured does not appear, not even by its help."""
+    assert render_exposition([Family(name="a", type="gauge", help="h", samples=())]) == b""
+
+
+def _facts(age: float | None) -> AgentFacts:
+    return AgentFacts(
+        version="1",
+        driver_ready=True,
+        gates={"driver_ready": True, "plugin_registered": False},
+        components=(ComponentFacts(name="web", phase="running", restarts=2),),
+        conditions=(ConditionFacts(code="gpu-lost", key="GPU-1", severity="error"),),
+        listeners=(
+            ListenerFacts(client="web", depth=1, lost=0),
+            ListenerFacts(client="web", depth=2, lost=3),
+        ),
+        bus_published=10,
+        loop_lag_seconds={"0.99": 0.001},
+        gpus_present=8,
+        gpus_lost=1,
+        gpus_missing=0,
+        sample_age_seconds=age,
+        sample_duration_seconds=age,
+        resident_bytes=1,
+        open_fds=2,
+        cpu_seconds=0.5,
+        start_time_seconds=3.0,
+    )
+
+
+def test_the_agent_describes_itself() -> None:
+    """Every fact is found again under its name, and two listeners of one client are one series."""
+    text = render_exposition(build_agent_families(_facts(0.25))).decode()
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["nodeagent_gpus", (("state", "lost"),)] == 1
+    assert samples["nodeagent_bus_listener_depth", (("client", "web"),)] == 3
+    assert samples["nodeagent_bus_listener_lost_total", (("client", "web"),)] == 3
+    assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1
+    assert samples["nodeagent_sample_age_seconds", ()] == 0.25
+
+
+def test_no_sample_yet_means_no_age() -> None:
+    """Before the first sample there is no age to report, rather than an age of zero."""
+    assert b"sample_age" not in render_exposition(build_agent_families(_facts(None)))

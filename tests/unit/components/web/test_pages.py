@@ -1,0 +1,233 @@
+"""Records, events and the page."""
+
+from html.parser import HTMLParser
+
+import pytest
+from msgspec import json
+from msgspec.structs import replace
+
+from nodeagent.components.web.admin import (
+    CommandMalformed,
+    CrashCommand,
+    FaultCommand,
+    ReleaseCommand,
+    may_command,
+    parse_command,
+)
+from nodeagent.components.web.api_index import INDEX
+from nodeagent.components.web.build import Identity, Known, build_state
+from nodeagent.components.web.gpu_records import find_gpu_record, join_gpus
+from nodeagent.components.web.page import render_page
+from nodeagent.components.web.records import (
+    ComponentRecord,
+    ConditionRecord,
+    EventRecord,
+    GateRecord,
+    GpusRecord,
+    StateRecord,
+)
+from nodeagent.components.web.stream import is_wanted, parse_last_seen, parse_types, render_event
+from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.telemetry import GpuSample, NodeSample
+from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
+
+HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J"
+IDENTITY = Identity(
+    version="1.2.3", node="node-a", gpu_source="simulated:x", pid=7, started_seconds=10.0, notices=("note",)
+)
+
+
+def _allocation(number: int, device: str, pod: PodIdentity | None = None) -> Allocation:
+    return Allocation(
+        number=number,
+        resource=ResourceName("nvidia.com/gpu"),
+        devices=(DeviceId(device),),
+        since_seconds=20.0,
+        pod=pod,
+        container="main",
+    )
+
+
+def _known(gpus: tuple[Gpu, ...]) -> Known:
+    sample = GpuSample(
+        uuid=make_uuid(0),
+        gpu_utilization_percent=42,
+        memory_used_bytes=1 << 30,
+        memory_total_bytes=1 << 36,
+        power_milliwatts=350_400,
+        gpu_temperature_celsius=61,
+    )
+    health = DeviceHealth(
+        device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=1.0, reason=HOSTILE
+    )
+    return Known(
+        driver=DriverState(phase=DriverPhase.READY, driver_version="580.1", cuda_version=(13, 0)),
+        inventory=Inventory(generation=3, gpus=gpus),
+        sample=NodeSample(time_seconds=95.0, gpus=(sample,)),
+        health=HealthReport(generation=3, devices=(health,)),
+        allocations=AllocationTable(
+            allocations=(
+                _allocation(1, f"{make_uuid(0)}::2", PodIdentity(namespace="ml", name=HOSTILE)),
+                _allocation(2, "GPU-other"),
+            )
+        ),
+    )
+
+
+def _state(known: Known) -> StateRecord:
+    return build_state(
+        IDENTITY,
+        known,
+        [GateRecord(name="g", open=False, since_seconds=1.0), GateRecord(name="h", open=True, since_seconds=1.0)],
+        [
+            ComponentRecord(
+                name="part",
+                phase="backing_off",
+                since_seconds=5.0,
+                vital=True,
+                restarts=2,
+                last_error=HOSTILE,
+                waiting_for=("g",),
+            ),
+            ComponentRecord(name="web", phase="running", since_seconds=5.0, vital=True),
+        ],
+        [
+            ConditionRecord(
+                code="c", severity="error", title="t", remedy="r", since_seconds=1.0, detail=HOSTILE, key=HOSTILE
+            ),
+            ConditionRecord(code="d", severity="warning", title="t", remedy="r", since_seconds=1.0),
+        ],
+        now_seconds=100.0,
+    )
+
+
+def test_records_join_what_is_known_of_a_gpu() -> None:
+    """Sample, age, verdict and holders stand with the GPU they belong to; a replica counts for its GPU."""
+    state = _state(_known((make_gpu(0), make_gpu(1))))
+    assert state.gpus is not None
+    first, second = state.gpus.gpus
+    assert first.sample is not None
+    assert first.sample_age_seconds == 5.0
+    assert [one.number for one in first.allocations] == [1]
+    assert first.health[0].verdict is Verdict.UNHEALTHY
+    assert (second.sample, second.sample_age_seconds, second.allocations, second.health) == (None, None, (), ())
+
+
+def test_an_agent_that_knows_nothing_yet_says_so() -> None:
+    """Before the first readout every part of the record is empty, not invented."""
+    state = build_state(IDENTITY, Known(), [], [], [], now_seconds=11.0)
+    assert (state.gpus, state.driver, state.allocations) == (None, None, ())
+    assert "No GPU is known yet." in render_page(state)
+    joined = join_gpus(make_inventory(1), None, None, None, now_seconds=1.0)
+    assert joined.gpus[0].sample is None
+
+
+def test_the_state_reads_back_equal() -> None:
+    """What scripts get is what the agent meant, and the command line reads the same record."""
+    state = _state(_known((make_gpu(0, mig=make_mig(0, 2)),)))
+    assert json.decode(json.encode(state), type=StateRecord) == state
+
+
+def test_a_gpu_is_found_by_each_of_its_names() -> None:
+    """Index, UUID, PCI address and MIG UUID all lead to the same record."""
+    gpu = make_gpu(1, mig=make_mig(1, 1))
+    records = join_gpus(Inventory(generation=1, gpus=(make_gpu(0), gpu)), None, None, None, now_seconds=0.0)
+    for name in ("1", gpu.uuid, gpu.pci.address, gpu.mig_devices[0].uuid):
+        found = find_gpu_record(records, name)
+        assert found is not None
+        assert found.gpu is gpu
+    assert find_gpu_record(records, "9") is None
+    assert find_gpu_record(GpusRecord(generation=0), "0") is None
+
+
+class _Tags(HTMLParser):
+    """Collects the tags of a page and insists that they are closed."""
+
+    void = frozenset({"meta", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_the_page_is_whole_and_escapes_everything(verdict: Verdict) -> None:
+    """No name from hardware, pods or errors becomes markup, whatever the state of the node."""
+    known = _known((make_gpu(0, name=HOSTILE, mig=make_mig(0, 1)), make_gpu(1, lost=HOSTILE), make_gpu(2)))
+    assert known.health is not None
+    judged = replace(known.health.devices[0], verdict=verdict)
+    page = render_page(_state(replace(known, health=HealthReport(generation=3, devices=(judged,)))))
+    tags = _Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert "script" not in tags.seen
+    assert "61 °C" in page
+    assert "350 W" in page
+    assert str(verdict) in page
+
+
+def test_events_are_one_line_each() -> None:
+    """A hostile value cannot end an event early, and cause and number travel with it."""
+    event = EventRecord(seq=4, time_seconds=1.0, type="XidReported", source="inventory", value={"m": HOSTILE}, cause=2)
+    lines = render_event(event).split(b"\n")
+    assert lines[:2] == [b"id: 4", b"event: XidReported"]
+    assert json.decode(lines[2].removeprefix(b"data: "), type=EventRecord) == event
+    assert lines[3:] == [b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted", "unwanted"),
+    [
+        ({}, {"XidReported", "Inventory"}, {"NodeSample"}),
+        ({"types": "NodeSample, Inventory"}, {"NodeSample", "Inventory"}, {"XidReported"}),
+        ({"types": " , "}, {"XidReported"}, {"NodeSample"}),
+    ],
+)
+def test_a_client_chooses_its_events(query: dict[str, str], wanted: set[str], unwanted: set[str]) -> None:
+    """Samples are left out unless asked for, and a choice is exact."""
+    types = parse_types(query)
+    assert all(is_wanted(name, types) for name in wanted)
+    assert not any(is_wanted(name, types) for name in unwanted)
+
+
+def test_a_reconnect_names_the_last_event() -> None:
+    """Browsers send a header, scripts a parameter; nonsense counts as nothing."""
+    assert parse_last_seen({"last-event-id": "12"}, {}) == 12
+    assert parse_last_seen({}, {"since": "7"}) == 7
+    assert parse_last_seen({}, {"since": "x"}) is None
+    assert parse_last_seen({}, {}) is None
+
+
+def test_commands_are_checked_before_anything_happens() -> None:
+    """A malformed command is refused with the place of the mistake."""
+    assert parse_command(b'{"fault":"xid","arguments":["79","3"]}', FaultCommand).arguments == ("79", "3")
+    assert parse_command(b"", ReleaseCommand).seconds is None
+    with pytest.raises(CommandMalformed, match="component"):
+        parse_command(b"{}", CrashCommand)
+    with pytest.raises(CommandMalformed, match="malformed command: "):
+        parse_command(b"{", FaultCommand)
+
+
+@pytest.mark.parametrize(("peer", "own", "allowed"), [(0, 5, True), (5, 5, True), (6, 5, False), (-1, 0, False)])
+def test_only_the_owner_and_root_may_command(peer: int, own: int, *, allowed: bool) -> None:
+    """A TCP peer has no uid the kernel vouches for, and never may."""
+    assert may_command(peer, own) is allowed
+
+
+def test_the_index_names_every_call_once() -> None:
+    """The list of calls is for people; a call listed twice would be a lie about one of them."""
+    calls = [endpoint.call for endpoint in INDEX.calls]
+    assert len(calls) == len(set(calls))

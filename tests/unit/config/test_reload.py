@@ -1,0 +1,39 @@
+"""What a SIGHUP changes."""
+
+from pathlib import Path
+
+from nodeagent.config.reload import decide_reload
+from nodeagent.config.schema import Settings
+from tests.unit.config.helpers import load_text
+
+
+def test_reloadable_changes_apply_and_others_wait(tmp_path: Path) -> None:
+    """What may change is taken over, what may not keeps its value and is named."""
+    new = load_text(tmp_path, "log: {level: debug, format: json}\nhttp: {listen: 'h:1'}\n").settings
+    plan = decide_reload(Settings(), new)
+    assert [str(change) for change in plan.changed_reloadable] == ["log.level: info → debug"]
+    assert [str(change) for change in plan.changed_needs_restart] == [
+        "log.format: auto → json",
+        "http.listen: 127.0.0.1:9400 → h:1",
+    ]
+    assert (plan.settings.log.level, plan.settings.log.format) == ("debug", "auto")
+    assert plan.settings.http == Settings().http
+
+
+def test_equal_settings_change_nothing() -> None:
+    """A reload without a difference is an empty plan that keeps what is in force."""
+    plan = decide_reload(Settings(), Settings())
+    assert plan.is_empty
+    assert plan.settings == Settings()
+
+
+def test_sharing_changes_as_a_whole(tmp_path: Path) -> None:
+    """Sharing is one decision; it is shown as it could be written."""
+    text = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}"
+    new = load_text(tmp_path, text).settings
+    plan = decide_reload(Settings(), new)
+    (change,) = plan.changed_reloadable
+    assert change.path == "sharing.timeSlicing"
+    assert change.before == "null"
+    assert '"replicas": 2' in change.after
+    assert plan.settings == new

@@ -1,0 +1,71 @@
+"""What must hold between settings that are each fine alone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.config.helpers import load_text, problems_of
+
+LONG = "/" + "d" * 95
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"node: {{run_dir: {LONG}x}}", "node.run_dir: socket path '/"),
+        (f"kubelet: {{device_plugins_dir: {LONG}}}", "kubelet.device_plugins_dir: socket path '/"),
+        (f"kubelet: {{plugins_registry_dir: {LONG}}}", "kubelet.plugins_registry_dir: socket path '/"),
+        (f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 11}}}", "kubelet.pod_resources_socket: socket path '/"),
+        (
+            "supervisor: {restart_min_seconds: 90}",
+            "supervisor.restart_min_seconds: 90 exceeds restart_max_seconds, 60; lower it",
+        ),
+        ("shutdown: {drain_seconds: 20}", "shutdown.drain_seconds: 20 exceeds total_seconds, 18; lower it"),
+        ("inventory: {sample_seconds: 61}", "metrics.stale_after_seconds: 60 is shorter than inventory.sample_seconds"),
+        ("device_plugin: {default_config: a}", "device_plugin.default_config: there are no named configurations"),
+        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing.mps: the MPS control daemon is not run"),
+        ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),
+    ],
+)
+def test_breach_is_named_at_the_setting_to_change(tmp_path: Path, text: str, expected: str) -> None:
+    """One line with the line that was written, or the default where nothing was."""
+    (line,) = problems_of(tmp_path, text)
+    origin, _, rest = line.partition(": ")
+    assert origin in {"config.yaml:1", "default"}
+    assert rest.startswith(expected)
+
+
+def test_mps_with_mixed_mig_is_a_contradiction(tmp_path: Path) -> None:
+    """Both reasons are given, so that removing one does not bring up the other."""
+    text = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}\ndevice_plugin: {mig_strategy: mixed}"
+    assert len(problems_of(tmp_path, text)) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"node: {{run_dir: {LONG}}}",
+        f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 10}}}",
+        "device_plugin: {default_config: a, config_dir: /c}",
+        "device_plugin: {resource_prefix: b.c}\nresources: {mig: [{pattern: a, name: b.c/d}]}",
+    ],
+)
+def test_limits_themselves_are_allowed(tmp_path: Path, text: str) -> None:
+    """A path of exactly 107 bytes is a socket path; a domain that is offered may be named."""
+    load_text(tmp_path, text)
+
+
+def test_longer_resource_names_need_shorter_directories(tmp_path: Path) -> None:
+    """With a resource for each MIG profile the socket names are longer."""
+    directory = f"kubelet: {{device_plugins_dir: {LONG[:90]}}}\n"
+    load_text(tmp_path, directory)
+    assert len(problems_of(tmp_path, f"{directory}device_plugin: {{mig_strategy: mixed}}")) == 1
+
+
+def test_rule_over_a_refused_value_is_not_judged(tmp_path: Path) -> None:
+    """A complaint that only follows from another is not made."""
+    (line,) = problems_of(tmp_path, "shutdown: {drain_seconds: 20, total_seconds: long}")
+    assert "shutdown.total_seconds: value 'long' is refused" in line
+    lines = problems_of(tmp_path, "resources: {gpus: [{pattern: a, name: b.c/d}], mig: 5}")
+    assert len(lines) == 1
+    assert len(problems_of(tmp_path, "node: 5\nshutdown: {drain_seconds: 20}")) == 2

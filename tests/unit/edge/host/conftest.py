@@ -1,0 +1,12 @@
+"""The fake host as a fixture."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.edge.host.tree import HostTree
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostTree:
+    return HostTree(tmp_path / "host")

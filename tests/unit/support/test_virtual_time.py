@@ -1,0 +1,80 @@
+import asyncio
+import socket
+import sys
+import threading
+import time
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.support.virtual_time import START_WALL, FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+
+async def test_a_day_passes_at_once_and_exactly(clock: FakeClock) -> None:
+    """Sleepers wake in the order and at the very second they asked for."""
+    woken: list[tuple[str, float]] = []
+
+    async def sleep(name: str, seconds: float) -> None:
+        await anyio.sleep(seconds)
+        woken.append((name, clock.monotonic()))
+
+    began = time.monotonic()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sleep, "day", 86400)
+        tasks.start_soon(sleep, "hour", 3600)
+    assert woken == [("hour", 3600), ("day", 86400)]
+    assert clock.wall() == START_WALL + 86400
+    assert time.monotonic() - began < 30
+
+
+async def test_clock_waits_for_a_busy_thread() -> None:
+    """A timeout of an hour is not reached while a thread does its work, and is once it has done it."""
+    with anyio.fail_after(3600):
+        await anyio.to_thread.run_sync(time.sleep, 0.05)
+    assert anyio.current_time() < 60
+    await anyio.sleep(3600)
+    assert anyio.current_time() > 3600
+
+
+async def test_clock_waits_for_a_plain_thread_and_not_for_an_idle_one() -> None:
+    """A thread of anybody's counts as busy unless it says that it is idle."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait, daemon=True)
+    thread.start()
+    try:
+        before = time.monotonic()
+        await anyio.sleep(0.02)
+        assert time.monotonic() - before >= 0.015
+        thread.is_idle = True  # type: ignore[attr-defined]  # what our own worker threads say of themselves
+        await anyio.sleep(86400)
+    finally:
+        done.set()
+
+
+async def test_clock_waits_for_a_child_process() -> None:
+    """A child that starts slowly is not overtaken by the clock."""
+    with anyio.fail_after(3600):
+        done = await anyio.run_process([sys.executable, "-c", "print('hello')"])
+    assert done.stdout == b"hello\n"
+    assert anyio.current_time() < 60
+
+
+async def test_data_between_two_ends_here_is_seen_before_the_clock_jumps() -> None:
+    """A message on its way through a socket arrives before the timeout of whoever waits for it."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        with anyio.fail_after(0.001):
+            await loop.sock_sendall(ours, b"ping")
+            assert await loop.sock_recv(theirs, 10) == b"ping"
+
+
+def test_clock_outside_a_loop_stands_where_it_was_put(clock: FakeClock) -> None:
+    """Plain tests move the clock by hand."""
+    clock.advance(5)
+    assert (clock.monotonic(), clock.wall()) == (5, START_WALL + 5)

@@ -9,7 +9,7 @@ def entry(resource: str, *devices: str) -> wire.ContainerDevices:
 
 
 def test_each_device_is_told_once() -> None:
-    """Entries are grouped by container and resource; a device on two NUMA nodes stands once; the order is always the same."""
+    """Entries are grouped by container and resource; a device on two NUMA nodes stands once; all in order."""
     pod = wire.PodResources(
         name="train",
         namespace="ml",

@@ -9,6 +9,7 @@ from anyio.to_thread import run_sync
 
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
+from nodeagent.model.ids import ResourceName
 from tests.contract.kubelet.test_device_plugin import *  # noqa: F403  the tests themselves
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
@@ -55,14 +56,14 @@ class RealKubelet:
         account = PodResourcesClient(self.pod_resources_socket)
         try:
             with anyio.fail_after(PATIENCE_SECONDS):
-                while not await self._offers(account, resource, capacity, allocatable):
+                while not await self._offers(account, resource, capacity, allocatable):  # noqa: ASYNC110  a far process
                     await anyio.sleep(0.1)
         finally:
             account.close()
 
     async def _offers(self, account: PodResourcesClient, resource: str, capacity: int, allocatable: int) -> bool:
         try:
-            healthy = len((await account.read_allocatable()).get(resource, ()))  # type: ignore[call-overload]  # a plain name
+            healthy = len((await account.read_allocatable()).get(ResourceName(resource), ()))
         except PodResourcesUnavailable:
             return False
         status = (await run_sync(self._cluster.api.get, f"/api/v1/nodes/{NODE_NAME}"))["status"]

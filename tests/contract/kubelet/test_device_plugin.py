@@ -1,8 +1,10 @@
-"""What holds between a device plugin and a kubelet, whichever kubelet it is."""
+"""What holds between a device plugin and a kubelet, whichever kubelet `open_kubelet` opens.
+
+Each test opens it in its own body, because the task that enters it must leave it.
+"""
 
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -15,18 +17,12 @@ from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.plugin import AdvertisedDevice, PluginOptions
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import NAMESPACE, OpenKubelet, running_session, running_stand_in
+from tests.support.kubelets import NAMESPACE, OpenKubelet, running_session
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio]
 
 GPU = "nvidia.com/gpu"
-
-
-@pytest.fixture(params=["stand-in"])
-def open_kubelet(short_dir: Path) -> OpenKubelet:
-    """The kubelet under test; opened in the test's own body, whose task must close it."""
-    return lambda: running_stand_in(short_dir)
 
 
 def with_sick(devices: Sequence[AdvertisedDevice], *sick: int) -> tuple[AdvertisedDevice, ...]:

@@ -43,7 +43,9 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
     profile = live.now.gpus.simulated_profile
     if profile is not None:
         return _simulate(profile, live, node_name, seed)
-    raise RuntimeError
+    from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
+
+    return RealHardware(live).build()
 
 
 def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:

@@ -63,3 +63,26 @@ class ContainerAnswer(Value, frozen=True):
     annotations: dict[str, str] = field(default_factory=dict)
     cdi_devices: tuple[str, ...] = ()
     """Fully qualified: `vendor/class=name`."""
+
+
+class MigCapability(Value, frozen=True):
+    """The capability node of a GPU instance, or of a compute instance in it, as the driver numbered it."""
+
+    gpu_minor: int
+    gpu_instance_id: int
+    compute_instance_id: int | None
+    node: int
+
+
+class HandoutFacts(Value, frozen=True):
+    """What the node has that an Allocate answer depends on."""
+
+    control_nodes: tuple[str, ...] = ()
+    """Those of the driver's control nodes that exist, in their usual order."""
+    dev_root: str = "/"
+    """Where the host keeps the `dev` that has the driver's device nodes."""
+    capabilities: tuple[MigCapability, ...] = ()
+    imex_channels: tuple[int, ...] = ()
+    """Those of the configured channels that exist."""
+    cdi_extras: tuple[str, ...] = ()
+    """Those of gdrcopy, gds and mofed for which there is a CDI specification."""

@@ -6,13 +6,16 @@ otherwise show the pod a healthy device that is gone.
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
+
+_NO_PAUSE_SECONDS: Final = 1e-4
+"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
 
 
 class View(NamedTuple):
@@ -29,17 +32,32 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     """Why this device must not be handed out now; empty when it may be."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
-    gpu = view.inventory.find_gpu(device.gpu)
-    if gpu is None or gpu.lost:
-        return f"GPU {device.gpu} is lost{': ' + gpu.lost if gpu else ''}"
-    if view.health is None:
-        return ""
+    gone = explain_loss(device.uuid, view)
+    if gone or view.health is None:
+        return gone
     health = view.health.find_device(device.uuid)
     if health is None:
         return "its health is not known yet"
     if health.verdict in (Verdict.HEALTHY, Verdict.SUSPECT):
         return ""
     return health.reason or f"its health is {health.verdict}"
+
+
+def explain_loss(uuid: str, view: View) -> str:
+    """Why a container that was given this GPU or MIG device must not start on it again; empty when it may.
+
+    Less is asked than for handing it out: a device that nobody has judged yet, or that is not offered any more, may
+    still be used by those who have it.
+    """
+    gpu = view.inventory.find_gpu(uuid)
+    if gpu is None:
+        return "it is not on this node any more"
+    if gpu.lost:
+        return f"GPU {gpu.uuid} is lost: {gpu.lost}"
+    health = view.health.find_device(uuid) if view.health is not None else None
+    if health is not None and health.verdict is Verdict.UNHEALTHY:
+        return health.reason or "its health is unhealthy"
+    return ""
 
 
 def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> tuple[AdvertisedDevice, ...]:
@@ -69,4 +87,5 @@ def decide_pause(
     """
     if sent is not None and tuple(sent) == tuple(wanted):
         return None
-    return 0.0 if sent is None else max(0.0, window_seconds - changed_seconds_ago)
+    left = window_seconds - changed_seconds_ago
+    return left if sent is not None and left > _NO_PAUSE_SECONDS else 0.0

@@ -4,15 +4,14 @@ Owns the strategies of NVIDIA's device plugin, alone and combined, and the quest
 Refuses to look at anything: what the node has was read beforehand, so that an answer takes microseconds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
-from nodeagent.model.ids import REPLICA_SEPARATOR
-from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount
-from nodeagent.model.values import Value
+from nodeagent.model.ids import REPLICA_SEPARATOR, DeviceId
+from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
@@ -22,37 +21,15 @@ _IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
 _CAPABILITIES: Final = "/dev/nvidia-caps"
 
 
-class MigCapability(Value, frozen=True):
-    """The capability node of a GPU instance, or of a compute instance in it, as the driver numbered it."""
-
-    gpu_minor: int
-    gpu_instance_id: int
-    compute_instance_id: int | None
-    node: int
-
-
-class NodeFacts(Value, frozen=True):
-    """What the node has that answers depend on."""
-
-    control_nodes: tuple[str, ...] = ()
-    """Those of the driver's control nodes that exist, in their usual order."""
-    dev_root: str = "/"
-    """Where the host keeps its device nodes' `dev`."""
-    capabilities: tuple[MigCapability, ...] = ()
-    imex_channels: tuple[int, ...] = ()
-    """Those of the configured channels that exist."""
-    cdi_extras: tuple[str, ...] = ()
-    """Those of gdrcopy, gds and mofed for which there is a CDI specification."""
-
-
-def select_devices(resource: Resource, names: Sequence[str]) -> tuple[PluginDevice, ...]:
-    """The devices asked for.
+def select_devices(
+    resource: Resource, known: Mapping[DeviceId, PluginDevice], names: Sequence[DeviceId]
+) -> tuple[PluginDevice, ...]:
+    """The devices asked for, out of those that are known of this resource.
 
     Raises:
         DeviceUnknown: the resource does not have one of them.
         RequestInvalid: none or too many are asked for, or one twice.
     """
-    known = {str(device.id): device for device in resource.devices}
     for name in names:
         if name not in known:
             raise DeviceUnknown(resource.name, name)
@@ -67,7 +44,7 @@ def select_devices(resource: Resource, names: Sequence[str]) -> tuple[PluginDevi
 
 
 def plan_answer(
-    devices: Sequence[PluginDevice], settings: DevicePluginSettings, facts: NodeFacts, annotation_token: str
+    devices: Sequence[PluginDevice], settings: DevicePluginSettings, facts: HandoutFacts, annotation_token: str
 ) -> ContainerAnswer:
     """The answer for one container; the token makes its annotation's key unlike any other container's."""
     names = _names(devices, settings)
@@ -106,7 +83,7 @@ def plan_answer(
     )
 
 
-def find_missing_channels(settings: DevicePluginSettings, facts: NodeFacts) -> str:
+def find_missing_channels(settings: DevicePluginSettings, facts: HandoutFacts) -> str:
     """Why no device may be handed out: a channel that must be there is not; empty when all is well."""
     missing = [channel for channel in settings.imex_channel_ids if channel not in facts.imex_channels]
     if not missing or not settings.imex_required:
@@ -122,7 +99,7 @@ def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> t
     return tuple(sorted(indexes, key=lambda index: [int(part) for part in index.split(":")]))
 
 
-def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts: NodeFacts) -> tuple[str, ...]:
+def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts: HandoutFacts) -> tuple[str, ...]:
     extras = (("gdrcopy", settings.gdrcopy), ("gds", settings.gds), ("mofed", settings.mofed))
     return (
         *(f"{CDI_VENDOR}/gpu={name}" for name in names),
@@ -137,7 +114,7 @@ def _plan_mounts(names: Iterable[str], channels: Iterable[int]) -> Iterable[Cont
         yield ContainerMount(container_path=f"{_DEVICE_MOUNTS}/{name}", host_path="/dev/null", read_only=False)
 
 
-def _node_paths(devices: Iterable[PluginDevice], facts: NodeFacts) -> Iterable[str]:
+def _node_paths(devices: Iterable[PluginDevice], facts: HandoutFacts) -> Iterable[str]:
     yield from facts.control_nodes
     for device in devices:
         if device.minor is None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
 from nodeagent.components.deviceplugin.offer import Resource
 from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.config.schema import Settings
@@ -125,7 +125,26 @@ def test_unfitness_has_a_reason(reason: str, words: str) -> None:
 
 def test_vanished_gpu_is_unfit() -> None:
     """A device of a plan older than the inventory is not handed out."""
-    assert "lost" in explain_unfitness(resource().devices[0], View(make_inventory([]), None))
+    assert "not on this node" in explain_unfitness(resource().devices[0], View(make_inventory([]), None))
+
+
+@pytest.mark.parametrize(
+    ("inventory", "verdict", "may_start"),
+    [
+        (INVENTORY, Verdict.HEALTHY, True),
+        (INVENTORY, Verdict.UNKNOWN, True),
+        (INVENTORY, Verdict.UNHEALTHY, False),
+        (INVENTORY, None, True),
+        (make_inventory([make_gpu(0, lost="xid 79")]), Verdict.HEALTHY, False),
+        (make_inventory([make_gpu(1)]), None, False),
+    ],
+)
+def test_a_container_may_start_again_on_what_is_not_broken(
+    inventory: Inventory, verdict: Verdict | None, *, may_start: bool
+) -> None:
+    """A device that waits for its verdict keeps its container; one that is broken or gone does not."""
+    health = None if verdict is None else report(g0=verdict)
+    assert (not explain_loss(gpu_uuid(0), View(inventory, health))) is may_start
 
 
 ONE = (AdvertisedDevice(id=DeviceId("a"), healthy=True),)

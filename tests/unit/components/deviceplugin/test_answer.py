@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from nodeagent.components.deviceplugin.answer import (
-    MigCapability,
-    NodeFacts,
     find_missing_channels,
     plan_answer,
     select_devices,
@@ -15,7 +13,7 @@ from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId, GpuUuid, MigUuid, ResourceName
-from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount
+from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts, MigCapability
 
 CDI = "k8s.device-plugin.nvidia.com"
 MOUNTS = "/var/run/nvidia-container-devices"
@@ -31,7 +29,7 @@ SLICE = PluginDevice(
     gpu_instance_id=7,
     compute_instance_id=0,
 )
-FACTS = NodeFacts(
+FACTS = HandoutFacts(
     control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"),
     dev_root="/run/nvidia/driver",
     capabilities=(
@@ -43,7 +41,7 @@ FACTS = NodeFacts(
 
 
 def answer(
-    *devices: PluginDevice, strategy: str = "envvar", facts: NodeFacts = FACTS, **settings: Any
+    *devices: PluginDevice, strategy: str = "envvar", facts: HandoutFacts = FACTS, **settings: Any
 ) -> ContainerAnswer:
     strategies: Any = tuple(strategy.split("+"))
     return plan_answer(
@@ -111,7 +109,7 @@ def test_shares_of_one_device_are_named_once() -> None:
 
 def test_imex_channels_travel_with_each_strategy() -> None:
     """A variable with `envvar`, mounts with `volume-mounts`, names with CDI."""
-    facts = NodeFacts(imex_channels=(0,))
+    facts = HandoutFacts(imex_channels=(0,))
     given = answer(GPU_A, strategy="envvar+volume-mounts+cdi-cri", facts=facts)
     assert given.environment["NVIDIA_IMEX_CHANNELS"] == "0"
     assert given.mounts == (mount("GPU-a"), mount("imex/0"))
@@ -121,7 +119,7 @@ def test_imex_channels_travel_with_each_strategy() -> None:
 
 def test_extras_are_set_and_named_only_where_a_specification_exists() -> None:
     """The variables follow the settings, the CDI names follow what is there."""
-    facts = NodeFacts(cdi_extras=("gdrcopy", "mofed"))
+    facts = HandoutFacts(cdi_extras=("gdrcopy", "mofed"))
     given = answer(GPU_A, strategy="cdi-cri", facts=facts, gdrcopy=True, gds=True, mofed=False)
     assert given.environment == {"NVIDIA_GDRCOPY": "enabled", "NVIDIA_GDS": "enabled"}
     assert given.cdi_devices == (f"{CDI}/gpu=GPU-a", f"{CDI}/gdrcopy=all")
@@ -144,7 +142,7 @@ def test_device_specs_carry_channels_and_skip_what_is_unknown() -> None:
         id=DeviceId("MIG-d"), uuid=MigUuid("MIG-d"), gpu=GpuUuid("GPU-a"), index="0:0", minor=0,
         gpu_instance_id=9, compute_instance_id=0,
     )  # fmt: skip
-    facts = NodeFacts(imex_channels=(3,))
+    facts = HandoutFacts(imex_channels=(3,))
     given = answer(GPU_TEN, orphan, facts=facts, pass_device_specs=True)
     assert [device.host_path for device in given.devices] == [
         "/dev/nvidia0", "/dev/nvidia-caps-imex-channels/channel3",
@@ -161,6 +159,13 @@ RESOURCE = Resource(name=ResourceName("nvidia.com/gpu"), devices=(GPU_A, GPU_B))
 SHARED = Resource(
     name=ResourceName("nvidia.com/gpu"), devices=(share(GPU_A, 0), share(GPU_A, 1), GPU_B), one_share_each=True
 )
+
+
+def select(resource: Resource, names: tuple[str, ...]) -> tuple[PluginDevice, ...]:
+    known = {device.id: device for device in resource.devices}
+    return select_devices(resource, known, [DeviceId(name) for name in names])
+
+
 PREFIX = 'invalid allocation request for "nvidia.com/gpu": invalid request: '
 
 
@@ -180,21 +185,21 @@ def test_wrong_requests_are_refused_in_the_usual_words(
 ) -> None:
     """Unknown ids come first; the words are those that people and tools know."""
     with pytest.raises(error) as raised:
-        select_devices(resource, names)
+        select(resource, names)
     assert str(raised.value) == PREFIX + message
 
 
 @pytest.mark.parametrize("names", [("GPU-b", "GPU-a"), ("GPU-a",)])
 def test_valid_requests_keep_their_order(names: tuple[str, ...]) -> None:
     """The devices come back as they were asked for."""
-    assert tuple(device.id for device in select_devices(RESOURCE, names)) == names
+    assert tuple(device.id for device in select(RESOURCE, names)) == names
 
 
 def test_one_share_and_whole_devices_pass_the_limit_on_shares() -> None:
     """The limit is about shares: one share passes, and so do whole devices without limit."""
-    assert select_devices(SHARED, ("GPU-a::1",)) == (SHARED.devices[1],)
+    assert select(SHARED, ("GPU-a::1",)) == (SHARED.devices[1],)
     limited = Resource(name=ResourceName("nvidia.com/gpu"), devices=(GPU_A, GPU_B), one_share_each=True)
-    assert len(select_devices(limited, ("GPU-a", "GPU-b"))) == 2
+    assert len(select(limited, ("GPU-a", "GPU-b"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -211,4 +216,4 @@ def test_a_required_channel_that_is_missing_blocks(
 ) -> None:
     """Without the channel a container would fail much later and say less."""
     settings = DevicePluginSettings(imex_channel_ids=channels, imex_required=required)
-    assert bool(find_missing_channels(settings, NodeFacts(imex_channels=present))) is blocked
+    assert bool(find_missing_channels(settings, HandoutFacts(imex_channels=present))) is blocked

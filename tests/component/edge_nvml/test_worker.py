@@ -336,6 +336,18 @@ def test_a_device_without_a_spoken_name_gets_a_computed_one(load_in_process: Loa
     assert "profile of mig device 0" in [mark["what"] for mark in query.unreadable]
 
 
+def test_a_device_that_is_gone_is_left_out_soon(load_in_process: Load) -> None:
+    """A layout that changed between enumerations costs one sample with marks; the next has the devices that exist."""
+    loaded = load_in_process("a100-80gb-mig")
+    sampler = Sampler(loaded.handle(0))
+    assert len(sampler.read()[0]["mig"]) == 7
+    loaded.fake.cut(0, ["3g.40gb"])
+    assert sampler.read()[0]["unreadable"] != []
+    after, _ = sampler.read()
+    assert [share["uuid"] for share in after["mig"]] == [loaded.fake.gpu(0).mig_devices[0].uuid.decode()]
+    assert after["unreadable"] == []
+
+
 def test_processes_are_merged_over_lists(load_in_process: Load) -> None:
     """One that computes and draws is one process, with the larger of its memories; unknown memory stays unknown."""
     loaded = load_in_process("t4")

@@ -92,7 +92,7 @@ def test_faults_show_everywhere_and_go_away(node: AgentProcess) -> None:
     assert "lost" in node.get("/")[1]
     assert "Faults of the simulation" in run_command(node.directory, "simulate", "fault").stdout.capitalize()
     assert run_command(node.directory, "simulate", "fault", "clear").returncode == 0
-    node.wait_for("/api/v1/conditions", "[]")
+    node.wait_gone("/api/v1/conditions", "gpu-lost")
     events = [event["type"] for event in node.get_json("/api/v1/events?follow=false")]
     assert "FaultInjected" in events
     assert "GpuVanished" in events
@@ -197,4 +197,4 @@ def test_reload_applies_what_may_change_and_names_the_rest(short_dir: Path) -> N
         assert refused.returncode == 2
         config.write_text("inventory: {sample_seconds: 0.5}\n")
         assert run_command(short_dir, "reload").returncode == 0
-        agent.wait_for("/api/v1/conditions", "[]")
+        agent.wait_gone("/api/v1/conditions", "configuration-")

@@ -1,4 +1,4 @@
-"""Pods and GPUs on a real kubelet: what they ask for is what they get, whatever happens to agent or kubelet meanwhile."""
+"""Pods and GPUs on a real kubelet: what they ask for is what they get, whatever happens meanwhile."""
 
 import json
 import signal

@@ -93,8 +93,48 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
 
 DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_CONDITIONS)
 
+CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="cdi-not-written",
+        severity="error",
+        title="CDI specifications cannot be brought up to date",
+        remedy="mend what the detail names; the files that are in place stay as they are",
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="cdi-conflict",
+        severity="error",
+        title="CDI files cancel each other out",
+        remedy="remove one of the files that the detail names, or stop the program that writes it",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="cdi-file-invalid",
+        severity="warning",
+        title="a CDI file of another program is invalid, runtimes ignore it",
+        remedy="mend or remove the file; `nodeagent cdi validate` shows what is wrong with it",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="cdi-device-left-out",
+        severity="warning",
+        title="a GPU has no CDI entry, containers cannot be given it",
+        remedy="mend what the detail names; `nodeagent cdi generate` shows what would be written",
+        show_after_seconds=5.0,
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="cdi-driver-files-missing",
+        severity="warning",
+        title="the driver's libraries are not found, containers get only device nodes",
+        remedy="point `driver.root` at the driver installation",
+        depends_on=DRIVER_CODES,
+    ),
+)
+
 CATALOGUE: tuple[ConditionDefinition, ...] = (
     *DRIVER_CONDITIONS,
+    *CONTAINER_CONDITIONS,
     ConditionDefinition(
         code="component-failed",
         severity="error",

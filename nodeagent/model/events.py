@@ -76,6 +76,14 @@ class VerdictChanged(Value, frozen=True):
     reason: str = ""
 
 
+class CdiSpecsWritten(Value, frozen=True):
+    """CDI specifications were written or taken away, because they were not what they should be."""
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    generation: int
+
+
 class DevicesAdvertised(Value, frozen=True):
     """The kubelet was sent a list of devices."""
 
@@ -165,6 +173,7 @@ FACTS: tuple[type[Value], ...] = (
     MigLayoutChanged,
     DriverChanged,
     VerdictChanged,
+    CdiSpecsWritten,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

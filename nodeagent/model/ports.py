@@ -4,11 +4,13 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import field
 
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
@@ -69,6 +71,66 @@ class ValidationMarkers(Protocol):
 
     async def wait_change(self) -> None:
         """Return when somebody may have changed or removed one."""
+        ...
+
+
+class DriverFileSource(Protocol):
+    """The driver as it lies on the host's disk and in its /dev."""
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Look once, bounded in time.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+
+class SpecDirectories(Protocol):
+    """The directories of CDI specifications; the agent writes in one of them."""
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read, the lower directory first.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        ...
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole, with the directory where it is missing.
+
+        Raises:
+            NodeagentError: it cannot be written; the one before stays.
+        """
+        ...
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when a file has come, gone or changed since the last reading."""
+        ...
+
+
+class HookInstaller(Protocol):
+    """Puts the hook program on the host."""
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program there, executable; False when it was there already.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
         ...
 
 

@@ -103,6 +103,15 @@ def read_version_at(library: Path, root: Path) -> str:
 
 def resolve_in_root(root: Path, path: str) -> Path | None:
     """Follow symbolic links as a process would for which `root` is `/`; `None` unless it ends at a regular file."""
+    place = follow_in_root(root, path)
+    return place if place is not None and place.is_file() else None
+
+
+def follow_in_root(root: Path, path: str) -> Path | None:
+    """Where symbolic links lead a process for which `root` is `/`, whether or not something is there.
+
+    `None` when they lead in a circle.
+    """
     pending = [part for part in PurePosixPath(path).parts if part != "/"]
     place = root
     links_left = _LINKS_LIMIT
@@ -114,7 +123,8 @@ def resolve_in_root(root: Path, path: str) -> Path | None:
             continue
         try:
             target = (place / part).readlink()
-        except OSError:
+        except (OSError, ValueError):
+            # No link; a name with a NUL in it is none either, and is nowhere.
             place /= part
             continue
         links_left -= 1
@@ -122,7 +132,7 @@ def resolve_in_root(root: Path, path: str) -> Path | None:
             return None
         place = root if target.is_absolute() else place
         pending[:0] = [step for step in target.parts if step != "/"]
-    return place if place.is_file() else None
+    return place
 
 
 def read_platform_problem(roots: DriverRoots) -> str:

@@ -82,18 +82,27 @@ class Cdi:
             tasks.start_soon(self._watch_states, name="cdi states")
             tasks.start_soon(self._watch_settings, name="cdi settings")
             tasks.start_soon(self._watch_files, name="cdi files")
+            while not await self._try_pass():
+                await self._wait_for_more()
+            task_status.started()
             while True:
-                pause = REVIEW_SECONDS
-                try:
-                    if await self._pass():
-                        task_status.started()
-                    self._note_trouble("")
-                except NodeagentError as error:
-                    self._note_trouble(str(error))
-                if self._is_incomplete():
-                    pause = RETRY_SECONDS
-                with anyio.move_on_after(pause):
-                    await self._attention.wait()
+                await self._wait_for_more()
+                await self._try_pass()
+
+    async def _wait_for_more(self) -> None:
+        """Return when something has changed, or when it is time to look by ourselves."""
+        with anyio.move_on_after(RETRY_SECONDS if self._is_incomplete() else REVIEW_SECONDS):
+            await self._attention.wait()
+
+    async def _try_pass(self) -> bool:
+        """One pass; False while it finds nothing to write about, or fails."""
+        try:
+            is_done = await self._pass()
+        except NodeagentError as error:
+            self._note_trouble(str(error))
+            return False
+        self._note_trouble("")
+        return is_done
 
     async def _watch_states(self) -> None:
         with self._bus.watch_all(Inventory, DriverState, client=self.name) as states:

@@ -4,7 +4,7 @@ Owns what is known of each GPU between readings, and whom to ask in which order 
 Refuses native calls (they are the worker's) and judgement (that is the components').
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import anyio
@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 from msgspec import structs
 
 from nodeagent.edge.nvml import protocol
-from nodeagent.edge.nvml.asker import Asker, GpuHung, NvmlSettings
+from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.edge.nvml.event_watch import watch_events
@@ -28,7 +28,7 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-_RENEW_SECONDS = 60.0
+_RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
 
 class NvmlGpus:
@@ -48,7 +48,8 @@ class NvmlGpus:
         self._missing: dict[int, MissingGpu] = {}
         self._count = 0
         self._levels: dict[frozenset[str], int | None] = {}
-        self._renewed_at = 0.0
+        self._renewed_at = -_RENEW_FIRST_SECONDS
+        self._renew_pause = _RENEW_FIRST_SECONDS
         self._log = get_logger(component="nvml")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -87,7 +88,7 @@ class NvmlGpus:
             request = Request(do="fabric", gpu=gpu.pci.address, uuid=gpu.uuid)
             try:
                 fabric = await self._asker.ask(index, request, protocol.FABRIC, "reading the fabric state")
-            except (RequestFailed, GpuHung):
+            except (RequestFailed, GpuSilent):
                 continue  # whether the GPU works is told by its sample
             if fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0):
                 pending.append(gpu.uuid)
@@ -97,17 +98,17 @@ class NvmlGpus:
         """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
         await self._renew_for_lost()
         await self._count_gpus()
-        stuck: GpuHung | None = None
+        silent: GpuSilent | None = None
         answered = 0
         for index in self._asker.plan_order(range(self._count)):
             try:
                 await self._read_gpu(index)
                 answered += 1
-            except GpuHung as error:
-                stuck = error
+            except GpuSilent as error:
+                silent = error
         self._note_unasked()
-        if stuck is not None and not answered:
-            raise stuck
+        if silent is not None and not answered:
+            raise silent.error
         await self._read_levels()
         gpus = [self._gpus[index] for index in sorted(self._gpus)]
         return GpuReadout(
@@ -124,7 +125,7 @@ class NvmlGpus:
         began, time_seconds = self._clock.monotonic(), self._clock.wall()
         samples: dict[int, GpuSample] = {}
         calls = 0
-        stuck: GpuHung | None = None
+        silent: GpuSilent | None = None
         for index in self._asker.plan_order(self._gpus):
             gpu = self._gpus[index]
             request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
@@ -132,14 +133,14 @@ class NvmlGpus:
                 answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
             except RequestFailed as failed:
                 samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed))
-            except GpuHung as error:
-                stuck = error
+            except GpuSilent as error:
+                silent = error
             else:
                 assert answer is not None
                 samples[index] = answer.sample
                 calls += answer.calls
-        if stuck is not None and not samples:
-            raise stuck
+        if silent is not None and not samples:
+            raise silent.error
         return NodeSample(
             time_seconds=time_seconds,
             gpus=tuple(samples.get(index) or self._render_unasked(index) for index in sorted(self._gpus)),
@@ -147,7 +148,7 @@ class NvmlGpus:
             call_count=calls,
         )
 
-    async def events(self) -> AsyncIterator[GpuEvent]:
+    async def events(self) -> AsyncGenerator[GpuEvent, None]:
         """What the driver reports; after each gap in the watch an event of kind `watch_resumed` for each GPU.
 
         Raises:
@@ -166,7 +167,7 @@ class NvmlGpus:
 
     async def resume(self) -> None:
         """Start a new worker, which loads whatever library is there now."""
-        self._asker.suspects.clear()
+        self._asker.forget()
         self._gpus.clear()
         self._levels.clear()
         self._count = 0
@@ -183,8 +184,11 @@ class NvmlGpus:
         is_any_lost = bool(self._missing) or any(
             gpu.lost and not self._asker.suspects.is_suspect(index) for index, gpu in self._gpus.items()
         )
-        if is_any_lost and now - self._renewed_at >= _RENEW_SECONDS:
+        if not is_any_lost:
+            self._renew_pause = _RENEW_FIRST_SECONDS
+        elif now - self._renewed_at >= self._renew_pause:
             self._renewed_at = now
+            self._renew_pause = min(2 * self._renew_pause, _RENEW_LONGEST_SECONDS)
             await self._connection.renew()
 
     async def _count_gpus(self) -> None:
@@ -195,7 +199,7 @@ class NvmlGpus:
             raise translate_failure(failed.failure) from failed
         if count != self._count:
             self._count = count or 0
-            self._asker.suspects.clear()
+            self._asker.forget()
             self._gpus.clear()
             self._missing.clear()
 
@@ -203,7 +207,7 @@ class NvmlGpus:
         """Ask one GPU for everything.
 
         Raises:
-            GpuHung: it did not answer in time.
+            GpuSilent: it did not answer.
         """
         try:
             gpu = await self._asker.ask(index, Request(do="gpu", index=index), protocol.GPU, "enumerating")
@@ -213,6 +217,7 @@ class NvmlGpus:
         assert gpu is not None
         self._gpus[index] = gpu
         self._missing.pop(index, None)
+        self._asker.note_persistent(index, is_persistent=gpu.persistence_mode is True)
 
     def _note_lost(self, index: int, reason: str) -> None:
         if index in self._gpus:
@@ -247,7 +252,7 @@ class NvmlGpus:
             request = Request(do="paths", gpu=gpu.pci.address, uuid=gpu.uuid, others=targets)
             try:
                 levels = await self._asker.ask(index, request, protocol.PATHS, "reading paths")
-            except (RequestFailed, GpuHung) as error:
+            except (RequestFailed, GpuSilent) as error:
                 self._log.warning("gpu_paths_unreadable", gpu=gpu.uuid, reason=str(error))
                 continue
             for other, level in zip(others, levels or (), strict=True):

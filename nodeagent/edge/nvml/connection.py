@@ -30,9 +30,9 @@ _SAID_LIMIT = 1024
 
 _LAUNCH = "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.launch import main; main(sys.argv[3:])"
 _CHILD_SETTINGS = ChildSettings(
-    # A GPU that hangs is asked again at growing intervals; a worker that lived for four seconds between two hangs does
-    # not make the other GPUs wait for a growing pause.
-    backoff=BackoffSettings(first_seconds=0.02, limit_seconds=10.0, stable_seconds=4.0),
+    # Pauses stay short, so that several GPUs that hang one after the other do not keep the good ones waiting; whoever
+    # asks does so about once a second, which bounds what a library that always crashes can cost.
+    backoff=BackoffSettings(first_seconds=0.02, limit_seconds=0.5, stable_seconds=4.0),
     # A process that SIGKILL does not end at once sleeps in the driver: it is left behind and the next one started.
     kill_seconds=0.05,
 )
@@ -46,6 +46,13 @@ class RequestFailed(Exception):
         self.failure = failure
 
 
+class WorkerDied(DriverUnavailable):
+    """A question ended the worker, and the next one too: the library crashes over it."""
+
+    def __init__(self, what: str, how: str) -> None:
+        super().__init__("use NVML", f"{what} ended the worker twice: it {how}")
+
+
 class Connection:
     """Asks the worker; the library is opened on demand in each new one."""
 
@@ -56,6 +63,7 @@ class Connection:
         self._tasks: TaskGroup | None = None
         self._changing = anyio.Lock()
         self._released = ""
+        self._opened_pid: int | None = None
         self._said: BoundedQueue[bytes | None] = BoundedQueue(_SAID_LIMIT)
         self.opened = 0
         """How often the library was opened: with each new worker, handles and registrations are gone."""
@@ -78,17 +86,30 @@ class Connection:
 
         Raises:
             RequestFailed: the worker answered that it cannot be had.
+            WorkerDied: the worker died over this, and so did the next one.
             DriverStuck: no answer in time; the worker is being replaced.
             DriverReleased: the driver was given up on purpose.
-            DriverUnavailable: there is no worker to ask, or it died twice over this.
+            DriverUnavailable: there is no worker to ask.
         """
-        answer = await self._request(request, decoder, timeout_seconds, what)
-        if answer.closed:
-            await self.open()
-            answer = await self._request(request, decoder, cold_seconds or timeout_seconds, what)
-        if answer.failure is not None:
-            raise RequestFailed(answer.failure)
-        return answer.value
+        deaths = 0
+        while True:
+            if self._is_fresh():
+                # First, and by its own deadline: a worker that has yet to start must not use up a GPU's short time.
+                await self.open()
+                timeout_seconds = cold_seconds or timeout_seconds
+            try:
+                answer = await self._request(request, decoder, timeout_seconds, what)
+            except ChildDied as error:
+                # Once more: it may have ended itself to be replaced, or fallen victim to what was asked before.
+                deaths += 1
+                if deaths > 1:
+                    raise WorkerDied(what, error.how) from error
+                continue
+            if answer.failure is not None:
+                raise RequestFailed(answer.failure)
+            if not answer.closed:
+                return answer.value
+            self._opened_pid = None  # replaced between the look and the question
 
     async def open(self) -> NvmlAnswer:
         """Have the worker load and initialise the library, unless it has.
@@ -97,10 +118,19 @@ class Connection:
             RequestFailed: NVML does not work, and says or shows why.
             DriverError: as in `ask`.
         """
-        answer = await self._request(Request(do="open"), OPENED, self._open_seconds, "initialising NVML")
+        request, what = Request(do="open"), "initialising NVML"
+        try:
+            answer = await self._request(request, OPENED, self._open_seconds, what)
+        except ChildDied:
+            try:
+                answer = await self._request(request, OPENED, self._open_seconds, what)
+            except ChildDied as error:
+                raise DriverUnavailable("use NVML", f"{what} ended the worker: it {error.how}") from error
         if answer.failure is not None:
             raise RequestFailed(answer.failure)
         assert answer.value is not None
+        child = self._child
+        self._opened_pid = child.statistics().pid if child is not None else None
         if answer.value.is_first:
             self.opened += 1
             self._said.put_nowait(None)
@@ -144,19 +174,21 @@ class Connection:
     async def _request(
         self, request: Request, decoder: msgspec.json.Decoder[Answer[T]], timeout_seconds: float, what: str
     ) -> Answer[T]:
-        payload = encode_request(request)
         try:
-            try:
-                return decoder.decode(await self._get_child().request(payload, timeout_seconds=timeout_seconds))
-            except ChildDied:
-                # Once more: it may have ended itself to be replaced, or fallen victim to what was asked before.
-                return decoder.decode(await self._get_child().request(payload, timeout_seconds=timeout_seconds))
+            payload = await self._get_child().request(encode_request(request), timeout_seconds=timeout_seconds)
+            return decoder.decode(payload)
+        except ChildDied:
+            raise
         except ChildStuck as error:
             raise DriverStuck(what, timeout_seconds) from error
         except ChildError as error:
             raise DriverUnavailable("ask the NVML worker", str(error)) from error
         except msgspec.ValidationError as error:
             raise DriverUnavailable("understand the NVML worker", f"{what}: {error}") from error
+
+    def _is_fresh(self) -> bool:
+        """Whether the present worker, if there is one, has yet to open the library."""
+        return self._opened_pid is None or self._get_child().statistics().pid != self._opened_pid
 
     def _get_child(self) -> ChildProcess:
         if self._released:

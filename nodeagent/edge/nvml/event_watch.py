@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 import anyio
 
 from nodeagent.edge.nvml import protocol
-from nodeagent.edge.nvml.asker import Asker, GpuHung
+from nodeagent.edge.nvml.asker import Asker, GpuSilent
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED
 from nodeagent.edge.nvml.protocol import Report, Request, render_event
@@ -71,7 +71,7 @@ async def _register(asker: Asker, gpus: Mapping[int, Gpu]) -> list[GpuUuid]:
         try:
             await asker.ask(index, request, protocol.WATCHED, "registering for events of")
             watched.append(gpu.uuid)
-        except (RequestFailed, GpuHung) as error:
+        except (RequestFailed, GpuSilent) as error:
             reason = str(error)
             if not (isinstance(error, RequestFailed) and error.failure.code == NOT_SUPPORTED):
                 get_logger(component="nvml").warning("gpu_events_unwatched", gpu=gpu.uuid, reason=reason)

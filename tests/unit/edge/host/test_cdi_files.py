@@ -1,6 +1,8 @@
 """The directories of specifications on a real file system."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
@@ -12,13 +14,15 @@ from nodeagent.kernel.errors import WorkerStuck
 from nodeagent.kernel.worker_thread import WorkerThread
 from tests.support.driver_tree import VERSION, DriverTree
 
+T = TypeVar("T")
+
 pytestmark = pytest.mark.anyio
 
 
 class StuckThread(WorkerThread):
     """A file system that never answers."""
 
-    async def run(self, call: object, *, timeout_seconds: float, what: str) -> object:  # type: ignore[override] - a stand-in that never calls
+    async def run(self, call: Callable[[], T], *, timeout_seconds: float, what: str) -> T:
         await anyio.lowlevel.checkpoint()
         raise WorkerStuck(self.name, what, timeout_seconds)
 

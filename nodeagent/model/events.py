@@ -84,6 +84,22 @@ class CdiSpecsWritten(Value, frozen=True):
     generation: int
 
 
+class RuntimeConfigured(Value, frozen=True):
+    """The container runtime's configuration was written; it counts from the runtime's next start."""
+
+    paths: tuple[str, ...]
+    repair: bool = False
+    """Whether somebody had undone it."""
+
+
+class RuntimeRestarted(Value, frozen=True):
+    """The container runtime was restarted, and rolled back where that failed."""
+
+    command: str
+    failure: str = ""
+    """Why it was rolled back; empty when all is well."""
+
+
 class DevicesAdvertised(Value, frozen=True):
     """The kubelet was sent a list of devices."""
 
@@ -174,6 +190,8 @@ FACTS: tuple[type[Value], ...] = (
     DriverChanged,
     VerdictChanged,
     CdiSpecsWritten,
+    RuntimeConfigured,
+    RuntimeRestarted,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

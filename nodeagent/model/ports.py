@@ -16,6 +16,7 @@ from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -130,6 +131,54 @@ class HookInstaller(Protocol):
 
         Raises:
             NodeagentError: it cannot be put there.
+        """
+        ...
+
+
+class ContainerRuntime(Protocol):
+    """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Which runtimes there are, and what the running ones say about themselves."""
+        ...
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        """The files that it reads at its next start, in its order, and those of `extra` that exist."""
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when one of the files read last has changed."""
+        ...
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        """Have its own tool judge a configuration; False where it has none.
+
+        Raises:
+            NodeagentError: it would not accept it.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write all of them or none, and remember what was there before.
+
+        Raises:
+            NodeagentError: nothing was written.
+        """
+        ...
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        """Put back what was there before these changes."""
+        ...
+
+    async def restore(self) -> Restored:
+        """Give back everything that was ever changed, byte for byte."""
+        ...
+
+    async def restart(self, command: Sequence[str]) -> None:
+        """Restart it.
+
+        Raises:
+            NodeagentError: it did not start.
         """
         ...
 

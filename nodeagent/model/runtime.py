@@ -79,6 +79,14 @@ class FileChange(Value, frozen=True):
     """`None` takes the file away."""
 
 
+class Restored(Value, frozen=True):
+    """What became of the files that we had changed."""
+
+    given_back: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Changed by somebody else since; left as they are."""
+
+
 class RuntimeState(Value, frozen=True):
     """State: whether containers on this node can be given GPUs."""
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
-from nodeagent.model.runtime import FileChange
+from nodeagent.model.runtime import FileChange, Restored
 from nodeagent.model.values import Value
 
 RECORD_NAME: Final = "runtime-changes.json"
@@ -31,14 +31,6 @@ class _Entry(Value, frozen=True):
     """Base64 of the content before our first change; `None` when there was no file."""
     after: tuple[str, ...] = ()
     """Fingerprints of what we wrote, newest last; several while one replaces the other."""
-
-
-class Restored(Value, frozen=True):
-    """What became of each file of ours."""
-
-    given_back: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    """Changed by somebody else since; left as they are."""
 
 
 class RuntimeFiles:

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
@@ -49,6 +50,7 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.containers = ContainerSide(self.bus, self.conditions, live, plan)
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -90,12 +92,14 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
+            *self.containers.specs(),
         )
 
     def close(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
+        self.containers.close()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware

@@ -143,6 +143,55 @@ CONFIGURATION = Command(
     ),
 )
 
+CDI = Command(
+    "cdi",
+    "the specifications from which container runtimes learn what a GPU is made of",
+    description="Works without a running agent. Kinds, devices and files are read afresh each time.",
+    subcommands=(
+        Command(
+            "generate",
+            "print the specification of this node's GPUs, or write it to a file",
+            runs="nodeagent.cli.cdi:generate",
+            description="Exit code 1: a device had to be left out; standard error says which and why.",
+            arguments=(
+                *NODE,
+                Argument(
+                    ("--kind",),
+                    "for which kind (default: nvidia.com/gpu)",
+                    metavar="VENDOR/CLASS",
+                    default="nvidia.com/gpu",
+                ),
+                Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
+            ),
+            examples=(
+                Example("nodeagent cdi generate", "what containers would get on this node"),
+                Example("nodeagent cdi generate -o /etc/cdi/nvidia.json", "on a node without a running agent"),
+            ),
+        ),
+        Command(
+            "list",
+            "every device name that a runtime would resolve on this node, and what is in its way",
+            runs="nodeagent.cli.cdi:list_devices",
+            description="Exit code 1: a file is invalid, or files cancel each other.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
+        ),
+        Command(
+            "validate",
+            "say what is wrong with specification files, or that nothing is",
+            runs="nodeagent.cli.cdi:validate",
+            description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
+            arguments=(
+                CONFIG,
+                SET,
+                JSON,
+                Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
+            ),
+            examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
+        ),
+    ),
+)
+
 VERSION = Command(
     "version",
     "the version of the agent and of what it is built on",
@@ -161,5 +210,5 @@ ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
-    subcommands=(RUN, SIMULATE, STATUS, CONFIGURATION, RELOAD, VERSION),
+    subcommands=(RUN, SIMULATE, STATUS, CONFIGURATION, CDI, RELOAD, VERSION),
 )

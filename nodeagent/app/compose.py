@@ -10,12 +10,13 @@ from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.plan import AgentPlan
 from nodeagent.components.driver.component import Driver
-from nodeagent.components.exporter.component import MetricsRenderer
+from nodeagent.components.exporter.component import Exporter, MetricsRenderer
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
 from nodeagent.components.web.component import NodeView, WebComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.process_places import HostProcessPlaces
 from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
@@ -27,6 +28,7 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
+from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
 GATES = ("driver_ready", "inventory_known")
@@ -47,6 +49,7 @@ class Composition:
         self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
+        self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -73,6 +76,7 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
+            ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
         )
 
     def _build_driver(self) -> Component:
@@ -91,9 +95,9 @@ class Composition:
     def _build_inventory(self) -> Component:
         return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
 
-    def _build_web(self) -> Component:
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
-        metrics = MetricsRenderer(
+    def _make_exporter(self) -> Exporter:
+        """One for the life of the process: its totals outlive a restart of the component."""
+        agent = MetricsRenderer(
             self.bus,
             self.gates,
             self.conditions,
@@ -103,6 +107,13 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
         )
+        # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
+        is_simulated = self.live.now.gpus.simulated_profile is not None
+        places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
+        return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
+
+    def _build_web(self) -> Component:
+        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(
             self.bus,
             view,
@@ -110,8 +121,9 @@ class Composition:
             self.live,
             public=self.listeners.public,
             admin=self.listeners.admin,
-            render_metrics=metrics.render,
+            metrics=self.exporter.answer,
             introspect=self._introspect,
+            access=self.listeners.access,
         )
 
     def reports(self) -> Sequence[ComponentReport]:

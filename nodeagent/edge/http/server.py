@@ -24,6 +24,8 @@ from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
 
 KEEPALIVE_SECONDS = 75.0
+LINGERING_SECONDS = 1.0
+"""How long the rest of a refused body is still read, so that its sender sees the refusal."""
 SHUTDOWN_SECONDS = 1.0
 BACKLOG = 128
 _PEER_CREDENTIALS = struct.Struct("3i")
@@ -59,7 +61,9 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        server = web.Server(
+            self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
+        )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         context = self._access.context if self._access is not None else None
         await runner.setup()
@@ -137,9 +141,7 @@ async def _read_request(incoming: web.BaseRequest, match: Match, body_bytes_max:
     length = incoming.content_length
     if length is not None and length > body_bytes_max:
         raise HTTPRequestEntityTooLarge(max_size=body_bytes_max, actual_size=length)
-    body = await incoming.content.read(body_bytes_max + 1) if incoming.can_read_body else b""
-    if len(body) > body_bytes_max:
-        raise HTTPRequestEntityTooLarge(max_size=body_bytes_max, actual_size=len(body))
+    body = await _read_body(incoming, body_bytes_max) if incoming.can_read_body else b""
     return Request(
         method=incoming.method,
         path=incoming.path,
@@ -149,6 +151,16 @@ async def _read_request(incoming: web.BaseRequest, match: Match, body_bytes_max:
         arguments=match.arguments,
         peer=_read_peer(incoming),
     )
+
+
+async def _read_body(incoming: web.BaseRequest, body_bytes_max: int) -> bytes:
+    """All of it: one read gives only what has arrived."""
+    body = bytearray()
+    while chunk := await incoming.content.read(body_bytes_max + 1 - len(body)):
+        body += chunk
+        if len(body) > body_bytes_max:
+            raise HTTPRequestEntityTooLarge(max_size=body_bytes_max, actual_size=len(body))
+    return bytes(body)
 
 
 def _read_peer(incoming: web.BaseRequest) -> Peer:

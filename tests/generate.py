@@ -9,13 +9,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
+from tests.golden.metrics.scenes import render_scene
 
 ROOT: Final = Path(__file__).parent.parent
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
     "deploy/config.example.yaml": render_example,
+    "docs/metrics.md": render_reference,
+    "tests/golden/metrics/l40s.prom": lambda: render_scene("l40s"),
+    "tests/golden/metrics/a100-80gb-mig.prom": lambda: render_scene("a100-80gb-mig"),
+    "tests/golden/metrics/dgx-h100-every-field.openmetrics": lambda: render_scene(
+        "dgx-h100", every_field=True, openmetrics=True
+    ),
 }
 
 

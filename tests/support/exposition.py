@@ -19,7 +19,17 @@ def read_text(text: str) -> Series:
 
 def read_openmetrics(text: str) -> Series:
     """What Prometheus would read from OpenMetrics; fails on a series that is there twice."""
-    return _collect(parse_openmetrics(text), set())
+    return _collect(_parse_openmetrics(text), set())
+
+
+def read_types(text: str) -> dict[str, str]:
+    """Name and type of each family in OpenMetrics."""
+    return {family.name: family.type for family in _parse_openmetrics(text)}
+
+
+def _parse_openmetrics(text: str) -> Iterable[Metric]:
+    families: Iterable[Metric] = parse_openmetrics(text)  # type: ignore[no-untyped-call]  # untyped in the library
+    return families
 
 
 def _collect(families: Iterable[Metric], heads: set[str]) -> Series:

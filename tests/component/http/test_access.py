@@ -5,11 +5,11 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from anyio import to_thread
-from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from nodeagent.edge.http.access import CHECKS_WAITING_MAX, Access, open_access, parse_basic
@@ -52,11 +52,12 @@ async def serve(access: Access) -> AsyncIterator[int]:
 
 async def ask(port: int, headers: str = "", tls: ssl.SSLContext | None = None) -> tuple[int, str]:
     """Status and whole text of one answer."""
-    stream: ByteStream = await anyio.connect_tcp("127.0.0.1", port)
-    async with stream:
+    plain = await anyio.connect_tcp("127.0.0.1", port)
+    async with plain:
+        stream: Any = plain
         if tls is not None:
             stream = await TLSStream.wrap(
-                stream, hostname="127.0.0.1", ssl_context=tls, standard_compatible=False, server_side=False
+                plain, hostname="127.0.0.1", ssl_context=tls, standard_compatible=False, server_side=False
             )
         await stream.send(f"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n".encode())
         text = b""
@@ -109,7 +110,7 @@ async def test_a_password_is_checked_once_and_a_flood_of_guesses_is_turned_away(
     async with anyio.create_task_group() as tasks:
         for number in range(CHECKS_WAITING_MAX + 5):
             tasks.start_soon(guess, number)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         assert await access.check(authorization, None) is None
     access.close()
     assert sorted(statuses) == [401] * CHECKS_WAITING_MAX + [503] * 5

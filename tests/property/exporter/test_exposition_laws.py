@@ -16,7 +16,7 @@ from tests.support.exposition import read_openmetrics, read_text
 from tests.support.samples import make_mig, make_uuid
 from tests.unit.components.exporter.builders import START, allocate, know, make_mig_shares, make_node, make_table
 
-TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=20)
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=20)
 COUNTS = st.one_of(st.none(), st.integers(0, 2**63))
 NUMBERS = {
     name: COUNTS

@@ -17,7 +17,7 @@ from nodeagent.components.exporter.agent_families import (
 from nodeagent.components.exporter.exposition import Family, Labels, make_family, render_exposition, render_number
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
-TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\r"), max_size=40)
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
 NUMBERS = st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False))
 
 

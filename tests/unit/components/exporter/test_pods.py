@@ -9,11 +9,11 @@ from nodeagent.components.exporter.selection import select_defaults
 from nodeagent.model.allocation import AllocationSource
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, ProfilingSample
+from tests.support.exposition import Series
 from tests.support.samples import make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     GIB,
     START,
-    Series,
     allocate,
     find,
     find_value,

@@ -3,7 +3,6 @@
 import gzip
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from nodeagent.components.exporter.exposition import Block, make_family, render_families
 from nodeagent.components.exporter.gpu_families import build_standing_families
@@ -16,7 +15,7 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
-from tests.support.exposition import read_openmetrics, read_text
+from tests.support.exposition import read_openmetrics, read_text, read_types
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.exporter.builders import find, find_value, know, make_node, make_sample, read_series, render
 
@@ -87,7 +86,7 @@ def test_both_formats_say_the_same() -> None:
     text = join_scrape(part, [], openmetrics=False, gzip=False).decode()
     other = join_scrape(part, [], openmetrics=True, gzip=False).decode()
     assert read_openmetrics(other) == read_text(text)
-    types = {family.name: family.type for family in parse_openmetrics(other)}
+    types = read_types(other)
     assert types["nodeagent_gpu_xid_errors"] == "counter"
     assert types["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == "unknown"
     assert types["DCGM_FI_DEV_SM_CLOCK"] == "gauge"

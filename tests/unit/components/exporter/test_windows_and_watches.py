@@ -1,5 +1,7 @@
 """What is remembered between samples: XIDs, clock events, and the minute that health watches compare."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from nodeagent.components.exporter.clock_events import SLICES, ClockEvents
@@ -102,11 +104,13 @@ CALM = GpuSample(
 )
 
 
-def judge(*changes: dict[str, object], xids: frozenset[int] = frozenset(), step: float = 30.0) -> set[Incident]:
+def judge(*changes: Mapping[str, object], xids: frozenset[int] = frozenset(), step: float = 30.0) -> set[Incident]:
     """What the watches find, beside that all is well, after samples with these changes."""
-    watches, found = HealthWatches(), ()
-    for number, change in enumerate(({}, *changes)):
-        values = {name: getattr(CALM, name) for name in CALM.__struct_fields__} | change
+    watches = HealthWatches()
+    found: tuple[Incident, ...] = ()
+    unchanged: Mapping[str, object] = {}
+    for number, change in enumerate((unchanged, *changes)):
+        values = {name: getattr(CALM, name) for name in CALM.__struct_fields__} | dict(change)
         found = watches.judge(GpuSample(**values), number * step, xids)
     assert len(found) == 11
     return {incident for incident in found if incident.result}

@@ -64,7 +64,7 @@ async def _run(plan: AgentPlan, listeners: Listeners) -> None:
             try:
                 await parts.supervisor.run()
             finally:
-                parts.control.close()
+                parts.close()
             tasks.cancel_scope.cancel()
     _log.info("agent_stopped")
 
@@ -80,7 +80,9 @@ def _start_background(
     if notifier.watchdog_seconds is not None:
         tasks.start_soon(_feed_watchdog, notifier, notifier.watchdog_seconds / 2, name="systemd watchdog")
     if plan.simulation is not None:
-        tasks.start_soon(run_stand_in_kubelet, plan.simulation, parts, name="stand-in kubelet")
+        root = plan.loaded.settings.kubelet.device_plugins_dir.parent
+        set_holders = parts.hardware.set_holders
+        tasks.start_soon(run_stand_in_kubelet, plan.simulation, root, set_holders, name="stand-in cluster")
     if plan.stop_after_seconds is not None:
         tasks.start_soon(_stop_after, plan.stop_after_seconds, stop, name="stop timer")
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.app.simulation import SetHolders
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
@@ -29,6 +30,8 @@ class Hardware:
     nodes: DeviceNodes | None = None
     markers: ValidationMarkers | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
+    set_holders: SetHolders | None = None
+    """Tells simulated GPUs which pod works on them."""
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
@@ -40,13 +43,14 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
     profile = live.now.gpus.simulated_profile
     if profile is not None:
         return _simulate(profile, live, node_name, seed)
-    raise RuntimeError
+    from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
+
+    return RealHardware(live).build()
 
 
 def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:
-    # Imported here: profiles need a YAML parser that a real node does without.
-    from nodeagent.edge.simulated.profile import load_profile
-    from nodeagent.edge.simulated.source import SimulatedGpus
+    from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - a YAML parser real nodes do without
+    from nodeagent.edge.simulated.source import SimulatedGpus  # noqa: PLC0415 - likewise
 
     gpus = SimulatedGpus(
         load_profile(profile),
@@ -54,7 +58,7 @@ def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Ha
         seed=seed,
         deadline_seconds=live.now.driver.call_timeout_seconds,
     )
-    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing)
+    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing, set_holders=gpus.set_holders)
 
 
 async def _run_nothing(*, task_status: TaskStatus[None]) -> None:

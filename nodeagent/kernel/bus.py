@@ -77,7 +77,9 @@ class Bus:
     def publish_state(self, value: T, *, source: str, key: str = "", cause: Cause = None) -> Envelope[T]:
         """Say what is true now; the envelope retained is returned, which for an equal value is the earlier one."""
         self._check_thread(value)
-        by_key = self._retained.setdefault(type(value), {})
+        by_key = self._retained.get(type(value))
+        if by_key is None:
+            by_key = self._retained[type(value)] = {}
         retained = by_key.get(key)
         if retained is not None and retained.value == value:
             return retained

@@ -77,7 +77,8 @@ class Slots(Waker, Generic[K, T]):
     def put_nowait(self, key: K, value: T) -> None:
         """Replace what waits under `key`."""
         self._fresh[key] = value
-        self.wake()
+        if not self._woken:  # a reader that is awake already costs a publish nothing
+            self.wake()
 
     def take_nowait(self) -> T | None:
         """The longest waiting value, or None when nothing waits."""

@@ -32,6 +32,8 @@ class Allocation(Value, frozen=True):
     pod: PodIdentity | None = None
     container: str = ""
     source: AllocationSource = AllocationSource.JOURNAL
+    forgotten: bool = False
+    """Whether the kubelet no longer knows of it although its pod lives."""
 
 
 class AllocationTable(Value, frozen=True):

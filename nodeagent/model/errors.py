@@ -10,7 +10,8 @@ NodeagentError
 │   ├── GpuUnknown             nobody knows a device of that name
 │   └── GpuLost                it fell off the bus
 ├── AllocationError            an Allocate that must be refused
-│   ├── DeviceUnknown          not in the inventory
+│   ├── RequestInvalid         it asks for what cannot be asked for
+│   │   └── DeviceUnknown      a device that the resource does not have
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
 │   └── JournalUnavailable     the answer cannot be made durable
@@ -87,12 +88,20 @@ class AllocationError(NodeagentError):
     """An Allocate that must be refused."""
 
 
-class DeviceUnknown(AllocationError):
-    """The kubelet asked for a device that is not in the inventory."""
+class RequestInvalid(AllocationError):
+    """The kubelet asked for what cannot be asked for; worded as NVIDIA's device plugin does, for tools match it."""
 
-    def __init__(self, device: str, generation: int) -> None:
-        super().__init__(f"device {device} is not in inventory generation {generation}")
-        self.device, self.generation = device, generation
+    def __init__(self, resource: str, reason: str) -> None:
+        super().__init__(f'invalid allocation request for "{resource}": invalid request: {reason}')
+        self.resource, self.reason = resource, reason
+
+
+class DeviceUnknown(RequestInvalid):
+    """The kubelet asked for a device that the resource does not have."""
+
+    def __init__(self, resource: str, device: str) -> None:
+        super().__init__(resource, f"unknown device: {device}")
+        self.device = device
 
 
 class DeviceUnhealthy(AllocationError):

@@ -108,6 +108,16 @@ class AllocationRefused(Value, frozen=True):
     reason: str
 
 
+class AllocationDiffered(Value, frozen=True):
+    """The journal and the kubelet did not agree on who holds what."""
+
+    kind: str
+    """`missing` in the journal, `orphan` in it, `conflict`, or `forgotten` by the kubelet."""
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    detail: str
+
+
 class LabelsApplied(Value, frozen=True):
     """Node labels were written to a sink."""
 
@@ -159,6 +169,7 @@ FACTS: tuple[type[Value], ...] = (
     DevicesAllocated,
     DevicesFreed,
     AllocationRefused,
+    AllocationDiffered,
     LabelsApplied,
     ConfigurationReloaded,
     ConfigurationRejected,

@@ -25,6 +25,11 @@ def serve() -> None:
         os.close(answers)
         return hang("")
 
+    def turn_deaf(_text: str) -> bytes:
+        os.close(0)
+        write_frame(answers, UNASKED, b"deaf")
+        return hang("")
+
     def send_event(text: str) -> bytes:
         write_frame(answers, UNASKED, text.encode())
         return b"sent"
@@ -33,7 +38,7 @@ def serve() -> None:
         os.write(answers, b"\xff" * 8)
         return b""
 
-    orders = {**ORDERS, "close": close_and_stay, "event": send_event, "garbage": send_garbage}
+    orders = {**ORDERS, "close": close_and_stay, "deafen": turn_deaf, "event": send_event, "garbage": send_garbage}
     for request, payload in read_frames(0):
         word, _, text = payload.decode().partition(" ")
         write_frame(answers, request, orders[word](text) if word in orders else payload)

@@ -15,6 +15,8 @@ GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as 
 XID = Text("an XID number, or all", r"[0-9]{1,5}|all|xids")
 XID_CLASS = Text("an XID number or a class of the catalogue", r"[0-9]{1,5}|[a-z][a-z-]*")
 
+VARIABLE = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]*", 256)
+
 XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
 
 
@@ -116,6 +118,12 @@ class DriverSettings(Section):
         "time the CUDA computation may take",
         "creating a context takes seconds on a node with many GPUs",
         reload=True,
+    )
+    worker_environment: Mapping[str, str] = knob(
+        MapOf(VARIABLE, Text("the variable's value", r".*", 4096)),
+        MappingProxyType({}),
+        "environment variables for the process that calls NVML, which otherwise has none",
+        "the driver needs none; emulators of NVML and unusual installations do",
     )
     release_seconds: float = knob(
         Number(1, 86400),

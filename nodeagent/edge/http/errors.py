@@ -1,8 +1,9 @@
-"""What can go wrong when an HTTP address is opened.
+"""What can go wrong when an HTTP address is opened or a request is read.
 
 HttpError
-├── ListenFailed        the address cannot be listened on
-├── WebConfigInvalid    the web configuration file cannot be used as it is written
+├── BodyTooLarge            a request's body is over the limit
+├── ListenFailed            the address cannot be listened on
+├── WebConfigInvalid        the web configuration file cannot be used as it is written
 └── PasswordsUncheckable    this system cannot check bcrypt hashes
 """
 
@@ -12,6 +13,10 @@ from pathlib import Path
 
 class HttpError(Exception):
     """The HTTP edge cannot do its work."""
+
+
+class BodyTooLarge(HttpError):
+    """A request's body is over the limit; the rest of it was not read."""
 
 
 class ListenFailed(HttpError):

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from aiohttp import web
-from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 
 from nodeagent.edge.http.access import Access
-from nodeagent.edge.http.errors import ListenFailed
+from nodeagent.edge.http.errors import BodyTooLarge, ListenFailed
 from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
+from nodeagent.edge.http.slim import BaseRequest, Server, ServerRunner, SockSite, StreamResponse
+from nodeagent.edge.http.slim import Response as WireResponse
 
 KEEPALIVE_SECONDS = 75.0
 LINGERING_SECONDS = 1.0
@@ -61,21 +61,21 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = web.Server(
+        server = Server(
             self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
         )
-        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+        runner = ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         context = self._access.context if self._access is not None else None
         await runner.setup()
         try:
-            await web.SockSite(runner, listener.dup(), backlog=BACKLOG, ssl_context=context).start()
+            await SockSite(runner, listener.dup(), backlog=BACKLOG, ssl_context=context).start()
             yield
         finally:
             await runner.cleanup()
             if self._access is not None:
                 self._access.close()
 
-    async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, incoming: BaseRequest) -> StreamResponse:
         refusal = await self._refuse(incoming)
         match = refusal or self._routes.find(incoming.method, incoming.path)
         if isinstance(match, Response):
@@ -90,20 +90,20 @@ class HttpServer:
         finally:
             self._served[key] -= 1
 
-    async def _refuse(self, incoming: web.BaseRequest) -> Response | None:
+    async def _refuse(self, incoming: BaseRequest) -> Response | None:
         if self._access is None:
             return None
         transport = incoming.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         return await self._access.check(_lower(incoming), certificate)
 
-    async def _answer(self, incoming: web.BaseRequest, match: Match) -> Answer:
+    async def _answer(self, incoming: BaseRequest, match: Match) -> Answer:
         limits = self._limits()
         try:
             with anyio.fail_after(limits.read_seconds):
                 request = await _read_request(incoming, match, limits.body_bytes_max)
             return await match.handler(request)
-        except HTTPRequestEntityTooLarge:
+        except BodyTooLarge:
             return render_problem(413, "request body too large", f"at most {limits.body_bytes_max} bytes")
         except TimeoutError:
             return render_problem(408, "the request did not arrive in time", headers={"Connection": "close"})
@@ -111,12 +111,12 @@ class HttpServer:
             self._on_error(f"{incoming.method} {incoming.path}", error)
             return render_problem(500, "the agent failed to answer", "its log says why")
 
-    async def _send(self, incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    async def _send(self, incoming: BaseRequest, answer: Answer) -> StreamResponse:
         extra = self._access.headers if self._access is not None else {}
         if isinstance(answer, Stream):
             return await _send_stream(incoming, answer)
         headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **extra, **answer.headers}
-        response = web.Response(body=answer.body, status=answer.status, headers=headers)
+        response = WireResponse(body=answer.body, status=answer.status, headers=headers)
         transport = incoming.transport
         if transport is not None and not transport.is_closing():
             # Nothing may wait in memory for a slow reader once the time for sending has passed.
@@ -133,14 +133,14 @@ def _read_limit(route: Route) -> float:
     return route.at_most() if route.at_most is not None else float("inf")
 
 
-def _lower(incoming: web.BaseRequest) -> dict[str, str]:
+def _lower(incoming: BaseRequest) -> dict[str, str]:
     return {name.lower(): value for name, value in incoming.headers.items()}
 
 
-async def _read_request(incoming: web.BaseRequest, match: Match, body_bytes_max: int) -> Request:
+async def _read_request(incoming: BaseRequest, match: Match, body_bytes_max: int) -> Request:
     length = incoming.content_length
     if length is not None and length > body_bytes_max:
-        raise HTTPRequestEntityTooLarge(max_size=body_bytes_max, actual_size=length)
+        raise BodyTooLarge
     body = await _read_body(incoming, body_bytes_max) if incoming.can_read_body else b""
     return Request(
         method=incoming.method,
@@ -153,17 +153,17 @@ async def _read_request(incoming: web.BaseRequest, match: Match, body_bytes_max:
     )
 
 
-async def _read_body(incoming: web.BaseRequest, body_bytes_max: int) -> bytes:
+async def _read_body(incoming: BaseRequest, body_bytes_max: int) -> bytes:
     """All of it: one read gives only what has arrived."""
     body = bytearray()
     while chunk := await incoming.content.read(body_bytes_max + 1 - len(body)):
         body += chunk
         if len(body) > body_bytes_max:
-            raise HTTPRequestEntityTooLarge(max_size=body_bytes_max, actual_size=len(body))
+            raise BodyTooLarge
     return bytes(body)
 
 
-def _read_peer(incoming: web.BaseRequest) -> Peer:
+def _read_peer(incoming: BaseRequest) -> Peer:
     transport = incoming.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     if connection is None or connection.family != socket.AF_UNIX:
@@ -173,8 +173,8 @@ def _read_peer(incoming: web.BaseRequest) -> Peer:
     return Peer(pid=pid, uid=uid, gid=gid)
 
 
-async def _send_stream(incoming: web.BaseRequest, answer: Stream) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
+async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:
+    response = StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
     await response.prepare(incoming)
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]  # async generators are closable
         # A client that leaves ends its stream and nothing else.

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from nodeagent.edge.http.errors import WebConfigInvalid
 
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -73,6 +71,9 @@ def read_web_config(path: Path) -> WebConfig:
         raise WebConfigInvalid(path, [(error.strerror or str(error)).lower()]) from error
     if len(content) > FILE_BYTES_MAX:
         raise WebConfigInvalid(path, [f"larger than {FILE_BYTES_MAX} bytes"])
+    # Imported here: most nodes have no such file and do without a YAML parser.
+    import yaml  # noqa: PLC0415 - see above
+
     try:
         tree = yaml.safe_load(content)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

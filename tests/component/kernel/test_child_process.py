@@ -130,6 +130,19 @@ async def test_cancelled_request_leaves_no_wrong_answer_behind() -> None:
         assert child.statistics().starts == 1
 
 
+async def test_child_that_stopped_reading_is_stuck() -> None:
+    """A closed pipe on a living child is no answer either: the deadline decides."""
+    async with running() as child:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, child, "deafen")
+                async for _event in child.unasked():
+                    scope.cancel()
+        with pytest.raises(ChildStuck):
+            await ask(child, "hello", timeout_seconds=0.05)
+        assert await ask(child, "hello") == "hello"
+
+
 async def test_half_sent_request_costs_the_child_its_life() -> None:
     """After a caller has gone in the middle of sending, the next request meets a fresh child, not half a frame."""
     async with running() as child:

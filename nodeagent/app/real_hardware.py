@@ -1,0 +1,141 @@
+"""The edges to real GPUs, joined: the host's probe asks NVML, and NVML's trouble makes the probe look again."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.app.hardware import Hardware
+from nodeagent.components.driver.plan_markers import DriverPlace
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.cuda_child import CudaChild
+from nodeagent.edge.host.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
+from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
+from nodeagent.edge.nvml.asker import NvmlSettings
+from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.errors import DriverError
+from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.ports import GpuEvent
+from nodeagent.model.telemetry import NodeSample
+
+
+class WatchedGpus:
+    """The port `GpuSource`, whose failures and releases are told to whoever judges the driver."""
+
+    def __init__(self, gpus: NvmlGpus, notify: Callable[[], None]) -> None:
+        self._gpus, self._notify = gpus, notify
+
+    async def read_inventory(self) -> GpuReadout:
+        """As the port says."""
+        async with self._noticing():
+            return await self._gpus.read_inventory()
+
+    async def read_sample(self) -> NodeSample:
+        """As the port says."""
+        async with self._noticing():
+            return await self._gpus.read_sample()
+
+    def events(self) -> AsyncIterator[GpuEvent]:
+        """As the port says."""
+        return self._gpus.events()
+
+    async def release(self, reason: str) -> None:
+        """As the port says."""
+        await self._gpus.release(reason)
+        self._notify()
+
+    async def resume(self) -> None:
+        """As the port says."""
+        await self._gpus.resume()
+        self._notify()
+
+    @asynccontextmanager
+    async def _noticing(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except DriverError:
+            self._notify()
+            raise
+
+
+class RealHardware:
+    """Builds the edges of a node with real GPUs, and runs what must run for them."""
+
+    def __init__(self, live: LiveSettings) -> None:
+        settings = live.now
+        self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
+        self._nvml = NvmlGpus(plan_nvml(settings), SystemClock())
+        self._probe = HostDriverProbe(
+            plan_probe(settings),
+            self._workers[0],
+            ask_nvml=self._nvml.read_answer,
+            ask_fabric=self._nvml.read_fabric_pending,
+            check_cuda=self._check_cuda,
+        )
+        self._live, self._settings = live, settings
+
+    def build(self) -> Hardware:
+        """The ports."""
+        return Hardware(
+            probe=self._probe,
+            gpus=WatchedGpus(self._nvml, self._probe.notify_change),
+            run=self._run,
+            nodes=HostDeviceNodes(self._read_files, self._workers[1]),
+            markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
+            read_place=self._read_place,
+        )
+
+    async def _check_cuda(self, library: Path | None) -> str:
+        driver = self._live.now.driver
+        if not driver.cuda_smoke_test:
+            return ""
+        return await CudaChild(timeout_seconds=driver.cuda_smoke_test_timeout_seconds).check(library)
+
+    def _read_files(self) -> DeviceNodeFiles:
+        node = self._settings.node
+        return DeviceNodeFiles(self._probe.roots.dev, proc_root=node.proc_dir)
+
+    def _read_place(self) -> DriverPlace:
+        roots = self._probe.roots
+        return DriverPlace(
+            driver_root=roots.driver_on_host, dev_root=roots.dev_on_host, is_host_driver=roots.is_host_driver
+        )
+
+    async def _run(self, *, task_status: TaskStatus[None]) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._nvml.run, name="GPU worker")
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            for worker in self._workers:
+                worker.close()
+
+
+def plan_nvml(settings: Settings) -> NvmlSettings:
+    """Where NVML is and how patient to be."""
+    driver = settings.driver
+    return NvmlSettings(
+        driver_root=str(driver.root),
+        library=str(driver.nvml_library or ""),
+        call_timeout_seconds=driver.call_timeout_seconds,
+        environment=driver.worker_environment,
+    )
+
+
+def plan_probe(settings: Settings) -> ProbeSettings:
+    """Where the host shows the driver."""
+    driver, node = settings.driver, settings.node
+    return ProbeSettings(
+        driver_root=driver.root,
+        dev_root=driver.dev_root,
+        nvml_library=driver.nvml_library,
+        proc_root=node.proc_dir,
+        sys_root=node.sys_dir,
+    )

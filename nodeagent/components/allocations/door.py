@@ -1,0 +1,66 @@
+"""The way to the journal for other parts: it outlives the component behind it, which may crash and come back.
+
+Owns nothing.
+Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from nodeagent.components.allocations.ledger import Ended
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ports import AllocationJournal
+
+
+class Keeper(AllocationJournal, Protocol):
+    """Who keeps the journal, and remembers what ended."""
+
+    @property
+    def history(self) -> tuple[Ended, ...]:
+        """Ended allocations, oldest first."""
+        ...
+
+
+class JournalDoor:
+    """Leads to whoever keeps the journal now."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._keeper: Keeper | None = None
+
+    @contextmanager
+    def lead_to(self, keeper: Keeper) -> Iterator[None]:
+        """Lead to this keeper for as long as the block lasts."""
+        self._keeper = keeper
+        try:
+            yield
+        finally:
+            self._keeper = None
+
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
+        """Make an allocation durable.
+
+        Raises:
+            DeviceHeld: a living pod surely holds one of the devices.
+            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+        """
+        if self._keeper is None:
+            raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
+        return await self._keeper.record(resource, devices)
+
+    async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Learn which container is about to start with these devices, if anybody keeps the journal."""
+        if self._keeper is not None:
+            await self._keeper.identify(resource, devices)
+
+    def doubtful(self) -> Collection[DeviceId]:
+        """Devices that the kubelet may take for free although somebody may hold them."""
+        return self._keeper.doubtful() if self._keeper is not None else ()
+
+    @property
+    def history(self) -> tuple[Ended, ...]:
+        """Ended allocations, oldest first, as far as they are remembered."""
+        return self._keeper.history if self._keeper is not None else ()

@@ -1,0 +1,206 @@
+"""What the kubelet's word changes in the ledger: names learnt, devices given back, and everything on which they differ.
+
+The kubelet names no pod when it asks for devices and never says that devices are free again, so both are read from
+its list of pods. The rules, each for a race that has been seen:
+
+- an allocation younger than the question is left alone, for the list may be older than it;
+- a device is free only when two lists in a row lack it, some time apart, and the kubelet has run long enough for its
+  list to be whole;
+- a pod that is listed without the devices that an earlier run of the kubelet showed has not given them back: that
+  kubelet has forgotten, unless the container holds others by now;
+- a pod listed without devices that this very run has shown is another pod of the same name.
+
+Owns these rules.
+Refuses to take the kubelet's silence for an answer: without a list nothing changes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from nodeagent.components.allocations.ledger import Entry, Forgotten, Freed, Granted, Identified, Ledger, Record
+from nodeagent.model.allocation import Allocation, AllocationSource, PodIdentity
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.model.values import Value
+
+_OURS = ("GPU-", "MIG-")
+_LISTS_NEEDED = 2
+
+
+class KubeletRun(Value, frozen=True):
+    """One life of the kubelet, from start to end; within it the kubelet forgets nothing."""
+
+    identity: str
+    since_seconds: float
+    """When it began, on the monotonic clock."""
+
+
+class Absence(Value, frozen=True):
+    """Since when on the monotonic clock, and how many times in a row, an entry was not in the kubelet's list."""
+
+    since_seconds: float
+    lists: int = 1
+
+
+class Look(Value, frozen=True):
+    """One list of pods and the circumstances in which it was got."""
+
+    listing: PodListing
+    run: KubeletRun
+    numbers_below: int
+    """Entries of this number and above are younger than the question."""
+    now_seconds: float
+    """Unix time, for the records."""
+    monotonic_seconds: float
+    """The clock that never jumps, by which everything is measured."""
+    free_after_seconds: float
+    recovering: bool = False
+    """Whether this is the first list since the agent started."""
+
+
+class Difference(Value, frozen=True):
+    """Something on which the ledger and the kubelet do not agree."""
+
+    kind: Literal["missing", "orphan", "conflict", "forgotten"]
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    detail: str
+
+
+class Reconciliation(Value, frozen=True):
+    """What to write down, what to remember until the next list, and what to tell people."""
+
+    records: tuple[Record, ...] = ()
+    absences: Mapping[int, Absence] = {}
+    differences: tuple[Difference, ...] = ()
+
+
+def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Reconciliation:
+    """Hold the ledger against one list."""
+    records: list[Record] = []
+    still_absent: dict[int, Absence] = {}
+    differences: list[Difference] = []
+    for number, entry in ledger.entries.items():
+        if number >= look.numbers_below:
+            continue
+        shown = [held for held in look.listing.containers if not set(held.devices).isdisjoint(entry.devices)]
+        if shown:
+            records.extend(_identify(entry, shown[0], look.run))
+            differences.extend(_find_conflict(entry, shown))
+        elif _is_forgotten(entry, look):
+            records.extend([] if entry.allocation.forgotten else [Forgotten(number=number)])
+            differences.append(_differ("forgotten", entry, "its pod lives, but the kubelet no longer knows of it"))
+        else:
+            absence = _go_on(absences.get(number), look.monotonic_seconds)
+            if look.recovering:
+                differences.append(_differ("orphan", entry, "no pod of the kubelet's list holds it"))
+            if _is_over(entry, absence, look):
+                records.append(Freed(number=number, at_seconds=look.now_seconds, why="given back"))
+            else:
+                still_absent[number] = absence
+    for granted in _adopt(ledger, look):
+        records.append(granted)
+        differences.append(_differ("missing", granted.entry, "the journal did not have it; taken from the kubelet"))
+    return Reconciliation(records=tuple(records), absences=still_absent, differences=tuple(differences))
+
+
+def adopt_checkpoint(ledger: Ledger, checkpoint: KubeletCheckpoint, now_seconds: float) -> Reconciliation:
+    """Take over what the kubelet wrote down and the ledger lacks: possibly held is safer than possibly doubled."""
+    granted = tuple(
+        _grant(number, held, now_seconds, AllocationSource.CHECKPOINT)
+        for number, held in enumerate(_unknown(ledger, checkpoint.containers), start=ledger.next_number)
+    )
+    detail = "the journal did not have it; taken from the kubelet's checkpoint"
+    return Reconciliation(
+        records=granted, differences=tuple(_differ("missing", each.entry, detail) for each in granted)
+    )
+
+
+def _identify(entry: Entry, held: ContainerDevices, run: KubeletRun) -> Iterator[Identified]:
+    known = entry.allocation
+    uid = known.pod.uid if known.pod is not None and _same_pod(known.pod, held.pod) else held.pod.uid
+    pod = PodIdentity(namespace=held.pod.namespace, name=held.pod.name, uid=uid)
+    if (known.pod, known.container, entry.seen_by, known.forgotten) != (pod, held.container, run.identity, False):
+        yield Identified(number=known.number, pod=pod, container=held.container, seen_by=run.identity)
+
+
+def _same_pod(known: PodIdentity, listed: PodIdentity) -> bool:
+    """A pod known by uid alone is taken for the one that holds its devices."""
+    return not known.name or (known.namespace, known.name) == (listed.namespace, listed.name)
+
+
+def _find_conflict(entry: Entry, shown: list[ContainerDevices]) -> Iterator[Difference]:
+    pod = entry.allocation.pod
+    if len(shown) > 1:
+        names = " and ".join(f"{held.pod.namespace}/{held.pod.name}" for held in shown)
+        yield _differ("conflict", entry, f"the kubelet lists it with {names}")
+    elif pod is not None and not _same_pod(pod, shown[0].pod):
+        now = f"{shown[0].pod.namespace}/{shown[0].pod.name}"
+        yield _differ("conflict", entry, f"it was held by {pod.namespace}/{pod.name}, the kubelet lists it with {now}")
+
+
+def _is_forgotten(entry: Entry, look: Look) -> bool:
+    pod = entry.allocation.pod
+    if pod is None or not entry.seen_by or entry.seen_by == look.run.identity:
+        return False
+    replaced = any(
+        _same_pod(pod, held.pod)
+        and held.container == entry.allocation.container
+        and held.resource == entry.allocation.resource
+        for held in look.listing.containers
+    )
+    return not replaced and is_listed(pod, look.listing)
+
+
+def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
+    """Whether an active pod of this name is on the node."""
+    return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)
+
+
+def _go_on(absence: Absence | None, monotonic_seconds: float) -> Absence:
+    if absence is None:
+        return Absence(since_seconds=monotonic_seconds)
+    return Absence(since_seconds=absence.since_seconds, lists=absence.lists + 1)
+
+
+def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
+    """A container that never showed up gets twice the time: its pod may still be on its way into the list."""
+    if absence.lists < _LISTS_NEEDED or look.monotonic_seconds - look.run.since_seconds < look.free_after_seconds:
+        return False
+    patience = look.free_after_seconds * (1 if entry.allocation.pod is not None else 2)
+    return look.monotonic_seconds - absence.since_seconds >= patience
+
+
+def _adopt(ledger: Ledger, look: Look) -> Iterator[Granted]:
+    for number, held in enumerate(_unknown(ledger, look.listing.containers), start=ledger.next_number):
+        yield _grant(number, held, look.now_seconds, AllocationSource.POD_RESOURCES, look.run.identity)
+
+
+def _unknown(ledger: Ledger, containers: tuple[ContainerDevices, ...]) -> Iterator[ContainerDevices]:
+    """What containers hold of our devices and nobody wrote down."""
+    known = {device for entry in ledger.entries.values() for device in entry.devices}
+    for held in containers:
+        devices = tuple(device for device in held.devices if device.startswith(_OURS) and device not in known)
+        known.update(devices)
+        if devices:
+            yield ContainerDevices(pod=held.pod, container=held.container, resource=held.resource, devices=devices)
+
+
+def _grant(
+    number: int, held: ContainerDevices, now_seconds: float, source: AllocationSource, seen_by: str = ""
+) -> Granted:
+    allocation = Allocation(
+        number=number,
+        resource=held.resource,
+        devices=held.devices,
+        since_seconds=now_seconds,
+        pod=held.pod,
+        container=held.container,
+        source=source,
+    )
+    return Granted(entry=Entry(allocation=allocation, seen_by=seen_by))
+
+
+def _differ(kind: Literal["missing", "orphan", "conflict", "forgotten"], entry: Entry, detail: str) -> Difference:
+    allocation = entry.allocation
+    return Difference(kind=kind, resource=allocation.resource, devices=allocation.devices, detail=detail)

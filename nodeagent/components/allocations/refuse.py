@@ -1,0 +1,76 @@
+"""Whether devices may be handed out, given who holds them.
+
+A kubelet whose checkpoint was lost takes every device for free and hands out GPUs on which containers run. It can
+lose it only by restarting. So what the present run of the kubelet has shown or asked for is its own business, and
+what it takes from a finished pod is free at once; only a holder that an earlier run showed, and that this run neither
+shows nor lists as gone, is in the way.
+
+Owns this rule.
+Refuses to refuse on suspicion: an allocation that no run ever named a pod for is steered around, not defended.
+"""
+
+from collections.abc import Iterable
+
+from nodeagent.components.allocations.ledger import Entry, Ledger
+from nodeagent.components.allocations.reconcile import KubeletRun, is_listed
+from nodeagent.model.errors import DeviceHeld
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.ports import PodListing
+
+
+def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
+    """Devices that this run of the kubelet may take for free although somebody may hold them."""
+    return frozenset(
+        device
+        for entry in ledger.entries.values()
+        if run is None or entry.seen_by != run.identity
+        for device in entry.devices
+    )
+
+
+def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun) -> tuple[Entry, ...]:
+    """Those whose claim is worth a question to the kubelet before the devices are handed out."""
+    return tuple(
+        entry
+        for entry in ledger.holders(devices)
+        if entry.allocation.pod is not None and entry.seen_by not in ("", run.identity)
+    )
+
+
+def decide_refusal(
+    holders: Iterable[Entry],
+    devices: Iterable[DeviceId],
+    listing: PodListing | None,
+    run: KubeletRun,
+    monotonic_seconds: float,
+    settle_seconds: float,
+) -> DeviceHeld | None:
+    """The refusal, if there is to be one.
+
+    Args:
+        holders: what `find_holders` found.
+        devices: what is asked for.
+        listing: the kubelet's list of just now; `None` when it could not be had, which proves nobody gone.
+        run: the kubelet that asks.
+        monotonic_seconds: the time, on the clock of `run`.
+        settle_seconds: how long the list of a kubelet that has just started may lack pods.
+    """
+    wanted = set(devices)
+    settled = monotonic_seconds - run.since_seconds >= settle_seconds
+    for entry in holders:
+        pod = entry.allocation.pod
+        if pod is None or _is_resolved(entry, listing, settled=settled):
+            continue
+        device = min(wanted.intersection(entry.devices))
+        return DeviceHeld(device, f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}")
+    return None
+
+
+def _is_resolved(entry: Entry, listing: PodListing | None, *, settled: bool) -> bool:
+    """Whether the list shows that the kubelet knows the holder, or that the holder is gone."""
+    if listing is None:
+        return False
+    if any(not set(held.devices).isdisjoint(entry.devices) for held in listing.containers):
+        return True
+    pod = entry.allocation.pod
+    return settled and pod is not None and not is_listed(pod, listing)

@@ -1,0 +1,91 @@
+"""The list of devices that the kubelet holds for a resource.
+
+Owns which device is shown healthy, and for how long changes are gathered before they are sent.
+A device that a container still holds stays in the list, unhealthy, when the node has it no more: the kubelet would
+otherwise show the pod a healthy device that is gone.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.plugin import AdvertisedDevice
+
+_NO_PAUSE_SECONDS: Final = 1e-4
+"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
+
+
+class View(NamedTuple):
+    """What is known of the devices' fitness."""
+
+    inventory: Inventory
+    health: HealthReport | None
+    """`None` where nobody judges health on this node."""
+    blocked: str = ""
+    """Why no device at all may be handed out; empty when they may."""
+
+
+def explain_unfitness(device: PluginDevice, view: View) -> str:
+    """Why this device must not be handed out now; empty when it may be."""
+    if device.withheld or view.blocked:
+        return device.withheld or view.blocked
+    gone = explain_loss(device.uuid, view)
+    if gone or view.health is None:
+        return gone
+    health = view.health.find_device(device.uuid)
+    if health is None:
+        return "its health is not known yet"
+    if health.verdict in (Verdict.HEALTHY, Verdict.SUSPECT):
+        return ""
+    return health.reason or f"its health is {health.verdict}"
+
+
+def explain_loss(uuid: str, view: View) -> str:
+    """Why a container that was given this GPU or MIG device must not start on it again; empty when it may.
+
+    Less is asked than for handing it out: a device that nobody has judged yet, or that is not offered any more, may
+    still be used by those who have it.
+    """
+    gpu = view.inventory.find_gpu(uuid)
+    if gpu is None:
+        return "it is not on this node any more"
+    if gpu.lost:
+        return f"GPU {gpu.uuid} is lost: {gpu.lost}"
+    health = view.health.find_device(uuid) if view.health is not None else None
+    if health is not None and health.verdict is Verdict.UNHEALTHY:
+        return health.reason or "its health is unhealthy"
+    return ""
+
+
+def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> tuple[AdvertisedDevice, ...]:
+    """The whole list: every device in index order, then those that are gone but held."""
+    distinct = {device.uuid: device for device in resource.devices}
+    fitness = {uuid: not explain_unfitness(device, view) for uuid, device in distinct.items()}
+    known = {device.id for device in resource.devices}
+    return (
+        *(
+            AdvertisedDevice(id=device.id, healthy=fitness[device.uuid], numa_node=device.numa_node)
+            for device in resource.devices
+        ),
+        *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)),
+    )
+
+
+def decide_pause(
+    sent: Collection[AdvertisedDevice] | None,
+    wanted: Collection[AdvertisedDevice],
+    changed_seconds_ago: float,
+    window_seconds: float,
+) -> float | None:
+    """How long to go on gathering changes before the list is sent; `None` when there is nothing to send.
+
+    One fault often hits several devices within milliseconds, and each list makes the kubelet rewrite its checkpoint.
+    The first list is sent at once.
+    """
+    if sent is not None and tuple(sent) == tuple(wanted):
+        return None
+    left = window_seconds - changed_seconds_ago
+    return left if sent is not None and left > _NO_PAUSE_SECONDS else 0.0

@@ -1,0 +1,137 @@
+"""What Allocate answers: everything a container needs in order to use the devices it was given.
+
+Owns the strategies of NVIDIA's device plugin, alone and combined, and the questions that are refused.
+Refuses to look at anything: what the node has was read beforehand, so that an answer takes microseconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.model.errors import DeviceUnknown, RequestInvalid
+from nodeagent.model.ids import REPLICA_SEPARATOR, DeviceId
+from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
+
+VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
+
+_DEVICE_MOUNTS: Final = "/var/run/nvidia-container-devices"
+_IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
+_CAPABILITIES: Final = "/dev/nvidia-caps"
+
+
+def select_devices(
+    resource: Resource, known: Mapping[DeviceId, PluginDevice], names: Sequence[DeviceId]
+) -> tuple[PluginDevice, ...]:
+    """The devices asked for, out of those that are known of this resource.
+
+    Raises:
+        DeviceUnknown: the resource does not have one of them.
+        RequestInvalid: none or too many are asked for, or one twice.
+    """
+    for name in names:
+        if name not in known:
+            raise DeviceUnknown(resource.name, name)
+    if not names:
+        raise RequestInvalid(resource.name, "no device is asked for")
+    if len(set(names)) < len(names):
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise RequestInvalid(resource.name, f"device is asked for twice: {doubled}")
+    if resource.one_share_each and len(names) > 1 and any(REPLICA_SEPARATOR in name for name in names):
+        raise RequestInvalid(resource.name, f"maximum request size for shared resources is 1; found {len(names)}")
+    return tuple(known[name] for name in names)
+
+
+def plan_answer(
+    devices: Sequence[PluginDevice], settings: DevicePluginSettings, facts: HandoutFacts, annotation_token: str
+) -> ContainerAnswer:
+    """The answer for one container; the token makes its annotation's key unlike any other container's."""
+    names = _names(devices, settings)
+    strategies = settings.device_list_strategy
+    environment: dict[str, str] = {}
+    mounts: tuple[ContainerMount, ...] = ()
+    qualified = _qualified_names(names, settings, facts)
+    if "envvar" in strategies:
+        environment[VISIBLE_DEVICES] = ",".join(names)
+        if facts.imex_channels:
+            environment["NVIDIA_IMEX_CHANNELS"] = ",".join(map(str, facts.imex_channels))
+    if "volume-mounts" in strategies:
+        environment[VISIBLE_DEVICES] = _DEVICE_MOUNTS
+        mounts = tuple(_plan_mounts(names, facts.imex_channels))
+    environment |= {
+        variable: "enabled"
+        for variable, wanted in (
+            ("NVIDIA_GDRCOPY", settings.gdrcopy),
+            ("NVIDIA_GDS", settings.gds),
+            ("NVIDIA_MOFED", settings.mofed),
+        )
+        if wanted
+    }
+    annotations = {}
+    if "cdi-annotations" in strategies:
+        annotations[f"{settings.cdi_annotation_prefix}nvidia-device-plugin_{annotation_token}"] = ",".join(qualified)
+    specs: tuple[ContainerDevice, ...] = ()
+    if settings.pass_device_specs and {"envvar", "volume-mounts"} & set(strategies):
+        specs = tuple(_spec(path, facts.dev_root) for path in dict.fromkeys(_node_paths(devices, facts)))
+    return ContainerAnswer(
+        environment=environment,
+        mounts=mounts,
+        devices=specs,
+        annotations=annotations,
+        cdi_devices=qualified if "cdi-cri" in strategies else (),
+    )
+
+
+def find_missing_channels(settings: DevicePluginSettings, facts: HandoutFacts) -> str:
+    """Why no device may be handed out: a channel that must be there is not; empty when all is well."""
+    missing = [channel for channel in settings.imex_channel_ids if channel not in facts.imex_channels]
+    if not missing or not settings.imex_required:
+        return ""
+    return f"IMEX channel {missing[0]} is required and {_IMEX_CHANNELS}/channel{missing[0]} does not exist: create it"
+
+
+def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> tuple[str, ...]:
+    """What containers call the devices, each once, however many of its shares they got."""
+    if settings.device_id_strategy == "uuid":
+        return tuple(dict.fromkeys(str(device.uuid) for device in devices))
+    indexes = {device.index for device in devices}
+    return tuple(sorted(indexes, key=lambda index: [int(part) for part in index.split(":")]))
+
+
+def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts: HandoutFacts) -> tuple[str, ...]:
+    extras = (("gdrcopy", settings.gdrcopy), ("gds", settings.gds), ("mofed", settings.mofed))
+    return (
+        *(f"{CDI_VENDOR}/gpu={name}" for name in names),
+        *(f"{CDI_VENDOR}/imex-channel={channel}" for channel in facts.imex_channels),
+        *(f"{CDI_VENDOR}/{extra}=all" for extra, wanted in extras if wanted and extra in facts.cdi_extras),
+    )
+
+
+def _plan_mounts(names: Iterable[str], channels: Iterable[int]) -> Iterable[ContainerMount]:
+    """Nothing is mounted, but under names that the container runtime's hook reads."""
+    for name in (*names, *(f"imex/{channel}" for channel in channels)):
+        yield ContainerMount(container_path=f"{_DEVICE_MOUNTS}/{name}", host_path="/dev/null", read_only=False)
+
+
+def _node_paths(devices: Iterable[PluginDevice], facts: HandoutFacts) -> Iterable[str]:
+    yield from facts.control_nodes
+    for device in devices:
+        if device.minor is None:
+            continue
+        yield f"/dev/nvidia{device.minor}"
+        if device.gpu_instance_id is not None:
+            nodes = {
+                (capability.gpu_minor, capability.gpu_instance_id, capability.compute_instance_id): capability.node
+                for capability in facts.capabilities
+            }
+            for instance in (None, device.compute_instance_id):
+                node = nodes.get((device.minor, device.gpu_instance_id, instance))
+                if node is not None:
+                    yield f"{_CAPABILITIES}/nvidia-cap{node}"
+    for channel in facts.imex_channels:
+        yield f"{_IMEX_CHANNELS}/channel{channel}"
+
+
+def _spec(path: str, dev_root: str) -> ContainerDevice:
+    return ContainerDevice(container_path=path, host_path=dev_root.rstrip("/") + path, permissions="rw")

@@ -1,0 +1,343 @@
+"""Offers this node's GPUs to the kubelet and hands them to containers.
+
+Owns one server for each resource and what each of them says: its list, its preferences, its answers.
+Refuses to answer before the journal holds the allocation, and to take a resource away from a kubelet that has
+containers on it: such a resource is served, with its gone devices unhealthy, until nobody holds them.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from msgspec.structs import replace
+
+from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
+from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
+from nodeagent.components.deviceplugin.prefer import Preference
+from nodeagent.components.deviceplugin.resources import plan_resources
+from nodeagent.components.deviceplugin.topology import plan_topology
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Envelope
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.ticker import Ticker
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
+from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import DeviceId, ResourceName, parse_device_id
+from nodeagent.model.plugin import (
+    AdvertisedDevice,
+    AdvertisedResource,
+    ContainerAnswer,
+    HandoutFacts,
+    PluginOptions,
+    PluginState,
+)
+from nodeagent.model.ports import AllocationJournal, DevicePlugin
+from nodeagent.model.runtime import CdiState
+
+FACTS_SECONDS = 5.0
+"""Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
+RETRY_SECONDS = 2.0
+CDI_EXTRAS = ("gdrcopy", "gds", "mofed")
+
+
+class ServeResource(Protocol):
+    """Keeps one resource registered with the kubelet and its questions answered, until cancelled."""
+
+    async def __call__(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
+        """Serve at the socket of this bare name; reports each change of what the kubelet knows.
+
+        Raises:
+            NodeagentError: the socket cannot be served.
+        """
+        ...
+
+
+class _Offer(NamedTuple):
+    """All that one resource's answers are made of; replaced whole."""
+
+    resource: Resource
+    known: Mapping[DeviceId, PluginDevice]
+    preference: Preference
+    view: View
+    settings: DevicePluginSettings
+    facts: HandoutFacts
+
+
+class ResourcePlugin:
+    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
+
+    options = PluginOptions(preferred_allocation=True, pre_start=True)
+
+    def __init__(self, offer: _Offer, journal: AllocationJournal) -> None:
+        self._offer, self._journal = offer, journal
+        self._list: tuple[AdvertisedDevice, ...] = ()
+        self._listed: object = None
+        self._changed_at = 0.0
+        self._changed = anyio.Event()
+
+    @property
+    def resource(self) -> ResourceName:
+        """The extended resource that this plugin offers."""
+        return self._offer.resource.name
+
+    def update(self, offer: _Offer, held: Iterable[DeviceId]) -> None:
+        """Answer from now on with this; `held` are devices of this resource that containers have."""
+        self._offer = offer
+        gone = sorted(name for name in held if name not in offer.known)
+        # Every allocation comes through here, and a list of 1,600 shares takes a millisecond to plan.
+        origin = (offer.resource, offer.view, gone)
+        if origin == self._listed:
+            return
+        self._listed = origin
+        wanted = plan_list(offer.resource, offer.view, gone)
+        if wanted != self._list:
+            self._list, self._changed_at = wanted, anyio.current_time()
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
+        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
+        began: float | None = None
+        while True:
+            began = None if known == self._list else self._changed_at if began is None else began
+            passed = 0.0 if began is None else anyio.current_time() - began
+            pause = decide_pause(known, self._list, passed, self._offer.settings.health_coalesce_seconds)
+            if pause == 0:
+                return self._list
+            with anyio.move_on_after(pause):
+                await self._changed.wait()
+
+    async def prefer(
+        self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
+    ) -> Sequence[DeviceId]:
+        """The best devices of those available, away from what somebody may still hold."""
+        return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
+
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """What one container needs in order to use these devices; returns only when the allocation is durable.
+
+        Raises:
+            AllocationError: the devices must not be handed out.
+        """
+        offer = self._offer
+        selected = select_devices(offer.resource, offer.known, devices)
+        for device in selected:
+            reason = explain_unfitness(device, offer.view)
+            if reason:
+                raise DeviceUnhealthy(device.id, reason)
+        await self._journal.record(offer.resource.name, devices)
+        return plan_answer(selected, offer.settings, offer.facts, str(uuid4()))
+
+    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
+        """Learn who starts; refuse only what is broken.
+
+        Raises:
+            DeviceUnhealthy: the container would start on a device that does not work.
+        """
+        for device in devices:
+            reason = explain_loss(parse_device_id(device)[0], self._offer.view)
+            if reason:
+                raise DeviceUnhealthy(device, reason)
+        await self._journal.identify(self.resource, devices)
+
+
+class _Served(NamedTuple):
+    plugin: ResourcePlugin
+    scope: anyio.CancelScope
+
+
+class _Plan(NamedTuple):
+    """What was planned, and from what, so that it is planned again only when that changes."""
+
+    origin: tuple[object, ...]
+    plan: ResourcePlan
+    known: Mapping[ResourceName, Mapping[DeviceId, PluginDevice]]
+    preferences: Mapping[ResourceName, Preference]
+
+
+class DevicePlugins:
+    """The component."""
+
+    name = "deviceplugin"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        live: LiveSettings,
+        journal: AllocationJournal,
+        *,
+        serve: ServeResource,
+        read_facts: Callable[[Settings], Awaitable[HandoutFacts]],
+    ) -> None:
+        self._bus, self._conditions, self._live, self._journal = bus, conditions, live, journal
+        self._serve, self._read_facts = serve, read_facts
+        self._log = get_logger(component=self.name)
+        self._served: dict[ResourceName, _Served] = {}
+        self._standing: dict[ResourceName, AdvertisedResource] = {}
+        self._facts = HandoutFacts()
+        self._plan: _Plan | None = None
+        self._waker = Waker()
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Serve what the bus says there is, until cancelled; ready when the kubelet knows every resource."""
+        await self._read_facts_once()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="deviceplugin states")
+            tasks.start_soon(self._watch_settings, name="deviceplugin settings")
+            tasks.start_soon(self._watch_facts, name="deviceplugin facts")
+            while not self._refresh(tasks):
+                await self._waker.wait()
+            task_status.started()
+            while True:
+                await self._waker.wait()
+                self._refresh(tasks)
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(Inventory, HealthReport, AllocationTable, CdiState, client=self.name) as states:
+            async for _ in states:
+                self._waker.wake()
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for _ in reloads:
+                await self._read_facts_once()
+                self._waker.wake()
+
+    async def _watch_facts(self) -> None:
+        async for _ in Ticker(FACTS_SECONDS):
+            if await self._read_facts_once():
+                self._waker.wake()
+
+    async def _read_facts_once(self) -> bool:
+        """Look at the node again; returns whether it has changed. What cannot be seen now stays as it was."""
+        try:
+            facts = await self._read_facts(self._live.now)
+        except NodeagentError as error:
+            self._log.warning("handout_facts_not_read", error=str(error))
+            return False
+        changed = facts != self._facts
+        self._facts = facts
+        return changed
+
+    def _refresh(self, tasks: TaskGroup) -> bool:
+        """Serve what there is now; returns whether the kubelet knows all of it."""
+        inventory = self._bus.latest(Inventory)
+        if inventory is None:
+            return False
+        settings = self._live.now
+        planned = self._plan_again(inventory.value, settings)
+        facts = replace(self._facts, cdi_extras=self._find_extras())
+        health = self._bus.latest(HealthReport)
+        blocked = find_missing_channels(settings.device_plugin, facts)
+        view = View(inventory.value, health.value if health is not None else None, blocked)
+        self._report_problems(planned.plan, blocked)
+        held = self._find_held() if settings.device_plugin.enabled else {}
+        wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}
+        for name in {**wanted, **held}:
+            resource = wanted.get(name) or Resource(name=name, devices=())
+            preference = planned.preferences.get(name) or Preference(resource, plan_topology(inventory.value), "packed")
+            offer = _Offer(resource, planned.known.get(name, {}), preference, view, settings.device_plugin, facts)
+            if name not in self._served:
+                self._begin(tasks, offer)
+            self._served[name].plugin.update(offer, held.get(name, ()))
+        for name in self._served.keys() - wanted.keys() - held.keys():
+            self._served.pop(name).scope.cancel()
+            self._standing.pop(name, None)
+        self._publish()
+        return all(self._is_known(name) for name in wanted)
+
+    def _is_known(self, name: ResourceName) -> bool:
+        """Whether the kubelet has taken the resource and been sent its devices."""
+        standing = self._standing.get(name)
+        return standing is not None and standing.registered and bool(standing.devices)
+
+    def _plan_again(self, inventory: Inventory, settings: Settings) -> _Plan:
+        """The plan for this inventory and these settings; made anew only when one of them has changed."""
+        origin = (inventory, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
+        if self._plan is None or self._plan.origin != origin:
+            plan = plan_resources(inventory, settings)
+            topology = plan_topology(inventory)
+            policy = settings.device_plugin.shared_allocation_policy
+            preferences = {resource.name: Preference(resource, topology, policy) for resource in plan.resources}
+            known = {resource.name: {device.id: device for device in resource.devices} for resource in plan.resources}
+            self._plan = _Plan(origin, plan, known, preferences)
+            counts = {resource.name: len(resource.devices) for resource in plan.resources}
+            self._log.info("resources_planned", generation=inventory.generation, resources=counts)
+        return self._plan
+
+    def _find_extras(self) -> tuple[str, ...]:
+        state = self._bus.latest(CdiState)
+        kinds = {file.kind for file in state.value.files} if state is not None else set()
+        return tuple(extra for extra in CDI_EXTRAS if f"{CDI_VENDOR}/{extra}" in kinds)
+
+    def _find_held(self) -> dict[ResourceName, tuple[DeviceId, ...]]:
+        """By resource, the devices that containers have."""
+        table = self._bus.latest(AllocationTable)
+        held: dict[ResourceName, tuple[DeviceId, ...]] = {}
+        for allocation in table.value.allocations if table is not None else ():
+            held[allocation.resource] = held.get(allocation.resource, ()) + allocation.devices
+        return held
+
+    def _begin(self, tasks: TaskGroup, offer: _Offer) -> None:
+        served = _Served(ResourcePlugin(offer, self._journal), anyio.CancelScope())
+        self._served[offer.resource.name] = served
+        self._conditions.set(
+            "plugin-not-registered", key=offer.resource.name, detail="it has not been registered so far"
+        )
+        tasks.start_soon(self._serve_one, served, offer.resource, name=f"deviceplugin {offer.resource.name}")
+
+    async def _serve_one(self, served: _Served, resource: Resource) -> None:
+        """Serve one resource until it is taken off; one that cannot be served does not stop the others."""
+        with served.scope:
+            while True:
+                try:
+                    await self._serve(served.plugin, resource.socket, self._note_standing)
+                except NodeagentError as error:
+                    self._log.warning("resource_not_served", resource=resource.name, error=str(error))
+                    lost = AdvertisedResource(
+                        name=resource.name, socket=resource.socket, registered=False, last_error=str(error)
+                    )
+                    self._note_standing(lost)
+                await anyio.sleep(RETRY_SECONDS)
+        self._conditions.clear("plugin-not-registered", key=resource.name)
+
+    def _note_standing(self, standing: AdvertisedResource) -> None:
+        before = self._standing.get(standing.name)
+        if standing.name not in self._served or standing == before:
+            return
+        self._standing[standing.name] = standing
+        if standing.registered:
+            self._conditions.clear("plugin-not-registered", key=standing.name)
+        else:
+            self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
+        envelope = self._publish()
+        if standing.devices and (before is None or before.devices != standing.devices):
+            healthy = sum(device.healthy for device in standing.devices)
+            advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))
+            self._bus.publish_fact(advertised, source=self.name, cause=envelope)
+        if before is None or before.registered != standing.registered:
+            event = "resource_registered" if standing.registered else "resource_unregistered"
+            self._log.info(event, resource=standing.name, error=standing.last_error)
+        self._waker.wake()
+
+    def _publish(self) -> Envelope[PluginState]:
+        standing = tuple(self._standing[name] for name in sorted(self._standing))
+        return self._bus.publish_state(PluginState(resources=standing), source=self.name)
+
+    def _report_problems(self, plan: ResourcePlan, blocked: str) -> None:
+        problems = {problem.subject: problem.reason for problem in plan.problems}
+        if blocked:
+            problems["device_plugin.imex_channel_ids"] = blocked
+        self._conditions.replace("plugin-devices-withheld", problems)

@@ -1,0 +1,92 @@
+"""Which GPUs and MIG devices there are to offer, and how they are shaped.
+
+Owns the MIG strategies.
+Refuses to give up for one device: the others are offered, and the reason is a problem.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from nodeagent.components.deviceplugin.offer import Candidate, ResourceProblem
+from nodeagent.model.gpu import Gpu
+
+MigStrategy = Literal["none", "single", "mixed"]
+
+
+def plan_candidates(
+    gpus: Iterable[Gpu], strategy: MigStrategy, problems: list[ResourceProblem]
+) -> tuple[Candidate, ...]:
+    """Each device to offer, in index order; what cannot be offered is added to the problems."""
+    distinct = tuple(_drop_doubles(sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid)), problems))
+    if strategy == "single":
+        return _plan_single(distinct, problems)
+    if strategy == "mixed":
+        return tuple(_plan_mixed(distinct, problems))
+    return tuple(Candidate(gpu=gpu) for gpu in distinct)
+
+
+def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:
+    """Devices are told apart by UUID alone, so of two with the same one neither can be handed out for sure."""
+    gpus = tuple(gpus)
+    uuids = [uuid for gpu in gpus for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices))]
+    for gpu in gpus:
+        doubled = [uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuids.count(uuid) > 1]
+        if doubled or not gpu.uuid:
+            reason = f"UUID {doubled[0] if doubled else ''!r} is not unique on this node: no container can be given it"
+            problems.append(ResourceProblem(subject=f"GPU {gpu.index}", reason=reason))
+        else:
+            yield gpu
+
+
+def _uses_mig(gpu: Gpu) -> bool:
+    return gpu.mig is not None and gpu.mig.enabled
+
+
+def _note_empty(gpu: Gpu, problems: list[ResourceProblem]) -> None:
+    problems.append(
+        ResourceProblem(
+            subject=f"GPU {gpu.index}",
+            reason=f"MIG is on but {gpu.uuid} has no MIG device: create some, or switch MIG off",
+        )
+    )
+
+
+def _plan_single(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> tuple[Candidate, ...]:
+    """All devices of one kind; where there are several kinds none is handed out, for a pod could get any of them."""
+    candidates: list[Candidate] = []
+    for gpu in gpus:
+        if not _uses_mig(gpu):
+            candidates.append(Candidate(gpu=gpu))
+        elif gpu.mig_devices:
+            candidates.extend(Candidate(gpu=gpu, mig=mig) for mig in gpu.mig_devices)
+        else:
+            _note_empty(gpu, problems)
+    kinds = {None if candidate.mig is None else candidate.mig.attributes for candidate in candidates}
+    if len(kinds) <= 1:
+        return tuple(candidates)
+    shapes = sorted({"whole GPUs" if each.mig is None else each.mig.profile for each in candidates})
+    reason = (
+        f"mig_strategy single needs devices of one kind, there are {' and '.join(shapes)}:"
+        " make the layout the same on all GPUs, or use mixed"
+    )
+    problems.append(ResourceProblem(subject="device_plugin.mig_strategy", reason=reason))
+    return tuple(Candidate(gpu=each.gpu, mig=each.mig, withheld=reason) for each in candidates)
+
+
+def _plan_mixed(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> Iterator[Candidate]:
+    """Each profile on its own; a compute instance smaller than its GPU instance has no name that pods could ask for."""
+    for gpu in gpus:
+        if not _uses_mig(gpu):
+            yield Candidate(gpu=gpu)
+            continue
+        if not gpu.mig_devices:
+            _note_empty(gpu, problems)
+        for mig in gpu.mig_devices:
+            if mig.attributes.compute_instance_slice_count == mig.attributes.gpu_instance_slice_count:
+                yield Candidate(gpu=gpu, mig=mig)
+            else:
+                reason = (
+                    f"compute instance {mig.profile} is smaller than its GPU instance and has no resource name"
+                    " under mig_strategy mixed: make it as large, or use single"
+                )
+                problems.append(ResourceProblem(subject=mig.uuid, reason=reason))

@@ -1,0 +1,88 @@
+"""The words of what this node offers: devices, resources, and what cannot be offered.
+
+Owns values that the decisions beside it share; decides nothing.
+"""
+
+from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName, render_device_id
+from nodeagent.model.values import Value
+
+
+class PluginDevice(Value, frozen=True):
+    """One device as the kubelet will know it, with what an Allocate answer needs to know of it."""
+
+    id: DeviceId
+    uuid: DeviceUuid
+    gpu: GpuUuid
+    index: str
+    """`0` for a GPU, `0:1` for a MIG device."""
+    minor: int | None = None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    replica: int | None = None
+    numa_node: int | None = None
+    withheld: str = ""
+    """Why it must not be handed out whatever its health; empty when it may."""
+
+
+class Resource(Value, frozen=True):
+    """One extended resource and its devices, in index order."""
+
+    name: ResourceName
+    devices: tuple[PluginDevice, ...]
+    one_share_each: bool = False
+    """Whether a container may have no more than one share of a shared device."""
+
+    @property
+    def socket(self) -> str:
+        """The bare name of its socket."""
+        return f"nvidia-{self.name.partition('/')[2]}.sock"
+
+
+class ResourceProblem(Value, frozen=True):
+    """Something that was asked for and cannot be offered."""
+
+    subject: str
+    """A resource, a device, or the part of the configuration that it is about."""
+    reason: str
+
+
+class ResourcePlan(Value, frozen=True):
+    """Everything to offer, by name, and everything that cannot be."""
+
+    resources: tuple[Resource, ...] = ()
+    problems: tuple[ResourceProblem, ...] = ()
+
+    def find(self, name: str) -> Resource | None:
+        """The resource of this name, if it is offered."""
+        return next((resource for resource in self.resources if resource.name == name), None)
+
+
+class Candidate(Value, frozen=True):
+    """A GPU or a MIG device on its way to a resource."""
+
+    gpu: Gpu
+    mig: MigDevice | None = None
+    withheld: str = ""
+
+    @property
+    def uuid(self) -> DeviceUuid:
+        """What a container would be given."""
+        return self.gpu.uuid if self.mig is None else self.mig.uuid
+
+    def device(self, replica: int | None = None) -> PluginDevice:
+        """The device as offered, or one of its shares."""
+        numa = self.gpu.numa_node
+        return PluginDevice(
+            id=render_device_id(self.uuid, replica),
+            uuid=self.uuid,
+            gpu=self.gpu.uuid,
+            index=str(self.gpu.index) if self.mig is None else f"{self.gpu.index}:{self.mig.index}",
+            minor=self.gpu.minor,
+            gpu_instance_id=None if self.mig is None else self.mig.gpu_instance_id,
+            compute_instance_id=None if self.mig is None else self.mig.compute_instance_id,
+            replica=replica,
+            # a node that the kernel does not know is no node 0: the kubelet then gets no topology at all
+            numa_node=numa if numa is not None and numa >= 0 else None,
+            withheld=self.withheld,
+        )

@@ -1,0 +1,58 @@
+"""Which devices a person means by an index, a UUID, a PCI address or a model pattern.
+
+Owns how selectors of the configuration are read.
+Refuses to guess: a selector that fits nothing selects nothing.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.ids import parse_pci_address
+
+# A display adapter inside some workstations that the driver lists but that is no GPU to work with.
+_NO_WORK = frozenset({"DGX Display", "NVIDIA DGX Display"})
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+
+
+def fits_pattern(text: str, pattern: str) -> bool:
+    """Whether the whole text fits a pattern in which `*` stands for any text."""
+    return _compile(pattern).fullmatch(text) is not None
+
+
+def select_gpus(gpus: Iterable[Gpu], include: Sequence[str], exclude: Sequence[str]) -> tuple[Gpu, ...]:
+    """The GPUs to offer: included (all, when nothing is), not excluded, and made for work; indexes stay as they are."""
+    return tuple(
+        gpu
+        for gpu in gpus
+        if gpu.name not in _NO_WORK
+        and (not include or any(selects_gpu(selector, gpu) for selector in include))
+        and not any(selects_gpu(selector, gpu) for selector in exclude)
+    )
+
+
+def selects_gpu(selector: str, gpu: Gpu) -> bool:
+    """Whether an index, a UUID, a PCI address in any spelling, or a model pattern means this GPU."""
+    if selector.isascii() and selector.isdigit():
+        return int(selector) == gpu.index
+    if selector == gpu.uuid or fits_pattern(gpu.name, selector):
+        return True
+    try:
+        return parse_pci_address(selector) == gpu.pci.address
+    except ValueError:
+        return False
+
+
+def selects_device(selector: str, gpu: Gpu, mig: MigDevice | None) -> bool:
+    """Whether an index, a `GPU:MIG` index or a UUID means this device; a GPU's name means its MIG devices too."""
+    if selector in (str(gpu.index), gpu.uuid):
+        return True
+    if mig is None:
+        return False
+    old_name = f"MIG-{gpu.uuid}/{mig.gpu_instance_id}/{mig.compute_instance_id}"
+    return selector in (f"{gpu.index}:{mig.index}", mig.uuid, old_name)

@@ -1,0 +1,39 @@
+"""How devices are offered several times.
+
+Owns which entry of the configuration shares which device, and what the result is called.
+The first entry that fits a device counts, so that models or single GPUs can be shared each in their own way.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodeagent.components.deviceplugin.naming import full_name
+from nodeagent.components.deviceplugin.offer import Candidate, PluginDevice
+from nodeagent.components.deviceplugin.selectors import fits_pattern, selects_device
+from nodeagent.config.sections.sharing import SharedResource, TimeSlicing
+
+
+def share_devices(
+    base: str, candidates: Sequence[Candidate], sharing: TimeSlicing | None, prefix: str
+) -> Iterator[tuple[str, PluginDevice]]:
+    """Each device of a resource, or each of its shares, with the name of the resource that it ends up in."""
+    entries = [entry for entry in sharing.resources if full_name(entry.name, prefix) == base] if sharing else []
+    left = [entry.devices if isinstance(entry.devices, int) else len(candidates) for entry in entries]
+    for candidate in candidates:
+        fitting = (index for index, entry in enumerate(entries) if left[index] and _fits(entry, candidate))
+        index = next(fitting, None)
+        if index is None:
+            yield base, candidate.device()
+            continue
+        left[index] -= 1
+        entry = entries[index]
+        suffix = ".shared" if sharing is not None and sharing.renameByDefault else ""
+        name = full_name(entry.rename, prefix) if entry.rename else base + suffix
+        yield from ((name, candidate.device(replica)) for replica in range(entry.replicas))
+
+
+def _fits(entry: SharedResource, candidate: Candidate) -> bool:
+    if entry.models and not any(fits_pattern(candidate.gpu.name, pattern) for pattern in entry.models):
+        return False
+    if isinstance(entry.devices, tuple):
+        return any(selects_device(selector, candidate.gpu, candidate.mig) for selector in entry.devices)
+    return True

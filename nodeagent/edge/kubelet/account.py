@@ -1,0 +1,64 @@
+"""The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
+
+from pathlib import Path
+from typing import Final
+
+from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
+from nodeagent.edge.kubelet.errors import CheckpointUnreadable
+from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
+
+CHECKPOINT_SECONDS: Final = 5.0
+
+
+class KubeletAccount:
+    """Belongs to the event loop's thread; opens its connection when first asked."""
+
+    def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
+        self._socket = device_plugins_dir / "kubelet.sock"
+        self._checkpoint = device_plugins_dir / CHECKPOINT_NAME
+        self._pod_resources_socket = pod_resources_socket
+        self._client: PodResourcesClient | None = None
+        self._worker = WorkerThread("kubelet checkpoint")
+
+    async def read_pods(self) -> PodListing:
+        """All active pods and what their containers hold.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        if self._client is None:
+            self._client = PodResourcesClient(self._pod_resources_socket)
+        return await self._client.read_pods()
+
+    async def read_checkpoint(self) -> KubeletCheckpoint:
+        """What the kubelet wrote down for its own restart.
+
+        Raises:
+            CheckpointUnreadable: there is none, or it makes no sense.
+        """
+        try:
+            return await self._worker.run(
+                lambda: read_checkpoint(self._checkpoint),
+                timeout_seconds=CHECKPOINT_SECONDS,
+                what="reading the kubelet's checkpoint",
+            )
+        except WorkerError as error:
+            raise CheckpointUnreadable(str(self._checkpoint), str(error)) from error
+
+    def identify_run(self) -> tuple[str, float] | None:
+        """A name for the kubelet's present run and when it began: each run makes its socket anew."""
+        try:
+            status = self._socket.stat()
+        except OSError:
+            # Not there, or not to be seen: there is no kubelet that could ask us for anything.
+            return None
+        return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
+
+    def close(self) -> None:
+        """Hang up, and end the thread."""
+        if self._client is not None:
+            self._client.close()
+        self._worker.close()

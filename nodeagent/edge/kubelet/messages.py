@@ -1,0 +1,46 @@
+"""Values of the model as messages of the device plugin interface, and back. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+
+API_VERSION: Final = "v1beta1"
+
+
+def render_options(options: PluginOptions) -> wire.DevicePluginOptions:
+    """The same words for the registration and for the question."""
+    return wire.DevicePluginOptions(
+        pre_start_required=options.pre_start, get_preferred_allocation_available=options.preferred_allocation
+    )
+
+
+def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResponse:
+    """The whole list; a device whose NUMA node is unknown carries no topology, because -1 would be refused."""
+    # Filled in place: built from parts, 1,600 devices take 5 ms of the event loop instead of 2.
+    response = wire.ListAndWatchResponse()
+    for device in devices:
+        line = response.devices.add(ID=device.id, health="Healthy" if device.healthy else "Unhealthy")
+        if device.numa_node is not None and device.numa_node >= 0:
+            line.topology.nodes.add(ID=device.numa_node)
+    return response
+
+
+def render_answer(answer: ContainerAnswer) -> wire.ContainerAllocateResponse:
+    """What one container gets."""
+    return wire.ContainerAllocateResponse(
+        envs=answer.environment,
+        mounts=[
+            wire.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+            for mount in answer.mounts
+        ],
+        devices=[
+            wire.DeviceSpec(
+                container_path=device.container_path, host_path=device.host_path, permissions=device.permissions
+            )
+            for device in answer.devices
+        ],
+        annotations=answer.annotations,
+        cdi_devices=[wire.CDIDevice(name=name) for name in answer.cdi_devices],
+    )

@@ -1,0 +1,159 @@
+"""The kubelet's questions about one resource, carried to its device plugin.
+
+It owns the translation and the streams of lists, and knows when a stream has ended.
+It decides nothing: which devices, which answer and which refusal is the plugin's business.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from anyio import move_on_after
+from grpclib.const import Status
+
+from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
+from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
+from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
+from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.ports import DevicePlugin
+
+HANG_UP_SECONDS: Final = 2.0
+"""How long the kubelet may take to close its connection after a stream was ended on purpose."""
+
+DevicesSent = Callable[[tuple[AdvertisedDevice, ...]], None]
+
+
+class PluginServer:
+    """The servicer of one resource, and its streams; everything but `methods` is for while it serves."""
+
+    def __init__(self, plugin: DevicePlugin, report_crash: CrashReporter, devices_sent: DevicesSent) -> None:
+        self._plugin, self._report_crash, self._devices_sent = plugin, report_crash, devices_sent
+        self._streams: set[Replies] = set()
+        self._stream_changed = asyncio.Event()
+        self._server: GrpcServer
+
+    @property
+    def streaming(self) -> bool:
+        """Whether somebody follows our list."""
+        return bool(self._streams)
+
+    @property
+    def file_is_ours(self) -> bool:
+        """Whether the kubelet would find us at our socket."""
+        return self._server.owns_file()
+
+    async def wait_stream_change(self) -> None:
+        """Return when a stream has begun or ended."""
+        self._stream_changed.clear()
+        await self._stream_changed.wait()
+
+    async def listen_anew(self) -> None:
+        """Put the socket file back after somebody has removed it; the open stream goes on.
+
+        Raises:
+            SocketUnavailable: it cannot be bound.
+        """
+        await self._server.listen()
+
+    async def end_streams(self) -> None:
+        """End each stream, and wait until the kubelet has hung up.
+
+        A registration while the kubelet still works on an old stream's end would be taken for that old one's,
+        and be disconnected in its place.
+        """
+        if not self._streams:
+            return
+        ended = tuple(self._streams)
+        self._server.end_streams("the plugin registers again")
+        with move_on_after(HANG_UP_SECONDS):
+            for replies in ended:
+                await replies.wait_closed()
+        self._server.close_connections()
+
+    def methods(self) -> Methods:
+        """What a server needs to know."""
+        service = "/v1beta1.DevicePlugin"
+        return {
+            f"{service}/GetDevicePluginOptions": Unary(wire.Empty, self._get_options),
+            f"{service}/ListAndWatch": Streaming(wire.Empty, self._list_and_watch),
+            f"{service}/GetPreferredAllocation": Unary(wire.PreferredAllocationRequest, self._get_preferred),
+            f"{service}/Allocate": Unary(wire.AllocateRequest, self._allocate),
+            f"{service}/PreStartContainer": Unary(wire.PreStartContainerRequest, self._pre_start),
+        }
+
+    @asynccontextmanager
+    async def serve(self, path: Path) -> AsyncIterator[None]:
+        """Answer at `path` for as long as the block lasts."""
+        async with open_grpc_server(path, self.methods(), self._report_crash) as self._server:
+            yield
+
+    async def _get_options(self, _request: wire.Empty) -> wire.DevicePluginOptions:
+        return render_options(self._plugin.options)
+
+    async def _list_and_watch(self, _request: wire.Empty, replies: Replies) -> None:
+        self._streams.add(replies)
+        self._stream_changed.set()
+        known = None
+        try:
+            while True:
+                known = await self._plugin.wait_devices(known)
+                await replies.send(render_devices(known))
+                self._devices_sent(known)
+        finally:
+            self._streams.discard(replies)
+            self._stream_changed.set()
+
+    async def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
+        return wire.PreferredAllocationResponse(
+            container_responses=[
+                wire.ContainerPreferredAllocationResponse(deviceIDs=await self._prefer(container))
+                for container in request.container_requests
+            ]
+        )
+
+    async def _prefer(self, request: wire.ContainerPreferredAllocationRequest) -> list[DeviceId]:
+        try:
+            return list(
+                await self._plugin.prefer(
+                    [DeviceId(device) for device in request.available_deviceIDs],
+                    [DeviceId(device) for device in request.must_include_deviceIDs],
+                    request.allocation_size,
+                )
+            )
+        except Exception as error:  # noqa: BLE001  reported; no preference is a valid answer, an error would fail the pod
+            self._report_crash("GetPreferredAllocation", error)
+            return []
+
+    async def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse:
+        answers = []
+        for container in request.container_requests:
+            with _refusals():
+                answer = await self._plugin.allocate([DeviceId(device) for device in container.devices_ids])
+            answers.append(render_answer(answer))
+        return wire.AllocateResponse(container_responses=answers)
+
+    async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
+        with _refusals():
+            await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
+        return wire.PreStartContainerResponse()
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
+    try:
+        yield
+    except AllocationError as error:
+        raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
+
+
+_STATUSES: Final[dict[type[AllocationError], Status]] = {
+    RequestInvalid: Status.INVALID_ARGUMENT,
+    DeviceUnknown: Status.NOT_FOUND,
+    JournalUnavailable: Status.UNAVAILABLE,
+}

@@ -1,0 +1,113 @@
+"""Keeps one resource offered to the kubelet, through everything that kubelets do.
+
+It owns the order: serve, then register, then watch for what ends a registration: another kubelet process, a stream
+that the kubelet has dropped and will never open again, a socket file that somebody has removed.
+It never registers while an older stream is alive (kubelets up to 1.36 would disconnect the new one when the old one
+ends), and never "just in case".
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from anyio import TASK_STATUS_IGNORED, move_on_after
+from anyio.abc import TaskStatus
+from msgspec.structs import replace
+
+from nodeagent.edge.kubelet.errors import KubeletError
+from nodeagent.edge.kubelet.plugin_server import PluginServer
+from nodeagent.edge.kubelet.registrar import register_plugin
+from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS, wait_present
+from nodeagent.edge.kubelet.wire.connection import CrashReporter
+from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
+from nodeagent.model.ports import DevicePlugin
+
+KUBELET_SOCKET_NAME: Final = "kubelet.sock"
+FIRST_STREAM_SECONDS: Final = 10.0
+"""A kubelet asks for the list at once; one that has not asked by then has lost the plugin."""
+STABLE_SECONDS: Final = 30.0
+SHORTEST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 10.0
+
+
+def plan_pause(failures: int) -> float:
+    """How long to wait before the next registration, after so many that did not last."""
+    return min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2.0 ** min(failures, 16))
+
+
+class PluginSession:
+    """One resource, its socket beside the kubelet's, and its standing with the kubelet."""
+
+    def __init__(
+        self,
+        plugin: DevicePlugin,
+        directory: Path,
+        endpoint: str,
+        *,
+        report: Callable[[AdvertisedResource], None],
+        report_crash: CrashReporter,
+    ) -> None:
+        self._plugin, self._endpoint, self._report = plugin, endpoint, report
+        self._socket, self._kubelet_socket = directory / endpoint, directory / KUBELET_SOCKET_NAME
+        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._standing = AdvertisedResource(name=plugin.resource, socket=str(self._socket), registered=False)
+        self._registered_once = False
+
+    async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Offer the resource until cancelled; started when it is registered for the first time.
+
+        Raises:
+            SocketUnavailable: the plugin's socket cannot be opened beside the kubelet's.
+        """
+        kubelet = await wait_present(self._kubelet_socket)
+        failures = 0
+        async with self._server.serve(self._socket):
+            while True:
+                began = time.monotonic()
+                why = await self._offer(kubelet, task_status)
+                self._say(registered=False, last_error=why)
+                failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
+                with move_on_after(plan_pause(failures)):
+                    kubelet = await wait_present(self._kubelet_socket, other_than=kubelet)
+                    failures = 0
+                kubelet = await wait_present(self._kubelet_socket)
+
+    async def _offer(self, kubelet: FileIdentity, task_status: TaskStatus[None]) -> str:
+        """Register with this kubelet process and keep the registration; returns why it came to an end."""
+        try:
+            await self._server.end_streams()
+            await self._mend_file()
+            await register_plugin(self._kubelet_socket, self._plugin.resource, self._endpoint, self._plugin.options)
+            self._say(registered=True, last_error="")
+            if not self._registered_once:
+                self._registered_once = True
+                task_status.started()
+            return await self._wait_end(kubelet)
+        except KubeletError as error:
+            return str(error)
+
+    async def _wait_end(self, kubelet: FileIdentity) -> str:
+        with move_on_after(FIRST_STREAM_SECONDS):
+            while not self._server.streaming:
+                await self._server.wait_stream_change()
+        while self._server.streaming:
+            with move_on_after(LOOK_EVERY_SECONDS):
+                await self._server.wait_stream_change()
+            if identify_file(self._kubelet_socket) not in {kubelet, None}:
+                return "another kubelet process has taken over"
+            await self._mend_file()
+        return "the kubelet does not follow the list of devices"
+
+    async def _mend_file(self) -> None:
+        if not self._server.file_is_ours:
+            await self._server.listen_anew()
+
+    def _devices_sent(self, devices: tuple[AdvertisedDevice, ...]) -> None:
+        self._standing = replace(self._standing, devices=devices)
+        self._report(self._standing)
+
+    def _say(self, *, registered: bool, last_error: str) -> None:
+        self._standing = replace(self._standing, registered=registered, last_error=last_error)
+        self._report(self._standing)

@@ -1,0 +1,133 @@
+"""The kubelet's own word on who holds what: a client of podresources v1.
+
+It brings answers into one form (each device once, containers without devices left out) and failures into one error.
+The socket is opened anew after each kubelet restart, by itself.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from anyio import sleep
+from grpclib.client import Channel
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
+from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
+from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerStub
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ports import ContainerDevices, PodListing
+
+ANSWER_SECONDS: Final = 5.0
+ATTEMPTS: Final = 4
+RETRY_SECONDS: Final = 0.05
+"""The kubelet turns away more than 100 questions a second; its bucket refills in hundredths."""
+
+Answer = TypeVar("Answer")
+
+
+class PodResourcesClient:
+    """One connection to the kubelet's account, opened when first needed."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel = Channel(path=str(socket))
+        self._stub = PodResourcesListerStub(self._channel)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    async def read_pods(self) -> PodListing:
+        """All active pods, and those of their containers that hold devices.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        request = wire.ListPodResourcesRequest()
+        answer = await self._ask("list pods", lambda: self._stub.List(request, timeout=ANSWER_SECONDS))
+        return PodListing(
+            pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in answer.pod_resources),
+            containers=tuple(held for pod in answer.pod_resources for held in parse_pod(pod)),
+        )
+
+    async def read_containers(self) -> tuple[ContainerDevices, ...]:
+        """All containers of all active pods that hold devices.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        return (await self.read_pods()).containers
+
+    async def read_pod(self, namespace: str, name: str) -> tuple[ContainerDevices, ...]:
+        """The containers of one active pod that hold devices.
+
+        Raises:
+            PodUnknown: the kubelet knows no such pod, or it is not active.
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        request = wire.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        answer = await self._ask(
+            f"look up pod {namespace}/{name}", lambda: self._stub.Get(request, timeout=ANSWER_SECONDS)
+        )
+        return parse_pod(answer.pod_resources)
+
+    async def read_allocatable(self) -> dict[ResourceName, frozenset[DeviceId]]:
+        """The healthy devices of each resource, those in use too.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        request = wire.AllocatableResourcesRequest()
+        answer = await self._ask(
+            "list allocatable devices", lambda: self._stub.GetAllocatableResources(request, timeout=ANSWER_SECONDS)
+        )
+        found: dict[ResourceName, frozenset[DeviceId]] = {}
+        for entry in answer.devices:
+            resource = ResourceName(entry.resource_name)
+            found[resource] = found.get(resource, frozenset()).union(map(DeviceId, entry.device_ids))
+        return found
+
+    async def _ask(self, attempted: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+        attempt = 1
+        while True:
+            try:
+                return await call()
+            except GRPCError as error:
+                if error.status is not Status.RESOURCE_EXHAUSTED or attempt == ATTEMPTS:
+                    raise self._translate(attempted, error) from error
+            except TimeoutError as error:
+                reason = f"no answer within {ANSWER_SECONDS:g} s"
+                raise PodResourcesUnavailable(attempted, str(self._socket), reason) from error
+            except (ProtocolError, StreamTerminatedError, OSError) as error:
+                raise PodResourcesUnavailable(attempted, str(self._socket), str(error)) from error
+            await sleep(RETRY_SECONDS * attempt)
+            attempt += 1
+
+    def _translate(self, attempted: str, error: GRPCError) -> PodResourcesUnavailable:
+        reason = error.message or error.status.name
+        unknown = error.status in {Status.UNKNOWN, Status.NOT_FOUND} and "not found" in reason
+        return (PodUnknown if unknown else PodResourcesUnavailable)(attempted, str(self._socket), reason)
+
+
+def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
+    """What each container of a pod holds, resource by resource; a device on two NUMA nodes is one device.
+
+    Sorted, because the kubelet tells it in another order each time, and equal answers shall be equal.
+    """
+    held: dict[tuple[str, str], set[str]] = {}
+    for container in pod.containers:
+        for entry in container.devices:
+            held.setdefault((container.name, entry.resource_name), set()).update(entry.device_ids)
+    identity = PodIdentity(namespace=pod.namespace, name=pod.name)
+    return tuple(
+        ContainerDevices(
+            pod=identity,
+            container=container,
+            resource=ResourceName(resource),
+            devices=tuple(map(DeviceId, sorted(devices))),
+        )
+        for (container, resource), devices in sorted(held.items())
+    )

@@ -1,0 +1,44 @@
+"""Registration of a plugin through the kubelet's own socket."""
+
+from pathlib import Path
+from typing import Final
+
+from grpclib.client import Channel
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused
+from nodeagent.edge.kubelet.messages import API_VERSION, render_options
+from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationStub
+from nodeagent.edge.kubelet.proto.device_plugin_pb2 import RegisterRequest
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.plugin import PluginOptions
+
+REGISTER_SECONDS: Final = 15.0
+"""The kubelet answers only after it has dialled back, for which it gives itself 10 seconds."""
+
+
+async def register_plugin(kubelet_socket: Path, resource: ResourceName, endpoint: str, options: PluginOptions) -> None:
+    """Tell the kubelet that `endpoint`, a file beside its socket, serves the resource.
+
+    The server must answer already: the kubelet asks it for its options before it answers us.
+
+    Raises:
+        KubeletUnavailable: nobody answers at the socket.
+        RegistrationRefused: the kubelet says no, and why.
+    """
+    attempt = f"register {resource}"
+    request = RegisterRequest(
+        version=API_VERSION, endpoint=endpoint, resource_name=resource, options=render_options(options)
+    )
+    channel = Channel(path=str(kubelet_socket))
+    try:
+        await RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
+    except GRPCError as error:
+        raise RegistrationRefused(resource, str(kubelet_socket), error.message or error.status.name) from error
+    except TimeoutError as error:
+        reason = f"no answer within {REGISTER_SECONDS:g} s"
+        raise KubeletUnavailable(attempt, str(kubelet_socket), reason) from error
+    except (ProtocolError, StreamTerminatedError, OSError) as error:
+        raise KubeletUnavailable(attempt, str(kubelet_socket), str(error)) from error
+    finally:
+        channel.close()

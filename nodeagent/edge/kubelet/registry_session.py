@@ -1,0 +1,120 @@
+"""The other way to be found: a registration socket in the kubelet's `plugins_registry`.
+
+The kubelet watches that directory, registers what appears there, and does so again by itself after its own restart,
+without touching our sockets.
+What it does not do is ask again for a list that it has dropped; then only a new registration socket helps.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from anyio import TASK_STATUS_IGNORED, move_on_after, sleep
+from anyio.abc import TaskStatus
+from msgspec.structs import replace
+
+from nodeagent.edge.kubelet.messages import API_VERSION
+from nodeagent.edge.kubelet.plugin_server import PluginServer
+from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
+from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
+from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS, wait_present
+from nodeagent.edge.kubelet.wire.connection import CrashReporter, Methods, Unary
+from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
+from nodeagent.model.ports import DevicePlugin
+
+PLUGIN_TYPE: Final = "DevicePlugin"
+FIRST_STREAM_SECONDS: Final = 30.0
+"""The kubelet looks once a second and tries a failed socket again after up to two minutes."""
+RETURN_SECONDS: Final = 2.5
+"""How long a kubelet that was restarted is given to come back by itself."""
+
+
+class RegistrySession:
+    """One resource, its serving socket, and its registration socket."""
+
+    def __init__(
+        self,
+        plugin: DevicePlugin,
+        serving_socket: Path,
+        registration_socket: Path,
+        *,
+        report: Callable[[AdvertisedResource], None],
+        report_crash: CrashReporter,
+    ) -> None:
+        self._plugin, self._report, self._report_crash = plugin, report, report_crash
+        self._serving_socket, self._registration_socket = serving_socket, registration_socket
+        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._standing = AdvertisedResource(name=plugin.resource, socket=str(serving_socket), registered=False)
+        self._started: TaskStatus[None] | None = None
+
+    async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Offer the resource until cancelled; started when it is registered for the first time.
+
+        Raises:
+            SocketUnavailable: one of the sockets cannot be opened.
+        """
+        self._started = task_status
+        await wait_present(self._registration_socket.parent)
+        failures = 0
+        async with self._server.serve(self._serving_socket):
+            while True:
+                began = time.monotonic()
+                async with open_grpc_server(
+                    self._registration_socket, self.methods(), self._report_crash
+                ) as registration:
+                    await self._wait_end(registration)
+                # The kubelet takes the registration back when the socket goes; our side of the stream must be over too.
+                await self._server.end_streams()
+                failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
+                await sleep(plan_pause(failures))
+
+    def methods(self) -> Methods:
+        """What the registration socket answers."""
+        service = "/pluginregistration.Registration"
+        return {
+            f"{service}/GetInfo": Unary(wire.InfoRequest, self._get_info),
+            f"{service}/NotifyRegistrationStatus": Unary(wire.RegistrationStatus, self._take_status),
+        }
+
+    async def _get_info(self, _request: wire.InfoRequest) -> wire.PluginInfo:
+        return wire.PluginInfo(
+            type=PLUGIN_TYPE,
+            name=self._plugin.resource,
+            endpoint=str(self._serving_socket),
+            supported_versions=[API_VERSION],
+        )
+
+    async def _take_status(self, status: wire.RegistrationStatus) -> wire.RegistrationStatusResponse:
+        self._say(registered=status.plugin_registered, last_error=status.error)
+        if status.plugin_registered and self._started is not None:
+            self._started.started()
+            self._started = None
+        return wire.RegistrationStatusResponse()
+
+    async def _wait_end(self, registration: GrpcServer) -> None:
+        """Return when the kubelet has dropped the list and does not come back, or the socket file is gone."""
+        patience = FIRST_STREAM_SECONDS
+        while await self._stream_begins(patience):
+            while self._server.streaming:
+                with move_on_after(LOOK_EVERY_SECONDS):
+                    await self._server.wait_stream_change()
+                if not registration.owns_file():
+                    return
+            self._say(registered=False, last_error="the kubelet does not follow the list of devices")
+            patience = RETURN_SECONDS
+
+    async def _stream_begins(self, patience_seconds: float) -> bool:
+        with move_on_after(patience_seconds):
+            while not self._server.streaming:
+                await self._server.wait_stream_change()
+        return self._server.streaming
+
+    def _devices_sent(self, devices: tuple[AdvertisedDevice, ...]) -> None:
+        self._standing = replace(self._standing, devices=devices)
+        self._report(self._standing)
+
+    def _say(self, *, registered: bool, last_error: str) -> None:
+        self._standing = replace(self._standing, registered=registered, last_error=last_error)
+        self._report(self._standing)

@@ -1,0 +1,97 @@
+"""What the driver reports by itself: one thread that only waits, and the names of what it hears.
+
+The watcher runs in the worker process; the table of names serves the agent's side too.
+Refuses to judge, and to guess which GPU a failed wait was about: the agent's side looks at all of them.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.query import call
+from nodeagent.edge.nvml.untyped import Any
+
+XID = 0x8
+KINDS: dict[int, str] = {
+    0x2: "double_bit_ecc",
+    XID: "xid",
+    0x100: "mig_layout",
+    0x200: "single_bit_ecc_storm",
+    0x400: "dram_retirement",
+    0x800: "dram_retirement_failure",
+    0x1000: "non_fatal_poison",
+    0x2000: "fatal_poison",
+    0x4000: "unavailable",
+    0x8000: "recovery_action",
+}
+WANTED = sum(KINDS)
+_WAIT_MILLISECONDS = 1000
+_PICKY_CODES = frozenset({errors.INVALID_ARGUMENT, errors.NOT_SUPPORTED, errors.NO_PERMISSION})
+"""One kind in the mask may need a privilege or another driver; the XIDs alone are worth having."""
+
+Send = Callable[[dict[str, Any]], None]
+
+
+class Watcher:
+    """Registers GPUs with one event set and waits on it in a thread of its own."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._set: Any = None
+        self._set_lock = threading.Lock()  # a set must not be freed while a GPU is being registered with it
+        self._uuids: dict[int | None, str] = {}
+
+    def register(self, handle: Any, uuid: str) -> int:
+        """Add a GPU to what is watched; the code is 3 for one that reports nothing."""
+        code, supported = call("nvmlDeviceGetSupportedEventTypes", handle)
+        if code != errors.SUCCESS:
+            return code
+        if not supported & WANTED:
+            return errors.NOT_SUPPORTED
+        with self._set_lock:
+            code = errors.SUCCESS if self._set is not None else self._start()
+            if code != errors.SUCCESS:
+                return code
+            self._uuids[_key(handle)] = uuid
+            code, _ = call("nvmlDeviceRegisterEvents", handle, supported & WANTED, self._set)
+            if code in _PICKY_CODES and supported & XID:
+                code, _ = call("nvmlDeviceRegisterEvents", handle, XID, self._set)
+            return code
+
+    def _start(self) -> int:
+        code, event_set = call("nvmlEventSetCreate")
+        if code == errors.SUCCESS:
+            self._set = event_set
+            threading.Thread(target=self._wait, args=(event_set,), name="nvml events", daemon=True).start()
+        return code
+
+    def _wait(self, event_set: Any) -> None:
+        """Until the wait fails otherwise than by time; the set is then of no use any more."""
+        while True:
+            code, data = call("nvmlEventSetWait_v2", event_set, _WAIT_MILLISECONDS)
+            if code == errors.SUCCESS:
+                self._report(data)
+            elif code != errors.TIMEOUT:
+                break
+        with self._set_lock:
+            self._set = None
+            call("nvmlEventSetFree", event_set)
+        self._send({"ended": code})
+
+    def _report(self, data: Any) -> None:
+        uuid = self._uuids.get(_key(data.device)) or call("nvmlDeviceGetUUID", data.device)[1]
+        if uuid is not None:
+            self._send(
+                {
+                    "gpu": uuid,
+                    "type": data.eventType,
+                    "data": data.eventData,
+                    "gpu_instance": data.gpuInstanceId,
+                    "compute_instance": data.computeInstanceId,
+                }
+            )
+
+
+def _key(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value

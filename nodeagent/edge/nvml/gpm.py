@@ -1,0 +1,113 @@
+"""Hardware counters on Hopper and later: the mean between two samples of a GPU or a GPU instance.
+
+Runs in the worker process. Owns the sample buffers of one entity.
+Refuses intervals under a tenth of a second, for which the library gives no sense.
+"""
+
+import time
+
+import pynvml
+
+from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.query import Query, call
+from nodeagent.edge.nvml.untyped import Any
+
+_PERCENT = 0.01
+_INFINITY = float("inf")
+_MIB = 1048576.0
+
+METRICS: dict[int, tuple[str, float]] = {
+    1: ("graphics_engine_active", _PERCENT),
+    2: ("sm_active", _PERCENT),
+    3: ("sm_occupancy", _PERCENT),
+    5: ("tensor_active", _PERCENT),
+    10: ("dram_active", _PERCENT),
+    11: ("fp64_active", _PERCENT),
+    12: ("fp32_active", _PERCENT),
+    13: ("fp16_active", _PERCENT),
+    20: ("pcie_transmit_bytes_per_second", _MIB),
+    21: ("pcie_receive_bytes_per_second", _MIB),
+    61: ("nvlink_transmit_bytes_per_second", _MIB),
+    60: ("nvlink_receive_bytes_per_second", _MIB),
+}
+_INTERVAL_SECONDS = 0.11
+
+
+class Profiler:
+    """Two buffers, filled in turn."""
+
+    _buffers: list[Any]
+    _request: Any
+
+    def __init__(self, gpu_instance: int | None = None) -> None:
+        self._gpu_instance = gpu_instance
+        self._buffers = []
+        self._taken_at = -_INTERVAL_SECONDS
+        self._filled = 0
+        self._last: dict[str, float] | None = None
+        self._request = None
+
+    def read(self, query: Query) -> dict[str, float] | None:
+        """The metrics since the reading before; nothing at the first one.
+
+        Raises:
+            GpuGone: the GPU is lost.
+        """
+        now = time.monotonic()
+        if now - self._taken_at < _INTERVAL_SECONDS:
+            return self._last
+        if not self._buffers and not self._allocate(query):
+            return None
+        if not self._take_sample(query):
+            self._filled, self._last = 0, None
+            return None
+        self._taken_at = now
+        self._filled += 1
+        self._last = self._compute(query) if self._filled > 1 else None
+        return self._last
+
+    def close(self) -> None:
+        """Give the buffers back."""
+        for buffer in self._buffers:
+            call("nvmlGpmSampleFree", buffer)
+        self._buffers = []
+
+    def _allocate(self, query: Query) -> bool:
+        for _ in range(2):
+            code, buffer = call("nvmlGpmSampleAlloc")
+            if code != errors.SUCCESS:
+                query.mark("profiling", code)
+                self.close()
+                return False
+            self._buffers.append(buffer)
+        return True
+
+    def _take_sample(self, query: Query) -> bool:
+        """Into the older buffer, which thereby becomes the newer one."""
+        self._buffers.reverse()
+        arguments = (self._buffers[1],) if self._gpu_instance is None else (self._gpu_instance, self._buffers[1])
+        function = "nvmlGpmSampleGet" if self._gpu_instance is None else "nvmlGpmMigSampleGet"
+        code, _ = query.attempt_of(query.handle, function, *arguments)
+        query.mark("profiling", code)
+        return code == errors.SUCCESS
+
+    def _compute(self, query: Query) -> dict[str, float] | None:
+        request = self._request = self._request or pynvml.c_nvmlGpmMetricsGet_t()
+        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(METRICS)
+        request.sample1, request.sample2 = self._buffers
+        for number, metric in enumerate(METRICS):
+            request.metrics[number].metricId = metric
+        query.calls += 1
+        code, _ = call("nvmlGpmMetricsGet", request)
+        if code != errors.SUCCESS:
+            query.mark("profiling", code)
+            self._filled = 0  # a reset or a new MIG layout made the older sample worthless
+            return None
+        values = {
+            name: request.metrics[number].value * scale
+            for number, (name, scale) in enumerate(METRICS.values())
+            if request.metrics[number].nvmlReturn == errors.SUCCESS
+            and -_INFINITY < request.metrics[number].value < _INFINITY
+        }
+        return values or None

@@ -1,0 +1,116 @@
+"""What the agent and its worker say to each other, as the agent reads it: typed, and any deviation is an error.
+
+Owns the translation of NVML's codes into the errors that the rest of the agent knows.
+The worker builds the same forms as plain dictionaries, because it imports nothing that could decode them.
+"""
+
+import re
+from typing import Generic, TypeVar
+
+import msgspec
+
+from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.events import KINDS, XID
+from nodeagent.model.driver import NvmlAnswer
+from nodeagent.model.errors import DriverError, DriverMismatch, DriverUnavailable
+from nodeagent.model.events import GpuEventReported, XidReported
+from nodeagent.model.gpu import Fabric, Gpu
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.ports import GpuEvent
+from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.values import Value
+
+_ANY_INSTANCE = 0xFFFFFFFF
+_VERSION_IN_NAME = re.compile(r"\.so\.([0-9][0-9.]*[0-9])$")
+
+T = TypeVar("T")
+
+
+class Request(Value, frozen=True, omit_defaults=True):
+    """A question; which of the arguments it takes depends on what is to be done."""
+
+    do: str
+    gpu: str | None = None
+    """A PCI address."""
+    uuid: str | None = None
+    index: int | None = None
+    others: tuple[tuple[str, str], ...] | None = None
+
+
+class Failure(Value, frozen=True):
+    """A call that concerns a whole GPU or the driver did not succeed."""
+
+    code: int
+    message: str
+    library_path: str = ""
+
+
+class Answer(Value, Generic[T], frozen=True):
+    """One of: the value, a failure, or that the library has to be opened first."""
+
+    value: T | None = None
+    failure: Failure | None = None
+    closed: bool = False
+
+
+class SampleAnswer(Value, frozen=True):
+    """A sample and its price."""
+
+    sample: GpuSample
+    calls: int
+
+
+class Report(Value, frozen=True):
+    """What the worker says unasked: an event, or that no more will come."""
+
+    gpu: GpuUuid | None = None
+    type: int = 0
+    data: int = 0
+    gpu_instance: int = _ANY_INSTANCE
+    compute_instance: int = _ANY_INSTANCE
+    ended: int | None = None
+    """NVML's code for the end of the wait."""
+
+
+OPENED = msgspec.json.Decoder(Answer[NvmlAnswer])
+COUNTED = msgspec.json.Decoder(Answer[int])
+GPU = msgspec.json.Decoder(Answer[Gpu])
+SAMPLED = msgspec.json.Decoder(Answer[SampleAnswer])
+PATHS = msgspec.json.Decoder(Answer[tuple[int | None, ...]])
+FABRIC = msgspec.json.Decoder(Answer[Fabric])
+WATCHED = msgspec.json.Decoder(Answer[None])
+REPORT = msgspec.json.Decoder(Report)
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes for the worker."""
+    return _encoder.encode(request)
+
+
+def translate_failure(failure: Failure) -> DriverError:
+    """The error that the rest of the agent knows for it."""
+    if failure.code == errors.VERSION_MISMATCH:
+        return DriverMismatch(parse_library_version(failure.library_path), "")
+    return DriverUnavailable("use NVML", failure.message)
+
+
+def parse_library_version(path: str) -> str:
+    """The driver version in a library's file name; empty where it has none."""
+    found = _VERSION_IN_NAME.search(path)
+    return found[1] if found else ""
+
+
+def render_event(report: Report) -> GpuEvent | None:
+    """The event in the agent's words; nothing for a kind that nobody registered for."""
+    if report.gpu is None or report.type not in KINDS:
+        return None
+    if report.type != XID:
+        return GpuEventReported(gpu=report.gpu, kind=KINDS[report.type], data=report.data)
+    return XidReported(
+        gpu=report.gpu,
+        xid=report.data,
+        gpu_instance_id=None if report.gpu_instance == _ANY_INSTANCE else report.gpu_instance,
+        compute_instance_id=None if report.compute_instance == _ANY_INSTANCE else report.compute_instance,
+    )

@@ -1,0 +1,85 @@
+"""One question to the library at a time: answered, absent, or marked as unreadable; only a lost GPU ends it all.
+
+Runs in the worker process. Owns the memory of what this driver or this GPU does not know, so that it is not asked again
+each second. Refuses to interpret answers.
+"""
+
+import pynvml
+
+from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.untyped import Any
+
+_CHOICES = 1 << 32
+
+
+class GpuGone(Exception):
+    """The GPU cannot be reached at all; the message says why, in words for people."""
+
+
+class Query:
+    """The questions about one GPU, from its handle."""
+
+    def __init__(self, handle: Any, hopeless: dict[str, int]) -> None:
+        self.handle = handle
+        self.unreadable: list[dict[str, str]] = []
+        self.calls = 0
+        self._hopeless = hopeless
+
+    def ask(self, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
+        """The answer of pynvml's function for this handle, or the default.
+
+        Raises:
+            GpuGone: the GPU is lost.
+        """
+        return self.ask_of(self.handle, what, function, *arguments, default=default)
+
+    def ask_of(self, handle: Any, what: str, function: str, *arguments: Any, default: Any = None) -> Any:
+        """As `ask`, of another handle, such as that of a MIG device.
+
+        Raises:
+            GpuGone: the GPU is lost.
+        """
+        code, answer = self.attempt_of(handle, function, *arguments)
+        if code != errors.SUCCESS:
+            self.mark(what, code)
+            return default
+        return answer
+
+    def attempt_of(self, handle: Any, function: str, *arguments: Any) -> tuple[int, Any]:
+        """The code and the answer, unmarked: for a caller that knows another way.
+
+        Raises:
+            GpuGone: the GPU is lost.
+        """
+        key = self._name_question(handle, function, arguments)
+        if key in self._hopeless:
+            return self._hopeless[key], None
+        self.calls += 1
+        code, answer = call(function, handle, *arguments)
+        if code in errors.LOST_CODES:
+            raise GpuGone(f"{function}: {errors.describe_code(code)}")
+        if code in errors.LASTING_CODES:
+            self._hopeless[key] = code
+        return code, answer
+
+    def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> str:
+        """Numbers choose among the data or structure versions of one function; only times are larger than 32 bits."""
+        choices = [argument for argument in arguments if isinstance(argument, int) and argument < _CHOICES]
+        return f"{'' if handle is self.handle else 'mig '}{function} {choices}"
+
+    def mark(self, what: str, code: int) -> None:
+        """Note that this datum could not be read, unless the hardware simply does not have it."""
+        if code != errors.SUCCESS and code not in errors.ABSENT_CODES:
+            self.unreadable.append({"what": what, "reason": errors.describe_code(code)})
+
+
+def call(function: str, *arguments: Any) -> tuple[int, Any]:
+    """Make one library call; whatever goes wrong is a code."""
+    try:
+        return errors.SUCCESS, getattr(pynvml, function)(*arguments)
+    except pynvml.NVMLError as error:
+        code: int = error.value
+        # The binding raises "success" for an empty list, which holds no data.
+        return code or errors.NOT_FOUND, None
+    except UnicodeDecodeError:
+        return errors.UNINTELLIGIBLE, None

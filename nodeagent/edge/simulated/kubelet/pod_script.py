@@ -1,0 +1,113 @@
+"""Pods that come and go like those of a busy cluster: names, sizes and lengths are a pure plan, the rest follows it.
+
+It plays the scheduler too: a pod stays pending while the node does not offer what it asks for.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+from anyio import create_task_group, sleep
+
+from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from nodeagent.model.values import Value
+
+RETRY_SECONDS: Final = 5.0
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+_WORKLOADS: Final = (
+    ("ml-research", "llm-finetune", (4, 8), (60.0, 240.0)),
+    ("ml-research", "vit-pretrain", (2, 4), (60.0, 180.0)),
+    ("nlp", "reranker-train", (1, 2), (40.0, 120.0)),
+    ("inference", "triton-server", (1,), (90.0, 300.0)),
+    ("inference", "vllm-chat", (1, 2), (90.0, 300.0)),
+    ("vision", "video-transcode", (1,), (15.0, 60.0)),
+    ("notebooks", "jupyter", (1,), (30.0, 120.0)),
+    ("recsys", "embedding-batch", (1, 2), (20.0, 90.0)),
+)
+
+
+class PodPlan(Value, frozen=True):
+    """One pod of the script."""
+
+    namespace: str
+    name: str
+    devices: int
+    pause_seconds: float
+    """Before the pod is created."""
+    run_seconds: float
+
+
+def plan_pods(seed: int, lane: int) -> Iterator[PodPlan]:
+    """The endless sequence of pods of one lane; the same for the same seed and lane."""
+    random = Random(f"{seed}/{lane}")  # noqa: S311  plausible, not secret
+    while True:
+        namespace, workload, sizes, (shortest, longest) = random.choice(_WORKLOADS)
+        yield PodPlan(
+            namespace=namespace,
+            name=f"{workload}-{_plan_suffix(random, 9)}-{_plan_suffix(random, 5)}",
+            devices=random.choice(sizes),
+            pause_seconds=random.uniform(0.0, 4.0),
+            run_seconds=random.uniform(shortest, longest),
+        )
+
+
+def _plan_suffix(random: Random, length: int) -> str:
+    return "".join(random.choices(_SUFFIX_LETTERS, k=length))
+
+
+class PodScript:
+    """Keeps up to `lanes` pods on the node, each replaced by another when its time is over."""
+
+    def __init__(
+        self,
+        kubelet: StandInKubelet,
+        *,
+        lanes: int,
+        resource: str = "nvidia.com/gpu",
+        seed: int = 0,
+        time_scale: float = 1.0,
+    ) -> None:
+        self._kubelet, self._lanes, self._resource, self._seed = kubelet, lanes, resource, seed
+        self._time_scale = time_scale
+        self.pending: set[str] = set()
+        """Pods that no node has room for, by `namespace/name`."""
+        self.refused = 0
+        """How many pods the kubelet did not admit or could not start."""
+
+    async def run(self) -> None:
+        """Play until cancelled."""
+        async with create_task_group() as tasks:
+            for lane in range(self._lanes):
+                tasks.start_soon(self._play, lane, name=f"pods of lane {lane}")
+
+    async def _play(self, lane: int) -> None:
+        for plan in plan_pods(self._seed, lane):
+            await self._sleep(plan.pause_seconds)
+            size = await self._wait_room(plan)
+            try:
+                await self._kubelet.add_pod(plan.namespace, plan.name, {self._resource: size})
+                await self._sleep(plan.run_seconds)
+            except (AdmissionRefused, ContainerStartFailed):
+                self.refused += 1
+                await self._sleep(RETRY_SECONDS)
+            except KubeletDown:
+                # Between the look at the node and the binding the kubelet has died: the next pod tries again.
+                continue
+            self._kubelet.delete_pod(plan.namespace, plan.name)
+
+    async def _wait_room(self, plan: PodPlan) -> int:
+        """Wait until the node offers enough; a pod larger than the node is cut down to it."""
+        name = f"{plan.namespace}/{plan.name}"
+        self.pending.add(name)
+        await self._kubelet.wait_until(lambda: 0 < self._fit(plan) <= self._kubelet.count_free(self._resource))
+        self.pending.discard(name)
+        return self._fit(plan)
+
+    def _fit(self, plan: PodPlan) -> int:
+        offer = self._kubelet.offers().get(self._resource)
+        return min(plan.devices, offer.capacity) if offer else 0
+
+    async def _sleep(self, seconds: float) -> None:
+        await sleep(seconds * self._time_scale)

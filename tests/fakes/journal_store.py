@@ -1,0 +1,77 @@
+"""A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
+
+from nodeagent.model.errors import JournalUnavailable, NodeagentError
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
+
+
+class KubeletSilent(NodeagentError):
+    """The kubelet of this test does not answer."""
+
+
+class FakeStore:
+    """Keeps what is durable in `current` and `previous`; `failure` makes every write fail with that reason."""
+
+    def __init__(self, current: bytes | None = None, previous: bytes | None = None) -> None:
+        self.current, self.previous = current, previous
+        self.failure = ""
+        self.problem = ""
+        self.set_aside_names: list[str] = []
+        self.begun = 0
+        self.is_open = False
+        self.path = "/state/allocations.journal"
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.current or b"")
+
+    async def open(self) -> tuple[bytes | None, bytes | None, str]:
+        self._maybe_fail()
+        self.is_open = True
+        return self.current, self.previous, self.problem
+
+    async def set_aside(self, stamp: str) -> None:
+        self._maybe_fail()
+        self.set_aside_names.append(stamp)
+        self.current = None
+
+    async def begin(self, content: bytes) -> None:
+        self._maybe_fail()
+        self.current, self.previous = content, self.current
+        self.begun += 1
+
+    async def append(self, content: bytes) -> None:
+        self._maybe_fail()
+        self.current = (self.current or b"") + content
+
+    async def aclose(self) -> None:
+        self.is_open = False
+
+    def _maybe_fail(self) -> None:
+        if self.failure:
+            raise JournalUnavailable(self.path, self.failure)
+
+
+class FakeKubelet:
+    """Lists the pods it is told, under the run it is told; silent while `listing` is `None`."""
+
+    def __init__(self) -> None:
+        self.run_name = "first"
+        self.run_since_seconds = 0.0
+        self.is_down = False
+        self.listing: PodListing | None = PodListing()
+        self.checkpoint: KubeletCheckpoint | None = None
+        self.lists_asked = 0
+
+    async def read_pods(self) -> PodListing:
+        self.lists_asked += 1
+        if self.listing is None:
+            raise KubeletSilent("cannot list pods: nobody answers")
+        return self.listing
+
+    async def read_checkpoint(self) -> KubeletCheckpoint:
+        if self.checkpoint is None:
+            raise KubeletSilent("cannot read the checkpoint: it is not there")
+        return self.checkpoint
+
+    def identify_run(self) -> tuple[str, float] | None:
+        return None if self.is_down else (self.run_name, self.run_since_seconds)

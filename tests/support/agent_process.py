@@ -1,0 +1,187 @@
+"""A whole agent in a process of its own, as a person would start it, and its endpoints."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+PATIENCE_SECONDS = 30.0
+"""Generous: the machines are noisy, and no test measures speed."""
+
+
+class AgentProcess:
+    """One running agent."""
+
+    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
+        self.process, self.directory = process, directory
+        self.url = ""
+        self.output: list[str] = []
+
+    @property
+    def admin_socket(self) -> Path:
+        simulation = self.directory / f"nodeagent-simulation-{os.geteuid()}"
+        return (simulation if simulation.exists() else self.directory) / "run" / "admin.sock"
+
+    def wait_announced(self) -> None:
+        """Read standard output until the page's address is there."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output.append(line)
+            if "status page" in line:
+                self.url = line.split()[-1]
+            if "stop it" in line:
+                return
+        assert self.process.stderr is not None
+        raise AssertionError(f"the agent ended: {self.process.stderr.read()}")
+
+    def wait_started(self) -> None:
+        """Read the log until the address is there; a thread goes on reading, so that the agent never waits for us."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.output.append(line)
+            if "agent_started" in line:
+                self.url = json.loads(line)["url"]
+                break
+        else:
+            raise AssertionError(f"the agent ended: {''.join(self.output)}")
+        threading.Thread(target=self._keep_reading, name="agent log", daemon=True).start()
+
+    def _keep_reading(self) -> None:
+        assert self.process.stderr is not None
+        with contextlib.suppress(ValueError):  # closed under us at the end of the test
+            self.output.extend(self.process.stderr)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body over TCP."""
+        host, port = self.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
+        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def get_json(self, path: str) -> Any:
+        return json.loads(self.get(path)[1])
+
+    def post(self, path: str, command: dict[str, object]) -> tuple[int, Any]:
+        """Status and body over the admin socket."""
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(PATIENCE_SECONDS)
+        with contextlib.closing(connection):
+            connection.sock.connect(str(self.admin_socket))
+            connection.request("POST", path, body=json.dumps(command))
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def wait_for(self, path: str, wanted: str) -> str:
+        """The body once it contains `wanted`."""
+        return self.wait_until(path, lambda body: wanted in body, f"never said {wanted!r}")
+
+    def wait_gone(self, path: str, unwanted: str) -> str:
+        """The body once it does not contain `unwanted` any more."""
+        return self.wait_until(path, lambda body: unwanted not in body, f"never stopped saying {unwanted!r}")
+
+    def wait_until(self, path: str, is_so: Callable[[str], bool], complaint: str) -> str:
+        """The body once it is so."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        body = ""
+        while time.monotonic() < deadline:
+            body = self.get(path)[1]
+            if is_so(body):
+                return body
+            time.sleep(0.05)
+        raise AssertionError(f"{path} {complaint}; last: {body}")
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end; its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(sent)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(PATIENCE_SECONDS)
+        if self.process.poll() is None:
+            self.process.kill()
+            raise AssertionError("the agent did not stop")
+        return self.process.returncode
+
+
+def command_environment(directory: Path) -> dict[str, str]:
+    """An environment in which a simulation finds its own directory and nothing else."""
+    # Coverage tells its children through the environment how to go on measuring.
+    kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COV")}
+    return {**kept, "TMPDIR": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
+
+
+def run_command(
+    directory: Path, *words: str, timeout_seconds: float = PATIENCE_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """One command of the command line, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "nodeagent", *words],
+        env=command_environment(directory),
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
+    """A simulation on a free port, stopped at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nodeagent", "simulate", "--set", "http.listen=127.0.0.1:0", *words],
+        env=command_environment(directory),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    agent = AgentProcess(process, directory)
+    try:
+        agent.wait_announced()
+        yield agent
+    finally:
+        agent.stop()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@contextlib.contextmanager
+def running_agent(directory: Path, *words: str, variables: dict[str, str] | None = None) -> Iterator[AgentProcess]:
+    """`nodeagent run` with all it writes below `directory`, stopped at the end of the block."""
+    settings = {
+        "node.state_dir": directory / "state",
+        "node.run_dir": directory / "run",
+        "kubelet.root_dir": directory / "kubelet",
+        "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
+        "driver.validation_dir": directory / "validations",
+        "driver.manage_device_nodes": "false",
+        "http.listen": "127.0.0.1:0",
+    }
+    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nodeagent", "run", *sets, *words],
+        env={**command_environment(directory), **(variables or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    agent = AgentProcess(process, directory)
+    try:
+        agent.wait_started()
+        yield agent
+    finally:
+        agent.stop()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

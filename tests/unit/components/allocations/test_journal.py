@@ -1,0 +1,107 @@
+"""How records are written, and what damage does."""
+
+import zlib
+
+import pytest
+
+from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.ledger import FORMAT, Forgotten, Freed, Opened, Record
+from tests.support.allocations import granted
+
+RECORDS: list[Record] = [
+    Opened(machine="m", boot="b"),
+    granted(1, "ab"),
+    Freed(number=1, at_seconds=2.5, why="given back"),
+    granted(2, "c"),
+]
+
+
+def lines(records: list[Record]) -> list[bytes]:
+    return encode_records(records, 0)[0].splitlines(keepends=True)
+
+
+def test_what_is_written_is_read() -> None:
+    """The records come back with the checksum that the next one goes on from."""
+    content, seal = encode_records(RECORDS, 0)
+    parsed = parse_journal(content)
+    assert (list(parsed.records), parsed.seal, parsed.damage) == (RECORDS, seal, "")
+
+
+def test_appending_goes_on_from_the_last_checksum() -> None:
+    """Writing in two steps gives the same bytes as writing at once."""
+    first, seal = encode_records(RECORDS[:2], 0)
+    second, _ = encode_records(RECORDS[2:], seal)
+    assert first + second == encode_records(RECORDS, 0)[0]
+
+
+def test_every_cut_is_noticed_or_is_an_earlier_state() -> None:
+    """However many bytes are missing at the end, whole records before the cut are used, and half ones are damage."""
+    content = encode_records(RECORDS, 0)[0]
+    ends = [0]
+    for line in lines(RECORDS):
+        ends.append(ends[-1] + len(line))
+    for length in range(len(content)):
+        parsed = parse_journal(content[:length])
+        whole = sum(end <= length for end in ends) - 1
+        assert list(parsed.records) == RECORDS[:whole]
+        assert bool(parsed.damage) == (length not in ends[1:])
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    """No single flipped bit is read as a record; the records before it are used."""
+    content = encode_records(RECORDS, 0)[0]
+    for position in range(len(content)):
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << bit
+            parsed = parse_journal(bytes(flipped))
+            assert parsed.damage
+            assert list(parsed.records) == RECORDS[: content[:position].count(b"\n")]
+
+
+@pytest.mark.parametrize(
+    ("change", "intact"),
+    [
+        (lambda found: [found[0], found[2], found[3]], 1),
+        (lambda found: [found[0], found[1], found[1], found[2]], 2),
+        (lambda found: [found[0], found[2], found[1], found[3]], 1),
+        (lambda found: [found[1], found[0]], 0),
+        (lambda found: [*found, b"\n"], 4),
+        (lambda found: [*found, b"\0" * 512], 4),
+        (lambda found: [*found, *found], 4),
+        (lambda found: [], 0),
+    ],
+)
+def test_lost_doubled_and_moved_records_are_noticed(change: object, intact: int) -> None:
+    """Each record is sealed to the one before it, so that whole lines cannot go missing or move unseen."""
+    assert callable(change)
+    parsed = parse_journal(b"".join(change(lines(RECORDS))))
+    assert parsed.damage
+    assert list(parsed.records) == RECORDS[:intact]
+
+
+def sealed(text: bytes) -> bytes:
+    body = b"%08x %s\n" % (len(text), text)
+    return b"%08x %s" % (zlib.crc32(body), body)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (encode_records([Opened(format=FORMAT + 1)], 0)[0], "newer than"),
+        (encode_records([Forgotten(number=1)], 0)[0], "does not belong there"),
+        (encode_records([Opened(), Opened()], 0)[0], "record 2 at byte"),
+        (sealed(b'{"type":"opened","format":"x"}'), "makes no sense"),
+        (sealed(b'{"type":"renamed"}'), "makes no sense"),
+        (b"", "no beginning"),
+    ],
+)
+def test_what_makes_no_sense_is_damage(content: bytes, words: str) -> None:
+    """A sound line that this version cannot use is named, not guessed at."""
+    assert words in parse_journal(content).damage
+
+
+def test_fields_of_a_later_version_are_ignored() -> None:
+    """A record with more fields than known here is read for those that are."""
+    text = b'{"type":"opened","format":1,"machine":"m","colour":"green"}'
+    assert parse_journal(sealed(text)).records == (Opened(machine="m"),)

@@ -1,0 +1,168 @@
+"""Which list the kubelet is sent, and when."""
+
+import pytest
+
+from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.offer import Resource
+from nodeagent.components.deviceplugin.resources import plan_resources
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, DeviceUuid
+from nodeagent.model.plugin import AdvertisedDevice
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
+
+INVENTORY = make_inventory([make_gpu(0, numa_node=1), make_gpu(1)])
+
+
+def report(**verdicts: Verdict) -> HealthReport:
+    return HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(
+                device=gpu_uuid(int(name[1:])), gpu=gpu_uuid(int(name[1:])), verdict=verdict, since_seconds=0.0
+            )
+            for name, verdict in verdicts.items()
+        ),
+    )
+
+
+def resource(inventory: Inventory = INVENTORY, settings: Settings | None = None) -> Resource:
+    (only,) = plan_resources(inventory, settings or Settings()).resources
+    return only
+
+
+@pytest.mark.parametrize(
+    ("verdict", "healthy"),
+    [
+        (Verdict.HEALTHY, True),
+        (Verdict.SUSPECT, True),
+        (Verdict.UNHEALTHY, False),
+        (Verdict.UNKNOWN, False),
+    ],
+)
+def test_verdicts_become_the_two_words_of_the_kubelet(verdict: Verdict, healthy: bool) -> None:
+    """Suspect works and is handed out; without evidence nothing is."""
+    listed = plan_list(resource(), View(INVENTORY, report(g0=verdict, g1=Verdict.HEALTHY)))
+    assert listed == (
+        AdvertisedDevice(id=DeviceId(gpu_uuid(0)), healthy=healthy, numa_node=1),
+        AdvertisedDevice(id=DeviceId(gpu_uuid(1)), healthy=True),
+    )
+
+
+def test_a_device_that_nobody_judged_is_not_offered() -> None:
+    """A report that does not mention a device says nothing good about it."""
+    assert [device.healthy for device in plan_list(resource(), View(INVENTORY, report(g0=Verdict.HEALTHY)))] == [
+        True,
+        False,
+    ]
+
+
+def test_without_any_judge_devices_that_answer_are_offered() -> None:
+    """Where health is not looked after, a lost GPU is still not offered."""
+    inventory = make_inventory([make_gpu(0, lost="fell off the bus"), make_gpu(1)])
+    assert [device.healthy for device in plan_list(resource(inventory), View(inventory, None))] == [False, True]
+
+
+def test_all_shares_and_mig_devices_of_a_bad_gpu_and_nothing_else() -> None:
+    """Every share of a lost GPU is unhealthy, every share of the other is not."""
+    inventory = make_inventory([make_gpu(0, mig=["1g.10gb", "1g.10gb"], lost="xid 79"), make_gpu(1, mig=["1g.10gb"])])
+    settings = Settings(
+        device_plugin=DevicePluginSettings(mig_strategy="mixed"),
+        sharing=SharingSettings(timeSlicing=TimeSlicing(resources=(SharedResource(name="mig-1g.10gb", replicas=2),))),
+    )
+    listed = plan_list(resource(inventory, settings), View(inventory, None))
+    assert [device.healthy for device in listed] == [False] * 4 + [True] * 2
+
+
+def test_one_bad_mig_device_spares_its_siblings() -> None:
+    """A verdict about one MIG device is about that one."""
+    inventory = make_inventory([make_gpu(0, mig=["1g.10gb", "1g.10gb"])])
+    verdicts = [(mig_uuid(0, 0), Verdict.UNHEALTHY), (mig_uuid(0, 1), Verdict.HEALTHY)]
+    health = HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(device=device, gpu=gpu_uuid(0), verdict=verdict, since_seconds=0.0)
+            for device, verdict in verdicts
+        ),
+    )
+    settings = Settings(device_plugin=DevicePluginSettings(mig_strategy="mixed"))
+    listed = plan_list(resource(inventory, settings), View(inventory, health))
+    assert [device.healthy for device in listed] == [False, True]
+
+
+def test_blocked_node_offers_nothing_but_shows_all() -> None:
+    """What the whole node lacks makes each device unhealthy, with that reason."""
+    view = View(INVENTORY, None, blocked="no channel")
+    assert not any(device.healthy for device in plan_list(resource(), view))
+    assert explain_unfitness(resource().devices[0], view) == "no channel"
+
+
+def test_gone_devices_stay_listed_while_held() -> None:
+    """A device that a container holds is shown unhealthy when the node has it no more; ids are never taken over."""
+    held = [DeviceId("GPU-gone"), DeviceId(gpu_uuid(0))]
+    listed = plan_list(resource(), View(INVENTORY, None), held)
+    assert [(device.id, device.healthy) for device in listed] == [
+        (gpu_uuid(0), True),
+        (gpu_uuid(1), True),
+        ("GPU-gone", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("row remapping failed", "row remapping failed"), ("", "its health is unhealthy")],
+)
+def test_unfitness_has_a_reason(reason: str, words: str) -> None:
+    """A refusal can say why, in the verdict's words where it has some."""
+    device: DeviceUuid = gpu_uuid(0)
+    verdict = DeviceHealth(device=device, gpu=gpu_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=0.0, reason=reason)
+    view = View(INVENTORY, HealthReport(generation=1, devices=(verdict,)))
+    assert words in explain_unfitness(resource().devices[0], view)
+
+
+def test_vanished_gpu_is_unfit() -> None:
+    """A device of a plan older than the inventory is not handed out."""
+    assert "not on this node" in explain_unfitness(resource().devices[0], View(make_inventory([]), None))
+
+
+@pytest.mark.parametrize(
+    ("inventory", "verdict", "may_start"),
+    [
+        (INVENTORY, Verdict.HEALTHY, True),
+        (INVENTORY, Verdict.UNKNOWN, True),
+        (INVENTORY, Verdict.UNHEALTHY, False),
+        (INVENTORY, None, True),
+        (make_inventory([make_gpu(0, lost="xid 79")]), Verdict.HEALTHY, False),
+        (make_inventory([make_gpu(1)]), None, False),
+    ],
+)
+def test_a_container_may_start_again_on_what_is_not_broken(
+    inventory: Inventory, verdict: Verdict | None, *, may_start: bool
+) -> None:
+    """A device that waits for its verdict keeps its container; one that is broken or gone does not."""
+    health = None if verdict is None else report(g0=verdict)
+    assert (not explain_loss(gpu_uuid(0), View(inventory, health))) is may_start
+
+
+ONE = (AdvertisedDevice(id=DeviceId("a"), healthy=True),)
+OTHER = (AdvertisedDevice(id=DeviceId("a"), healthy=False),)
+
+
+@pytest.mark.parametrize(
+    ("sent", "wanted", "ago", "pause"),
+    [
+        (None, ONE, 0.0, 0.0),
+        (ONE, ONE, 0.0, None),
+        (ONE, OTHER, 0.0, 0.05),
+        (ONE, OTHER, 0.04, 0.01),
+        (ONE, OTHER, 1.0, 0.0),
+    ],
+)
+def test_changes_are_gathered_for_a_moment(
+    sent: tuple[AdvertisedDevice, ...] | None, wanted: tuple[AdvertisedDevice, ...], ago: float, pause: float | None
+) -> None:
+    """The first list goes at once, an equal one never, a changed one when the window since the first change is over."""
+    assert decide_pause(sent, wanted, ago, 0.05) == pytest.approx(pause)

@@ -1,0 +1,77 @@
+"""The kubelet's own memory, read leniently."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.edge.kubelet.checkpoint_file import parse_checkpoint
+
+ENTRY = {
+    "PodUID": "uid-1",
+    "ContainerName": "main",
+    "ResourceName": "nvidia.com/gpu",
+    "DeviceIDs": {"0": ["GPU-1", "GPU-2"], "1": ["GPU-2", "GPU-3"]},
+    "AllocResp": "CgA=",
+}
+
+
+def render(entries: Any, registered: Any) -> bytes:
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
+    return json.dumps({"Data": data, "Checksum": 123}).encode()
+
+
+def test_checkpoint_tells_who_holds_what() -> None:
+    """A device under two NUMA nodes is one device; pods are known by uid; the checksum is ignored."""
+    found = parse_checkpoint(render([ENTRY], {"nvidia.com/gpu": ["GPU-1"]}))
+    (held,) = found.containers
+    assert (held.pod.uid, held.container, held.resource) == ("uid-1", "main", "nvidia.com/gpu")
+    assert held.devices == ("GPU-1", "GPU-2", "GPU-3")
+    assert found.registered == {"nvidia.com/gpu": ("GPU-1",)}
+
+
+def test_plain_lists_of_old_kubelets_are_read() -> None:
+    """Before Kubernetes 1.20 the devices were a plain list."""
+    (held,) = parse_checkpoint(render([ENTRY | {"DeviceIDs": ["GPU-7"]}], {})).containers
+    assert held.devices == ("GPU-7",)
+
+
+def test_empty_checkpoint_is_empty() -> None:
+    """A kubelet that knows nothing writes null, which is no error."""
+    found = parse_checkpoint(render(None, None))
+    assert (found.containers, found.registered) == ((), {})
+
+
+@pytest.mark.parametrize("odd", [None, 7, "x", {}, {"PodUID": 1}, ENTRY | {"ResourceName": None}])
+def test_one_odd_entry_does_not_hide_the_others(odd: Any) -> None:
+    """An entry that makes no sense is passed over."""
+    assert len(parse_checkpoint(render([odd, ENTRY], {})).containers) == 1
+
+
+@pytest.mark.parametrize("ids", [None, 7, "GPU-1", {"0": None}, {"0": [7, None]}])
+def test_odd_device_lists_hold_nothing(ids: Any) -> None:
+    """Device lists that make no sense are empty."""
+    (held,) = parse_checkpoint(render([ENTRY | {"DeviceIDs": ids}], {})).containers
+    assert held.devices == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b"null", b"{}", b'{"Data": 3}', b"\xff"])
+def test_what_is_no_checkpoint_is_an_error(content: bytes) -> None:
+    """A file that is cut short or is something else is refused in words."""
+    with pytest.raises(ValueError, match="Data"):
+        parse_checkpoint(content)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON)
+def test_any_json_under_data_is_survived(entries: Any, registered: Any) -> None:
+    """Whatever stands under Data, parsing ends with a value."""
+    parse_checkpoint(render(entries, registered))

@@ -1,0 +1,63 @@
+"""The stand-in's small decisions: names of pods and resources, and how many questions are welcome."""
+
+import re
+from itertools import islice
+
+import pytest
+
+from nodeagent.edge.simulated.kubelet.pod_resources import BURST, RateLimit
+from nodeagent.edge.simulated.kubelet.pod_script import plan_pods
+from nodeagent.edge.simulated.kubelet.registration import is_extended_resource
+
+
+def test_same_seed_same_story() -> None:
+    """The plan is a function of seed and lane, and differs between them."""
+    stories = {(seed, lane): list(islice(plan_pods(seed, lane), 20)) for seed in (0, 1) for lane in (0, 1)}
+    assert stories[0, 0] == list(islice(plan_pods(0, 0), 20))
+    assert len({tuple(plan.name for plan in story) for story in stories.values()}) == 4
+
+
+def test_pods_are_plausible() -> None:
+    """Names could stand in a cluster, sizes are those of a node, no pod ends before it has begun."""
+    for plan in islice(plan_pods(7, 0), 200):
+        assert re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", plan.name)
+        assert len(plan.name) <= 63
+        assert plan.devices in {1, 2, 4, 8}
+        assert plan.run_seconds > 0 <= plan.pause_seconds
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "a/b"])
+def test_extended_resources_are_taken(name: str) -> None:
+    """Names of device resources are accepted."""
+    assert is_extended_resource(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu",
+        "",
+        "/gpu",
+        "nvidia.com/",
+        "kubernetes.io/gpu",
+        "x.kubernetes.io/gpu",
+        "requests.x/gpu",
+        "a/b/c",
+        "a/b ",
+        "A/b",
+    ],
+)
+def test_other_names_are_not(name: str) -> None:
+    """What is no extended resource, or belongs to Kubernetes, is refused."""
+    assert not is_extended_resource(name)
+
+
+def test_questions_are_limited() -> None:
+    """A burst is welcome, more is not, and a tenth of a second later there is room for ten again."""
+    now = [0.0]
+    limit = RateLimit(lambda: now[0])
+    assert [limit.take() for _ in range(12)] == [True] * int(BURST) + [False] * 2
+    now[0] = 0.1
+    assert sum(limit.take() for _ in range(20)) == 10
+    now[0] = 1000.0
+    assert sum(limit.take() for _ in range(20)) == int(BURST)

@@ -22,43 +22,60 @@ REASONS = {
 SLICES = 300
 
 
+class _Window:
+    """One GPU's counts, by slice and in sum."""
+
+    def __init__(self) -> None:
+        self.slices: deque[tuple[int, list[int]]] = deque()
+        self.totals = [0] * len(REASONS)
+
+    def add(self, number: int, mask: int) -> None:
+        """One sample in this slice."""
+        self.drop(number)
+        if not self.slices or self.slices[-1][0] != number:
+            self.slices.append((number, [0] * len(REASONS)))
+        counts = self.slices[-1][1]
+        for position, bit in enumerate(REASONS.values()):
+            if mask & bit:
+                counts[position] += 1
+                self.totals[position] += 1
+
+    def drop(self, number: int) -> None:
+        """Forget slices that have left a window that ends with this one."""
+        while self.slices and self.slices[0][0] <= number - SLICES:
+            _, counts = self.slices.popleft()
+            self.totals = [total - count for total, count in zip(self.totals, counts, strict=True)]
+
+
 class ClockEvents:
     """Remembers the reasons of recent samples."""
 
     def __init__(self) -> None:
-        self._slices: dict[GpuUuid, deque[tuple[int, list[int]]]] = {}
+        self._windows: dict[GpuUuid, _Window] = {}
         self._window_seconds = 300.0
 
     def set_window(self, window_seconds: float) -> None:
         """Another window starts empty: slices of another width cannot be compared."""
         if window_seconds != self._window_seconds:
             self._window_seconds = window_seconds
-            self._slices.clear()
+            self._windows.clear()
 
     def note(self, gpu: GpuUuid, time_seconds: float, mask: int) -> None:
         """One sample's bit mask."""
-        number = self._slice_at(time_seconds)
-        slices = self._slices.setdefault(gpu, deque())
-        if not slices or slices[-1][0] != number:
-            slices.append((number, [0] * len(REASONS)))
-            while slices[0][0] <= number - SLICES:
-                slices.popleft()
-        counts = slices[-1][1]
-        for position, bit in enumerate(REASONS.values()):
-            counts[position] += mask & bit != 0
+        self._windows.setdefault(gpu, _Window()).add(self._slice_at(time_seconds), mask)
 
     def count(self, gpu: GpuUuid, now_seconds: float) -> dict[str, int]:
         """Samples with each reason within the window, zero for those that did not occur; empty if nothing is known."""
-        if gpu not in self._slices:
+        window = self._windows.get(gpu)
+        if window is None:
             return {}
-        oldest = self._slice_at(now_seconds) - SLICES
-        living = [counts for number, counts in self._slices[gpu] if number > oldest]
-        return {name: sum(counts[position] for counts in living) for position, name in enumerate(REASONS)}
+        window.drop(self._slice_at(now_seconds))
+        return dict(zip(REASONS, window.totals, strict=True))
 
     def forget(self, keep: frozenset[GpuUuid]) -> None:
         """Drop GPUs that are gone."""
-        for gpu in self._slices.keys() - keep:
-            del self._slices[gpu]
+        for gpu in self._windows.keys() - keep:
+            del self._windows[gpu]
 
     def _slice_at(self, time_seconds: float) -> int:
         return int(time_seconds * SLICES / self._window_seconds)

@@ -34,13 +34,14 @@ class DeviceLabels:
 
     fixed: str
     labels: Mapping[str, str]
+    """Name to the pair as it is written."""
     attributes: Mapping[str, str]
     text: str
     """All of them, for series that add none."""
 
     def extend(self, labels: Mapping[str, str], attributes: Mapping[str, str]) -> str:
         """All of them and some more."""
-        return _join(self.fixed, {**self.labels, **labels}, {**self.attributes, **attributes})
+        return _join(self.fixed, {**self.labels, **_write(labels)}, {**self.attributes, **_write(attributes)})
 
 
 def make_device_labels(
@@ -52,8 +53,9 @@ def make_device_labels(
     for one in selected:
         if isinstance(one.field, LabelField) and (text := one.field.read(identity)):
             labels[one.name] = text
-    attributes = name_holder(holders[0], style) if len(holders) == 1 else {}
-    return DeviceLabels(fixed, labels, attributes, _join(fixed, labels, attributes))
+    written = _write(labels)
+    attributes = _write(name_holder(holders[0], style)) if len(holders) == 1 else {}
+    return DeviceLabels(fixed, written, attributes, _join(fixed, written, attributes))
 
 
 def name_holder(holder: Holder, style: LabelStyle) -> dict[str, str]:
@@ -101,7 +103,10 @@ def list_instance_labels(entity: Entity) -> list[tuple[str, str]]:
     ]
 
 
+def _write(pairs: Mapping[str, str]) -> dict[str, str]:
+    return {key: f'{key}="{escape_label(text)}"' for key, text in pairs.items()}
+
+
 def _join(fixed: str, labels: Mapping[str, str], attributes: Mapping[str, str]) -> str:
-    kept = sorted((key, text) for key, text in labels.items() if key not in attributes)
-    rest = render_pairs((*kept, *sorted(attributes.items())))
-    return f"{fixed},{rest}" if rest else fixed
+    kept = [labels[key] for key in sorted(labels) if key not in attributes]
+    return ",".join((fixed, *kept, *(attributes[key] for key in sorted(attributes))))

@@ -10,6 +10,12 @@ from nodeagent.components.exporter.exposition import Family, Labels, MetricType,
 from nodeagent.components.exporter.field import Entity
 from nodeagent.components.exporter.pod_accounts import Share, Usage
 
+
+def _round(total: float | None) -> float | None:
+    """Thousandths say all there is to say, in fewer digits."""
+    return None if total is None else round(total, 3)
+
+
 _FAMILIES: tuple[tuple[str, MetricType, str, Callable[[Usage], float | None]], ...] = (
     (
         "nodeagent_pod_gpu_memory_used_bytes",
@@ -27,19 +33,19 @@ _FAMILIES: tuple[tuple[str, MetricType, str, Callable[[Usage], float | None]], .
         "nodeagent_pod_gpu_energy_joules_total",
         "counter",
         "Energy of the device that falls to the container, by its SM time.",
-        lambda usage: usage.energy_joules,
+        lambda usage: _round(usage.energy_joules),
     ),
     (
         "nodeagent_pod_gpu_held_seconds_total",
         "counter",
         "Time for which the container has held the device, as seen by this agent.",
-        lambda usage: usage.held_seconds,
+        lambda usage: _round(usage.held_seconds),
     ),
     (
         "nodeagent_pod_gpu_idle_seconds_total",
         "counter",
         "Part of that time in which the device did nothing for it.",
-        lambda usage: usage.idle_seconds,
+        lambda usage: _round(usage.idle_seconds),
     ),
 )
 

@@ -26,8 +26,8 @@ def render_scene(profile: str, *, every_field: bool = False, openmetrics: bool =
     world.advance(300.0)
     readout = render_readout(world)
     inventory = Inventory(generation=1, gpus=readout.gpus[:GPUS])
-    known = Knowledge(inventory, _driver(), _allocate(inventory))
-    wishes = Wishes(_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
+    known = Knowledge(inventory, _driver(), allocate_every_second(inventory))
+    wishes = Wishes(select_every_field() if every_field else select_defaults(), LabelStyle(host="node-a"))
     series = NodeSeries()
     list(series.render(render_sample(world, START), known, wishes))
     world.advance(310.0)
@@ -41,7 +41,8 @@ def _driver() -> DriverState:
     )
 
 
-def _allocate(inventory: Inventory) -> AllocationTable:
+def allocate_every_second(inventory: Inventory) -> AllocationTable:
+    """A pod of its own for every second device."""
     return AllocationTable(
         allocations=tuple(
             Allocation(
@@ -57,6 +58,7 @@ def _allocate(inventory: Inventory) -> AllocationTable:
     )
 
 
-def _every_field() -> Selection:
+def select_every_field() -> Selection:
+    """The whole catalogue, labels and all."""
     kinds = {field.name: "label" if isinstance(field, LabelField) else field.type for field in FIELDS}
     return parse_selection("\n".join(f'{field.name}, {kinds[field.name]}, "{field.help}"' for field in FIELDS))

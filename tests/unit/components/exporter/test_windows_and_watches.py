@@ -63,7 +63,7 @@ def test_memory_of_a_long_window_is_that_of_a_short_one() -> None:
     events.set_window(86_400)
     for second in range(0, 200_000, 60):
         events.note(UUID, second, 0x8)
-    assert len(events._slices[UUID]) <= SLICES
+    assert len(events._windows[UUID].slices) <= SLICES
     assert events.count(UUID, 199_980)["hw_slowdown"] == pytest.approx(86_400 / 60, rel=0.02)
 
 
@@ -84,7 +84,7 @@ def test_gone_gpus_are_forgotten() -> None:
     watches.judge(GpuSample(uuid=UUID), 0, frozenset())
     events.forget(frozenset())
     watches.forget(frozenset())
-    assert events._slices == {}
+    assert events._windows == {}
     assert watches._past == {}
 
 

@@ -263,6 +263,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         depends_on=DRIVER_CODES,
     ),
     ConditionDefinition(
+        code="metrics-fields-unusable",
+        severity="warning",
+        title="a line of the list of metrics cannot be used",
+        remedy="see `nodeagent metrics list`; mend or remove the line in `metrics.fields_file`, the others are in use",
+    ),
+    ConditionDefinition(
         code="journal-unavailable",
         severity="error",
         title="the allocation journal cannot be written",

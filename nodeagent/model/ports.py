@@ -338,6 +338,20 @@ class GpuClearing(Protocol):
         Raises:
             ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
         """
+
+
+class ProcessPlace(Value, frozen=True):
+    """Where a process lives; an empty UID is a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ProcessPlaces(Protocol):
+    """Which pod a process belongs to."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Those that can be told; a process that ended, or is out of sight, is left out."""
         ...
 
 

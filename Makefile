@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 PROFILE ?= dgx-h100
 
 .PHONY: help setup run test lint format types contracts e2e bench nightly generate lock clean
@@ -50,8 +51,8 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compile
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up: nothing yet
-	@echo "nothing yet"
+bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
+	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 nightly: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)

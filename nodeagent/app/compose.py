@@ -8,6 +8,7 @@ from nodeagent import __version__
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.exporter.component import MetricsRenderer
@@ -29,7 +30,7 @@ from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known")
+GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -47,6 +48,7 @@ class Composition:
         self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -63,6 +65,21 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
+            ComponentSpec(
+                "deviceplugin",
+                self.kubelet.build_plugins,
+                needs=("inventory_known", "allocations_recovered"),
+                opens=("plugin_registered",),
+                vital=True,
+                stop_stage=10,
+            ),
+            ComponentSpec(
+                "allocations",
+                self.kubelet.build_allocations,
+                opens=("allocations_recovered",),
+                vital=True,
+                stop_stage=30,
+            ),
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -74,6 +91,11 @@ class Composition:
                 stop_stage=20,
             ),
         )
+
+    def close(self) -> None:
+        """End what is not a component."""
+        self.control.close()
+        self.kubelet.close()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware

@@ -1,12 +1,17 @@
-"""What can go wrong when an HTTP address is opened.
+"""What can go wrong when an HTTP address is opened or a request is read.
 
 HttpError
+├── BodyTooLarge    a request's body is over the limit
 └── ListenFailed    the address cannot be listened on
 """
 
 
 class HttpError(Exception):
     """The HTTP edge cannot do its work."""
+
+
+class BodyTooLarge(HttpError):
+    """A request's body is over the limit; the rest of it was not read."""
 
 
 class ListenFailed(HttpError):

@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
-
-from nodeagent.edge.http.errors import ListenFailed
+from nodeagent.edge.http.errors import BodyTooLarge, ListenFailed
 from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Routes, render_problem
+from nodeagent.edge.http.slim import BaseRequest, Server, ServerRunner, SockSite, StreamResponse
+from nodeagent.edge.http.slim import Response as WireResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,22 +41,22 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
-        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+        server = Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        runner = ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            await web.SockSite(runner, listener.dup(), backlog=BACKLOG).start()
+            await SockSite(runner, listener.dup(), backlog=BACKLOG).start()
             yield
         finally:
             await runner.cleanup()
 
-    async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, incoming: BaseRequest) -> StreamResponse:
         match = self._routes.find(incoming.method, incoming.path)
         if isinstance(match, Response):
             return _to_aiohttp(match)
         try:
             answer = await match.handler(await _read_request(incoming, match))
-        except HTTPRequestEntityTooLarge:
+        except BodyTooLarge:
             return _to_aiohttp(render_problem(413, "request body too large", f"at most {BODY_BYTES_MAX} bytes"))
         except Exception as error:  # noqa: BLE001 - the boundary: one bad request must not end the connection's server
             self._on_error(f"{incoming.method} {incoming.path}", error)
@@ -65,13 +64,13 @@ class HttpServer:
         return await _send(incoming, answer)
 
 
-async def _read_request(incoming: web.BaseRequest, match: Match) -> Request:
+async def _read_request(incoming: BaseRequest, match: Match) -> Request:
     length = incoming.content_length
     if length is not None and length > BODY_BYTES_MAX:
-        raise HTTPRequestEntityTooLarge(max_size=BODY_BYTES_MAX, actual_size=length)
+        raise BodyTooLarge
     body = await incoming.content.read(BODY_BYTES_MAX + 1) if incoming.can_read_body else b""
     if len(body) > BODY_BYTES_MAX:
-        raise HTTPRequestEntityTooLarge(max_size=BODY_BYTES_MAX, actual_size=len(body))
+        raise BodyTooLarge
     return Request(
         method=incoming.method,
         path=incoming.path,
@@ -83,7 +82,7 @@ async def _read_request(incoming: web.BaseRequest, match: Match) -> Request:
     )
 
 
-def _read_peer(incoming: web.BaseRequest) -> Peer:
+def _read_peer(incoming: BaseRequest) -> Peer:
     transport = incoming.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     if connection is None or connection.family != socket.AF_UNIX:
@@ -93,19 +92,19 @@ def _read_peer(incoming: web.BaseRequest) -> Peer:
     return Peer(pid=pid, uid=uid, gid=gid)
 
 
-async def _send(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def _send(incoming: BaseRequest, answer: Answer) -> StreamResponse:
     if isinstance(answer, Response):
         return _to_aiohttp(answer)
     return await _send_stream(incoming, answer)
 
 
-def _to_aiohttp(answer: Response) -> web.Response:
+def _to_aiohttp(answer: Response) -> WireResponse:
     headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **answer.headers}
-    return web.Response(body=answer.body, status=answer.status, headers=headers)
+    return WireResponse(body=answer.body, status=answer.status, headers=headers)
 
 
-async def _send_stream(incoming: web.BaseRequest, answer: Stream) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
+async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:
+    response = StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
     await response.prepare(incoming)
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]  # async generators are closable
         # A client that leaves ends its stream and nothing else.

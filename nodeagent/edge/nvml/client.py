@@ -15,7 +15,7 @@ from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import UNLOADABLE
-from nodeagent.edge.nvml.event_watch import watch_events
+from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
 from nodeagent.kernel.child_process import ChildStatistics
@@ -83,8 +83,9 @@ class NvmlGpus:
         if not self._gpus:
             await self.read_inventory()
         pending = []
-        for index in self._asker.plan_order(self._gpus):
-            gpu = self._gpus[index]
+        known = dict(self._gpus)
+        for index in self._asker.plan_order(known):
+            gpu = known[index]
             request = Request(do="fabric", gpu=gpu.pci.address, uuid=gpu.uuid)
             try:
                 fabric = await self._asker.ask(index, request, protocol.FABRIC, "reading the fabric state")
@@ -123,11 +124,12 @@ class NvmlGpus:
         if not self._gpus:
             await self.read_inventory()
         began, time_seconds = self._clock.monotonic(), self._clock.wall()
+        known = dict(self._gpus)  # an enumeration may go on meanwhile
         samples: dict[int, GpuSample] = {}
         calls = 0
         silent: GpuSilent | None = None
-        for index in self._asker.plan_order(self._gpus):
-            gpu = self._gpus[index]
+        for index in self._asker.plan_order(known):
+            gpu = known[index]
             request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
             try:
                 answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
@@ -141,9 +143,11 @@ class NvmlGpus:
                 calls += answer.calls
         if silent is not None and not samples:
             raise silent.error
+        for index in known.keys() - samples.keys():
+            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index))
         return NodeSample(
             time_seconds=time_seconds,
-            gpus=tuple(samples.get(index) or self._render_unasked(index) for index in sorted(self._gpus)),
+            gpus=tuple(samples[index] for index in sorted(samples)),
             took_seconds=self._clock.monotonic() - began,
             call_count=calls,
         )
@@ -156,7 +160,7 @@ class NvmlGpus:
         """
         if not self._gpus:
             await self.read_inventory()
-        async with aclosing(watch_events(self._connection, self._asker, self._gpus)) as events:
+        async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
                 yield event
 
@@ -234,8 +238,8 @@ class NvmlGpus:
             if reason:
                 self._note_lost(index, reason)
 
-    def _render_unasked(self, index: int) -> GpuSample:
-        return GpuSample(uuid=self._gpus[index].uuid, lost=self._asker.suspects.describe(index))
+    def _describe_silence(self, index: int) -> str:
+        return self._asker.suspects.describe(index) or "it was not asked: an enumeration found another set of GPUs"
 
     async def _read_levels(self) -> None:
         """The topology between GPUs does not change while they are there: each pair is asked for once."""

@@ -143,6 +143,37 @@ CONFIGURATION = Command(
     ),
 )
 
+LABELS = Command(
+    "labels",
+    "the labels of this node: wanted, in place, where, since when",
+    runs="nodeagent.cli.labels:show",
+    description="Asks the running agent. Exit code 1: not every label is as wanted.",
+    arguments=(*NODE, JSON),
+    examples=(
+        Example("nodeagent labels", "what the node is called, and what is in the way"),
+        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
+        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
+    ),
+)
+
+RENDER = Command(
+    "render",
+    "print what the agent would write, without an agent and without writing it",
+    arguments=(),
+    subcommands=(
+        Command(
+            "labels",
+            "the labels that this node should have, one key=value a line",
+            runs="nodeagent.cli.labels:render",
+            arguments=(*NODE, JSON),
+            examples=(
+                Example("nodeagent render labels", "this node's labels"),
+                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+            ),
+        ),
+    ),
+)
+
 VERSION = Command(
     "version",
     "the version of the agent and of what it is built on",
@@ -161,5 +192,5 @@ ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
-    subcommands=(RUN, SIMULATE, STATUS, CONFIGURATION, RELOAD, VERSION),
+    subcommands=(RUN, SIMULATE, STATUS, LABELS, RENDER, CONFIGURATION, RELOAD, VERSION),
 )

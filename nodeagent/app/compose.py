@@ -77,14 +77,7 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            ComponentSpec(
-                "deviceplugin",
-                self.kubelet.build_plugins,
-                needs=("inventory_known", "allocations_recovered"),
-                opens=("plugin_registered",),
-                vital=True,
-                stop_stage=10,
-            ),
+            *self._plugin_specs(),
             ComponentSpec(
                 "allocations",
                 self.kubelet.build_allocations,
@@ -106,6 +99,19 @@ class Composition:
             ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
         )
+
+    def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
+        if not self.live.now.device_plugin.enabled:
+            return ()
+        plugin = ComponentSpec(
+            "deviceplugin",
+            self.kubelet.build_plugins,
+            needs=("inventory_known", "allocations_recovered"),
+            opens=("plugin_registered",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (plugin,)
 
     def close(self) -> None:
         """End what is not a component."""

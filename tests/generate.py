@@ -9,15 +9,29 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from nodeagent.cli.reference import render_cli_page
+from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
+from tests.generators import kubelet_proto
+from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
+from tests.golden.metrics.scenes import render_scene
 
 ROOT: Final = Path(__file__).parent.parent
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
+    "docs/cli.md": render_cli_page,
+    "docs/events.md": render_events,
+    "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
     "docs/xids.md": render_xid_page,
+    "docs/metrics.md": render_reference,
+    "tests/golden/metrics/l40s.prom": lambda: render_scene("l40s"),
+    "tests/golden/metrics/a100-80gb-mig.prom": lambda: render_scene("a100-80gb-mig"),
+    "tests/golden/metrics/dgx-h100-every-field.openmetrics": lambda: render_scene(
+        "dgx-h100", every_field=True, openmetrics=True
+    ),
 }
 
 
@@ -45,6 +59,9 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     stale = find_stale(root)
     if not check:
         write_stale(stale, root)
+        for name, text in kubelet_proto.render().items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
     for name in stale:
         sys.stdout.write(f"{name}: {'out of date, run `make generate`' if check else 'written'}\n")
     return int(check and bool(stale))

@@ -85,6 +85,30 @@ class VerdictChanged(Value, frozen=True):
     reason: str = ""
 
 
+class CdiSpecsWritten(Value, frozen=True):
+    """CDI specifications were written or taken away, because they were not what they should be."""
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    generation: int
+
+
+class RuntimeConfigured(Value, frozen=True):
+    """The container runtime's configuration was written; it counts from the runtime's next start."""
+
+    paths: tuple[str, ...]
+    repair: bool = False
+    """Whether somebody had undone it."""
+
+
+class RuntimeRestarted(Value, frozen=True):
+    """The container runtime was restarted, and rolled back where that failed."""
+
+    command: str
+    failure: str = ""
+    """Why it was rolled back; empty when all is well."""
+
+
 class DevicesAdvertised(Value, frozen=True):
     """The kubelet was sent a list of devices."""
 
@@ -175,6 +199,9 @@ FACTS: tuple[type[Value], ...] = (
     MigLayoutChanged,
     DriverChanged,
     VerdictChanged,
+    CdiSpecsWritten,
+    RuntimeConfigured,
+    RuntimeRestarted,
     GpuCleared,
     DevicesAdvertised,
     DevicesAllocated,

@@ -13,6 +13,8 @@ from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerSta
 from nodeagent.model.plugin import AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 
+NAMESPACE = "default"
+"""Where the pods of a test are."""
 PATIENCE_SECONDS = 30.0
 """Far beyond what a slow machine or a real kubelet needs."""
 
@@ -38,10 +40,10 @@ class KubeletUnderTest(Protocol):
     async def forget(self) -> None:
         """End the process, lose its checkpoint, begin a new one."""
 
-    async def run_pod(self, namespace: str, name: str, resources: Mapping[str, int]) -> str:
+    async def run_pod(self, name: str, resources: Mapping[str, int]) -> str:
         """Have a pod admitted and started; returns why not, empty when it runs."""
 
-    async def remove_pod(self, namespace: str, name: str) -> None:
+    async def remove_pod(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
 
     async def wait_offer(self, resource: str, capacity: int, allocatable: int) -> None:
@@ -67,15 +69,15 @@ class StandIn:
     async def forget(self) -> None:
         await self.kubelet.forget()
 
-    async def run_pod(self, namespace: str, name: str, resources: Mapping[str, int]) -> str:
+    async def run_pod(self, name: str, resources: Mapping[str, int]) -> str:
         try:
-            await self.kubelet.add_pod(namespace, name, resources)
+            await self.kubelet.add_pod(NAMESPACE, name, resources)
         except (AdmissionRefused, ContainerStartFailed) as error:
             return str(error)
         return ""
 
-    async def remove_pod(self, namespace: str, name: str) -> None:
-        self.kubelet.delete_pod(namespace, name)
+    async def remove_pod(self, name: str) -> None:
+        self.kubelet.delete_pod(NAMESPACE, name)
 
     def drop_plugin(self, resource: str) -> None:
         """Hang up on the plugin of a resource, as the kubelet's defect does."""

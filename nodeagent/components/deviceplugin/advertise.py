@@ -6,13 +6,16 @@ otherwise show the pod a healthy device that is gone.
 """
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
+
+_NO_PAUSE_SECONDS: Final = 1e-4
+"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
 
 
 class View(NamedTuple):
@@ -84,4 +87,5 @@ def decide_pause(
     """
     if sent is not None and tuple(sent) == tuple(wanted):
         return None
-    return 0.0 if sent is None else max(0.0, window_seconds - changed_seconds_ago)
+    left = window_seconds - changed_seconds_ago
+    return left if sent is not None and left > _NO_PAUSE_SECONDS else 0.0

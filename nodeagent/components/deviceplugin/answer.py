@@ -4,13 +4,13 @@ Owns the strategies of NVIDIA's device plugin, alone and combined, and the quest
 Refuses to look at anything: what the node has was read beforehand, so that an answer takes microseconds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
-from nodeagent.model.ids import REPLICA_SEPARATOR
+from nodeagent.model.ids import REPLICA_SEPARATOR, DeviceId
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -21,14 +21,15 @@ _IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
 _CAPABILITIES: Final = "/dev/nvidia-caps"
 
 
-def select_devices(resource: Resource, names: Sequence[str]) -> tuple[PluginDevice, ...]:
-    """The devices asked for.
+def select_devices(
+    resource: Resource, known: Mapping[DeviceId, PluginDevice], names: Sequence[DeviceId]
+) -> tuple[PluginDevice, ...]:
+    """The devices asked for, out of those that are known of this resource.
 
     Raises:
         DeviceUnknown: the resource does not have one of them.
         RequestInvalid: none or too many are asked for, or one twice.
     """
-    known = {str(device.id): device for device in resource.devices}
     for name in names:
         if name not in known:
             raise DeviceUnknown(resource.name, name)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
-from nodeagent.components.deviceplugin.offer import Resource, ResourcePlan
+from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
 from nodeagent.components.deviceplugin.prefer import Preference
 from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.components.deviceplugin.topology import plan_topology
@@ -67,6 +67,7 @@ class _Offer(NamedTuple):
     """All that one resource's answers are made of; replaced whole."""
 
     resource: Resource
+    known: Mapping[DeviceId, PluginDevice]
     preference: Preference
     view: View
     settings: DevicePluginSettings
@@ -93,7 +94,7 @@ class ResourcePlugin:
     def update(self, offer: _Offer, held: Iterable[DeviceId]) -> None:
         """Answer from now on with this; `held` are devices of this resource that containers have."""
         self._offer = offer
-        gone = sorted(set(held).difference(device.id for device in offer.resource.devices))
+        gone = sorted(name for name in held if name not in offer.known)
         # Every allocation comes through here, and a list of 1,600 shares takes a millisecond to plan.
         origin = (offer.resource, offer.view, gone)
         if origin == self._listed:
@@ -130,7 +131,7 @@ class ResourcePlugin:
             AllocationError: the devices must not be handed out.
         """
         offer = self._offer
-        selected = select_devices(offer.resource, devices)
+        selected = select_devices(offer.resource, offer.known, devices)
         for device in selected:
             reason = explain_unfitness(device, offer.view)
             if reason:
@@ -161,6 +162,7 @@ class _Plan(NamedTuple):
 
     origin: tuple[object, ...]
     plan: ResourcePlan
+    known: Mapping[ResourceName, Mapping[DeviceId, PluginDevice]]
     preferences: Mapping[ResourceName, Preference]
 
 
@@ -195,10 +197,12 @@ class DevicePlugins:
             tasks.start_soon(self._watch_states, name="deviceplugin states")
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
             tasks.start_soon(self._watch_facts, name="deviceplugin facts")
-            while True:
-                if self._refresh(tasks):
-                    task_status.started()
+            while not self._refresh(tasks):
                 await self._waker.wait()
+            task_status.started()
+            while True:
+                await self._waker.wait()
+                self._refresh(tasks)
 
     async def _watch_states(self) -> None:
         with self._bus.watch_all(Inventory, HealthReport, AllocationTable, CdiState, client=self.name) as states:
@@ -244,7 +248,7 @@ class DevicePlugins:
         for name in {**wanted, **held}:
             resource = wanted.get(name) or Resource(name=name, devices=())
             preference = planned.preferences.get(name) or Preference(resource, plan_topology(inventory.value), "packed")
-            offer = _Offer(resource, preference, view, settings.device_plugin, facts)
+            offer = _Offer(resource, planned.known.get(name, {}), preference, view, settings.device_plugin, facts)
             if name not in self._served:
                 self._begin(tasks, offer)
             self._served[name].plugin.update(offer, held.get(name, ()))
@@ -252,7 +256,12 @@ class DevicePlugins:
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
         self._publish()
-        return all(name in self._standing and self._standing[name].registered for name in wanted)
+        return all(self._is_known(name) for name in wanted)
+
+    def _is_known(self, name: ResourceName) -> bool:
+        """Whether the kubelet has taken the resource and been sent its devices."""
+        standing = self._standing.get(name)
+        return standing is not None and standing.registered and bool(standing.devices)
 
     def _plan_again(self, inventory: Inventory, settings: Settings) -> _Plan:
         """The plan for this inventory and these settings; made anew only when one of them has changed."""
@@ -262,7 +271,8 @@ class DevicePlugins:
             topology = plan_topology(inventory)
             policy = settings.device_plugin.shared_allocation_policy
             preferences = {resource.name: Preference(resource, topology, policy) for resource in plan.resources}
-            self._plan = _Plan(origin, plan, preferences)
+            known = {resource.name: {device.id: device for device in resource.devices} for resource in plan.resources}
+            self._plan = _Plan(origin, plan, known, preferences)
             counts = {resource.name: len(resource.devices) for resource in plan.resources}
             self._log.info("resources_planned", generation=inventory.generation, resources=counts)
         return self._plan
@@ -318,12 +328,9 @@ class DevicePlugins:
             advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))
             self._bus.publish_fact(advertised, source=self.name, cause=envelope)
         if before is None or before.registered != standing.registered:
-            self._log.info(
-                "resource_registered" if standing.registered else "resource_unregistered",
-                resource=standing.name,
-                error=standing.last_error,
-            )
-            self._waker.wake()
+            event = "resource_registered" if standing.registered else "resource_unregistered"
+            self._log.info(event, resource=standing.name, error=standing.last_error)
+        self._waker.wake()
 
     def _publish(self) -> Envelope[PluginState]:
         standing = tuple(self._standing[name] for name in sorted(self._standing))

@@ -16,7 +16,7 @@ from nodeagent.components.deviceplugin.grouping import Choice, Request, Scores, 
 from nodeagent.components.deviceplugin.hierarchy import choose_in_hierarchy, plan_tree
 from nodeagent.components.deviceplugin.mesh import MESH_MAX, choose_in_mesh
 from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.spread import Policy, choose_spread
+from nodeagent.components.deviceplugin.spread import Policy, Spread
 from nodeagent.components.deviceplugin.topology import Topology
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
@@ -56,8 +56,10 @@ class Preference:
 
     def __init__(self, resource: Resource, topology: Topology, policy: Policy) -> None:
         self._devices = {device.id: device for device in resource.devices}
+        self._withheld = frozenset(device.id for device in resource.devices if device.withheld)
         self._places = {device.id: place for place, device in enumerate(resource.devices)}
         self._policy = policy
+        self._spread = Spread(resource.devices, policy)
         positions = {gpu: position for position, gpu in enumerate(topology.gpus)}
         self._ids = {positions[device.gpu]: device.id for device in resource.devices if device.gpu in positions}
         self._positions = {name: position for position, name in self._ids.items()}
@@ -129,11 +131,11 @@ class Preference:
         """What to choose from, best first: good devices, those better avoided, those that nobody here knows."""
         names = set(available).difference(required)
         known = sorted(names & self._devices.keys(), key=self._places.__getitem__)
-        avoided = {name for name in known if name in avoid or self._devices[name].withheld}
+        avoided = self._withheld.union(avoid).intersection(known)
         return (
-            [name for name in known if name not in avoided],
-            [name for name in known if name in avoided],
-            sorted(names - self._devices.keys()),
+            [name for name in known if name not in avoided] if avoided else known,
+            [name for name in known if name in avoided] if avoided else [],
+            sorted(names - self._devices.keys()) if len(known) < len(names) else [],
         )
 
     def _choose(
@@ -144,8 +146,7 @@ class Preference:
             return included + tuple(tier[:count]), "only devices that are not known here are left", None
         if not self._whole:
             free = [self._devices[name] for name in tier]
-            picked = choose_spread(tuple(self._devices.values()), free, count, self._policy)
-            return included + picked, f"shares and MIG devices are {self._policy}", None
+            return included + self._spread.choose(free, count), f"shares and MIG devices are {self._policy}", None
         held = [self._positions[name] for name in included if name in self._positions]
         required = mask_of(held)
         free_positions = mask_of([self._positions[name] for name in tier])

@@ -5,7 +5,7 @@ around them counts, so that `packed` fills one GPU's MIG devices before it break
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from nodeagent.components.deviceplugin.offer import PluginDevice
@@ -14,38 +14,43 @@ from nodeagent.model.ids import DeviceId, DeviceUuid
 Policy = Literal["distributed", "packed"]
 
 
-def choose_spread(
-    all_devices: Sequence[PluginDevice], free: Sequence[PluginDevice], count: int, policy: Policy
-) -> tuple[DeviceId, ...]:
-    """`count` of the free devices of a resource, in the order picked; needs at least that many."""
-    used = Counter(device.uuid for device in all_devices)
-    used.subtract(device.uuid for device in free)
-    used_on_gpu = Counter(device.gpu for device in all_devices)
-    used_on_gpu.subtract(device.gpu for device in free)
-    picked: Counter[DeviceUuid] = Counter()
-    # the shares of one device are alike: the last of each stack is the next to go, so the lowest number goes first
-    stacks: dict[DeviceUuid, list[PluginDevice]] = {}
-    for device in reversed(free):
-        stacks.setdefault(device.uuid, []).append(device)
-    order = {device.uuid: place for place, device in reversed(list(enumerate(free)))}
-    sign = 1 if policy == "distributed" else -1
-    chosen: list[DeviceId] = []
-    for _ in range(count):
-        uuid = min(
-            stacks,
-            key=lambda uuid: (
-                sign * used[uuid],
-                sign * used_on_gpu[stacks[uuid][-1].gpu],
-                picked[uuid],
-                picked[stacks[uuid][-1].gpu],
-                order[uuid],
-            ),
-        )
-        device = stacks[uuid].pop()
-        if not stacks[uuid]:
-            del stacks[uuid]
-        chosen.append(device.id)
-        picked.update((uuid, device.gpu))
-        used[uuid] += 1
-        used_on_gpu[device.gpu] += 1
-    return tuple(chosen)
+class Spread:
+    """The policies for one resource; counts its shares once, for there may be thousands."""
+
+    def __init__(self, devices: Iterable[PluginDevice], policy: Policy) -> None:
+        self._totals: Counter[str] = Counter()
+        for device in devices:
+            self._totals.update(_places(device))
+        self._sign = 1 if policy == "distributed" else -1
+
+    def choose(self, free: Iterable[PluginDevice], count: int) -> tuple[DeviceId, ...]:
+        """`count` of the free devices, given in index order, in the order picked; needs at least that many."""
+        stacks: dict[DeviceUuid, list[PluginDevice]] = {}
+        for device in free:
+            stacks.setdefault(device.uuid, []).append(device)
+        order = {uuid: place for place, uuid in enumerate(stacks)}
+        used = Counter(self._totals)
+        for stack in stacks.values():
+            # The shares of one device are alike: the last of a stack is the next to go, the lowest number first.
+            stack.reverse()
+            used.subtract(dict.fromkeys(_places(stack[0]), len(stack)))
+        picked: Counter[str] = Counter()
+        chosen: list[DeviceId] = []
+
+        def rank(uuid: DeviceUuid) -> tuple[int, int, int, int, int]:
+            gpu = stacks[uuid][-1].gpu
+            return self._sign * used[uuid], self._sign * used[gpu], picked[uuid], picked[gpu], order[uuid]
+
+        for _ in range(count):
+            device = stacks[min(stacks, key=rank)].pop()
+            if not stacks[device.uuid]:
+                del stacks[device.uuid]
+            chosen.append(device.id)
+            picked.update(_places(device))
+            used.update(_places(device))
+        return tuple(chosen)
+
+
+def _places(device: PluginDevice) -> tuple[str, ...]:
+    """Where a share is counted: its device, and the GPU around it."""
+    return (device.uuid,) if device.uuid == device.gpu else (device.uuid, device.gpu)

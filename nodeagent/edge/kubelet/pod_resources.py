@@ -113,15 +113,21 @@ class PodResourcesClient:
 
 
 def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
-    """What each container of a pod holds, resource by resource; a device on two NUMA nodes is one device."""
-    held: dict[tuple[str, str], dict[str, None]] = {}
+    """What each container of a pod holds, resource by resource; a device on two NUMA nodes is one device.
+
+    Sorted, because the kubelet tells it in another order each time, and equal answers shall be equal.
+    """
+    held: dict[tuple[str, str], set[str]] = {}
     for container in pod.containers:
         for entry in container.devices:
-            held.setdefault((container.name, entry.resource_name), {}).update(dict.fromkeys(entry.device_ids))
+            held.setdefault((container.name, entry.resource_name), set()).update(entry.device_ids)
     identity = PodIdentity(namespace=pod.namespace, name=pod.name)
     return tuple(
         ContainerDevices(
-            pod=identity, container=container, resource=ResourceName(resource), devices=tuple(map(DeviceId, devices))
+            pod=identity,
+            container=container,
+            resource=ResourceName(resource),
+            devices=tuple(map(DeviceId, sorted(devices))),
         )
-        for (container, resource), devices in held.items()
+        for (container, resource), devices in sorted(held.items())
     )

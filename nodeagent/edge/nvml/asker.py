@@ -11,10 +11,10 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from nodeagent.edge.nvml.connection import Connection
+from nodeagent.edge.nvml.connection import Connection, WorkerDied
 from nodeagent.edge.nvml.protocol import Answer, Request
 from nodeagent.edge.nvml.suspects import Suspects
-from nodeagent.model.errors import DriverStuck
+from nodeagent.model.errors import DriverError, DriverStuck
 
 T = TypeVar("T")
 
@@ -24,6 +24,8 @@ class NvmlSettings:
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""
+    """Empty, or `/`, for a driver on the host itself."""
+
     library: str = ""
     """The library itself; empty: look below the driver root."""
 
@@ -34,15 +36,21 @@ class NvmlSettings:
     """For a GPU that has answered this worker before: it takes milliseconds then."""
 
     leash_seconds: float = 0.25
-    """For a GPU that hung the last time it was asked."""
+    """For a GPU that hung the last time; doubled each time it hangs again, up to the time of a warm one."""
 
     open_timeout_seconds: float = 10.0
+    """For a new worker to start, load the library and initialise it."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the worker's otherwise empty environment."""
 
 
-class GpuHung(DriverStuck):
-    """One GPU's calls did not come back; the others may answer."""
+class GpuSilent(Exception):
+    """One GPU's calls did not come back, or ended the worker; the others may answer. `error` is how it looked."""
+
+    def __init__(self, error: DriverError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Asker:
@@ -51,6 +59,7 @@ class Asker:
     def __init__(self, connection: Connection, settings: NvmlSettings) -> None:
         self._connection, self._settings = connection, settings
         self._warm: set[int] = set()
+        self._persistent: set[int] = set()
         self._warm_opening = 0
         self.suspects = Suspects()
 
@@ -64,33 +73,52 @@ class Asker:
         """The worker's answer about the GPU at this index.
 
         Raises:
-            GpuHung: this GPU did not let the worker answer in time.
+            GpuSilent: this GPU did not let the worker answer in time, or at all.
             RequestFailed: the worker answered that it cannot be had.
             DriverError: the driver as a whole cannot be asked.
         """
         what = f"{doing} GPU {index}"
         try:
             answer = await self._connection.ask(
-                request, decoder, self._decide_timeout(index), what, cold_seconds=self._decide_cold_timeout(index)
+                request,
+                decoder,
+                self._decide_timeout(index, is_fresh=False),
+                what,
+                cold_seconds=self._decide_timeout(index, is_fresh=True),
             )
         except DriverStuck as error:
             if error.call != what:
                 raise  # the driver hung before it came to this GPU
-            self.suspects.note_hang(index, str(error), anyio.current_time())
-            raise GpuHung(what, error.deadline_seconds) from error
+            raise self._note_silence(index, error) from error
+        except WorkerDied as error:
+            raise self._note_silence(index, error) from error
         self.suspects.note_answer(index)
         self._note_warm(index)
         return answer
 
-    def _decide_timeout(self, index: int) -> float:
-        if self.suspects.is_suspect(index):
-            return self._settings.leash_seconds
-        is_warm = index in self._warm and self._warm_opening == self._connection.opened
-        return self._settings.warm_timeout_seconds if is_warm else self._settings.call_timeout_seconds
+    def note_persistent(self, index: int, *, is_persistent: bool) -> None:
+        """Whether the driver keeps this GPU awake by itself: then it never needs the time to wake up."""
+        (self._persistent.add if is_persistent else self._persistent.discard)(index)
 
-    def _decide_cold_timeout(self, index: int) -> float:
-        is_suspect = self.suspects.is_suspect(index)
-        return self._settings.leash_seconds if is_suspect else self._settings.call_timeout_seconds
+    def forget(self) -> None:
+        """Another driver, or another number of GPUs: nothing is known of any of them."""
+        self._warm.clear()
+        self._persistent.clear()
+        self.suspects.clear()
+
+    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
+        self.suspects.note_silence(index, str(error), anyio.current_time())
+        return GpuSilent(error)
+
+    def _decide_timeout(self, index: int, *, is_fresh: bool) -> float:
+        """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""
+        settings = self._settings
+        if self.suspects.is_suspect(index):
+            grown = settings.leash_seconds * 2.0 ** (self.suspects.count_silences(index) - 1)
+            return min(grown, settings.warm_timeout_seconds)
+        is_warm = not is_fresh and index in self._warm and self._warm_opening == self._connection.opened
+        is_awake = is_warm or index in self._persistent
+        return settings.warm_timeout_seconds if is_awake else settings.call_timeout_seconds
 
     def _note_warm(self, index: int) -> None:
         if self._warm_opening != self._connection.opened:

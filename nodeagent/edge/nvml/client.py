@@ -4,7 +4,7 @@ Owns what is known of each GPU between readings, and whom to ask in which order 
 Refuses native calls (they are the worker's) and judgement (that is the components').
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import anyio
@@ -12,10 +12,10 @@ from anyio.abc import TaskStatus
 from msgspec import structs
 
 from nodeagent.edge.nvml import protocol
-from nodeagent.edge.nvml.asker import Asker, GpuHung, NvmlSettings
+from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import UNLOADABLE
-from nodeagent.edge.nvml.event_watch import watch_events
+from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
 from nodeagent.kernel.child_process import ChildStatistics
@@ -28,7 +28,7 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-_RENEW_SECONDS = 60.0
+_RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
 
 class NvmlGpus:
@@ -47,8 +47,10 @@ class NvmlGpus:
         self._gpus: dict[int, Gpu] = {}
         self._missing: dict[int, MissingGpu] = {}
         self._count = 0
+        self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
-        self._renewed_at = 0.0
+        self._renewed_at = -_RENEW_FIRST_SECONDS
+        self._renew_pause = _RENEW_FIRST_SECONDS
         self._log = get_logger(component="nvml")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -69,7 +71,8 @@ class NvmlGpus:
             return await self._connection.open()
         except RequestFailed as failed:
             failure = failed.failure
-            return NvmlAnswer(code=failure.code, message=failure.message, library_path=failure.library_path)
+            message = failure.message.removesuffix(f" (NVML code {failure.code})")  # the answer has it as a number
+            return NvmlAnswer(code=failure.code, message=message, library_path=failure.library_path)
         except DriverUnavailable as error:
             return NvmlAnswer(code=UNLOADABLE, message=str(error))
 
@@ -82,12 +85,13 @@ class NvmlGpus:
         if not self._gpus:
             await self.read_inventory()
         pending = []
-        for index in self._asker.plan_order(self._gpus):
-            gpu = self._gpus[index]
+        known = dict(self._gpus)
+        for index in self._asker.plan_order(known):
+            gpu = known[index]
             request = Request(do="fabric", gpu=gpu.pci.address, uuid=gpu.uuid)
             try:
                 fabric = await self._asker.ask(index, request, protocol.FABRIC, "reading the fabric state")
-            except (RequestFailed, GpuHung):
+            except (RequestFailed, GpuSilent):
                 continue  # whether the GPU works is told by its sample
             if fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0):
                 pending.append(gpu.uuid)
@@ -95,19 +99,23 @@ class NvmlGpus:
 
     async def read_inventory(self) -> GpuReadout:
         """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
+        async with self._enumerating:
+            return await self._enumerate()
+
+    async def _enumerate(self) -> GpuReadout:
         await self._renew_for_lost()
         await self._count_gpus()
-        stuck: GpuHung | None = None
+        silent: GpuSilent | None = None
         answered = 0
         for index in self._asker.plan_order(range(self._count)):
             try:
                 await self._read_gpu(index)
                 answered += 1
-            except GpuHung as error:
-                stuck = error
+            except GpuSilent as error:
+                silent = error
         self._note_unasked()
-        if stuck is not None and not answered:
-            raise stuck
+        if silent is not None and not answered:
+            raise silent.error
         await self._read_levels()
         gpus = [self._gpus[index] for index in sorted(self._gpus)]
         return GpuReadout(
@@ -122,32 +130,37 @@ class NvmlGpus:
         if not self._gpus:
             await self.read_inventory()
         began, time_seconds = self._clock.monotonic(), self._clock.wall()
+        known = dict(self._gpus)  # an enumeration may go on meanwhile
+        if not known and self._missing:
+            raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
         samples: dict[int, GpuSample] = {}
         calls = 0
-        stuck: GpuHung | None = None
-        for index in self._asker.plan_order(self._gpus):
-            gpu = self._gpus[index]
+        silent: GpuSilent | None = None
+        for index in self._asker.plan_order(known):
+            gpu = known[index]
             request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
             try:
                 answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
             except RequestFailed as failed:
                 samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed))
-            except GpuHung as error:
-                stuck = error
+            except GpuSilent as error:
+                silent = error
             else:
                 assert answer is not None
                 samples[index] = answer.sample
                 calls += answer.calls
-        if stuck is not None and not samples:
-            raise stuck
+        if silent is not None and not samples:
+            raise silent.error
+        for index in known.keys() - samples.keys():
+            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), hung=True)
         return NodeSample(
             time_seconds=time_seconds,
-            gpus=tuple(samples.get(index) or self._render_unasked(index) for index in sorted(self._gpus)),
+            gpus=tuple(samples[index] for index in sorted(samples)),
             took_seconds=self._clock.monotonic() - began,
             call_count=calls,
         )
 
-    async def events(self) -> AsyncIterator[GpuEvent]:
+    async def events(self) -> AsyncGenerator[GpuEvent, None]:
         """What the driver reports; after each gap in the watch an event of kind `watch_resumed` for each GPU.
 
         Raises:
@@ -155,7 +168,7 @@ class NvmlGpus:
         """
         if not self._gpus:
             await self.read_inventory()
-        async with aclosing(watch_events(self._connection, self._asker, self._gpus)) as events:
+        async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
                 yield event
 
@@ -166,10 +179,8 @@ class NvmlGpus:
 
     async def resume(self) -> None:
         """Start a new worker, which loads whatever library is there now."""
-        self._asker.suspects.clear()
-        self._gpus.clear()
+        self._forget_gpus(0)
         self._levels.clear()
-        self._count = 0
         await self._connection.resume()
         self._log.info("driver_resumed")
 
@@ -183,8 +194,11 @@ class NvmlGpus:
         is_any_lost = bool(self._missing) or any(
             gpu.lost and not self._asker.suspects.is_suspect(index) for index, gpu in self._gpus.items()
         )
-        if is_any_lost and now - self._renewed_at >= _RENEW_SECONDS:
+        if not is_any_lost:
+            self._renew_pause = _RENEW_FIRST_SECONDS
+        elif now - self._renewed_at >= self._renew_pause:
             self._renewed_at = now
+            self._renew_pause = min(2 * self._renew_pause, _RENEW_LONGEST_SECONDS)
             await self._connection.renew()
 
     async def _count_gpus(self) -> None:
@@ -194,16 +208,20 @@ class NvmlGpus:
         except RequestFailed as failed:
             raise translate_failure(failed.failure) from failed
         if count != self._count:
-            self._count = count or 0
-            self._asker.suspects.clear()
-            self._gpus.clear()
-            self._missing.clear()
+            self._forget_gpus(count or 0)
+
+    def _forget_gpus(self, count: int) -> None:
+        """There is another number of GPUs: whatever was known of an index may be of another GPU now."""
+        self._count = count
+        self._asker.forget()
+        self._gpus.clear()
+        self._missing.clear()
 
     async def _read_gpu(self, index: int) -> None:
         """Ask one GPU for everything.
 
         Raises:
-            GpuHung: it did not answer in time.
+            GpuSilent: it did not answer.
         """
         try:
             gpu = await self._asker.ask(index, Request(do="gpu", index=index), protocol.GPU, "enumerating")
@@ -213,6 +231,7 @@ class NvmlGpus:
         assert gpu is not None
         self._gpus[index] = gpu
         self._missing.pop(index, None)
+        self._asker.note_persistent(index, is_persistent=gpu.persistence_mode is True)
 
     def _note_lost(self, index: int, reason: str) -> None:
         if index in self._gpus:
@@ -229,8 +248,8 @@ class NvmlGpus:
             if reason:
                 self._note_lost(index, reason)
 
-    def _render_unasked(self, index: int) -> GpuSample:
-        return GpuSample(uuid=self._gpus[index].uuid, lost=self._asker.suspects.describe(index), hung=True)
+    def _describe_silence(self, index: int) -> str:
+        return self._asker.suspects.describe(index) or "it was not asked: an enumeration found another set of GPUs"
 
     async def _read_levels(self) -> None:
         """The topology between GPUs does not change while they are there: each pair is asked for once."""
@@ -247,7 +266,7 @@ class NvmlGpus:
             request = Request(do="paths", gpu=gpu.pci.address, uuid=gpu.uuid, others=targets)
             try:
                 levels = await self._asker.ask(index, request, protocol.PATHS, "reading paths")
-            except (RequestFailed, GpuHung) as error:
+            except (RequestFailed, GpuSilent) as error:
                 self._log.warning("gpu_paths_unreadable", gpu=gpu.uuid, reason=str(error))
                 continue
             for other, level in zip(others, levels or (), strict=True):

@@ -7,6 +7,7 @@ Refuses imports, because the worker process loads it: the translation into `Driv
 SUCCESS = 0
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
+NO_PERMISSION = 4
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
@@ -27,7 +28,7 @@ REASONS: dict[int, str] = {
     1: "NVML is not initialised",
     INVALID_ARGUMENT: "NVML calls the argument invalid, the handle may be stale",
     NOT_SUPPORTED: "not supported by this GPU",
-    4: "no permission: check the mode of the device nodes and the device cgroup",
+    NO_PERMISSION: "no permission: check the mode of the device nodes and the device cgroup",
     5: "NVML is initialised already",
     NOT_FOUND: "not found",
     INSUFFICIENT_SIZE: "the answer outgrew its buffer",

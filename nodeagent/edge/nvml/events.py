@@ -27,6 +27,8 @@ KINDS: dict[int, str] = {
 }
 WANTED = sum(KINDS)
 _WAIT_MILLISECONDS = 1000
+_PICKY_CODES = frozenset({errors.INVALID_ARGUMENT, errors.NOT_SUPPORTED, errors.NO_PERMISSION})
+"""One kind in the mask may need a privilege or another driver; the XIDs alone are worth having."""
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -52,7 +54,10 @@ class Watcher:
             if code != errors.SUCCESS:
                 return code
             self._uuids[_key(handle)] = uuid
-            return call("nvmlDeviceRegisterEvents", handle, supported & WANTED, self._set)[0]
+            code, _ = call("nvmlDeviceRegisterEvents", handle, supported & WANTED, self._set)
+            if code in _PICKY_CODES and supported & XID:
+                code, _ = call("nvmlDeviceRegisterEvents", handle, XID, self._set)
+            return code
 
     def _start(self) -> int:
         code, event_set = call("nvmlEventSetCreate")
@@ -75,7 +80,7 @@ class Watcher:
         self._send({"ended": code})
 
     def _report(self, data: Any) -> None:
-        uuid = self._uuids.get(_key(data.device))
+        uuid = self._uuids.get(_key(data.device)) or call("nvmlDeviceGetUUID", data.device)[1]
         if uuid is not None:
             self._send(
                 {

@@ -47,6 +47,9 @@ LINK_FIELDS: dict[int | tuple[int, int], str] = {
     45: "nvlink_crc_data_count",
 }
 
+_SILENT_CODES = errors.LOST_CODES | {errors.INVALID_ARGUMENT}
+"""A lost GPU shows in other calls too; a driver older than a field calls its number an invalid argument."""
+
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
@@ -97,7 +100,7 @@ def _read_batch(query: Query, what: str, wanted: list[int | tuple[int, int]]) ->
 
 def _read_number(query: Query, name: str, value: Any) -> int | None:
     if value.nvmlReturn != errors.SUCCESS:
-        if value.nvmlReturn not in errors.LOST_CODES:
+        if value.nvmlReturn not in _SILENT_CODES:
             query.mark(name, value.nvmlReturn)
         return None
     if value.timestamp == 0 and value.latencyUsec == 0 and value.valueType == pynvml.NVML_VALUE_TYPE_DOUBLE:

@@ -64,8 +64,8 @@ class Query:
 
     def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> str:
         """Numbers choose among the data or structure versions of one function; only times are larger than 32 bits."""
-        choice = arguments[0] if arguments and isinstance(arguments[0], int) and arguments[0] < _CHOICES else ""
-        return f"{'' if handle is self.handle else 'mig '}{function} {choice}"
+        choices = [argument for argument in arguments if isinstance(argument, int) and argument < _CHOICES]
+        return f"{'' if handle is self.handle else 'mig '}{function} {choices}"
 
     def mark(self, what: str, code: int) -> None:
         """Note that this datum could not be read, unless the hardware simply does not have it."""

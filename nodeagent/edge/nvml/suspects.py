@@ -1,6 +1,6 @@
-"""Which GPUs have hung a call, and when each may be asked again. Pure but for its table.
+"""Which GPUs hung a call or crashed the library, and when each may be asked again. Pure but for its table.
 
-A hung GPU must not starve the others: it is left out, then asked last and on a short leash, ever more rarely.
+A silent GPU must not starve the others: it is left out, then asked last and on a leash, ever more rarely.
 One good answer clears it.
 """
 
@@ -13,33 +13,37 @@ _LONGEST_PAUSE_SECONDS = 60.0
 @dataclass(slots=True)
 class _Suspect:
     reason: str
-    hung: int
+    times: int
     due_at: float
 
 
 class Suspects:
-    """Keeps count of hangs by GPU, named by its index."""
+    """Keeps count of silences by GPU, named by its index."""
 
     def __init__(self) -> None:
         self._suspects: dict[int, _Suspect] = {}
 
-    def note_hang(self, gpu: int, reason: str, now: float) -> None:
-        """A call to this GPU did not come back."""
-        hung = self._suspects[gpu].hung + 1 if gpu in self._suspects else 1
-        pause = min(_FIRST_PAUSE_SECONDS * 2 ** (hung - 1), _LONGEST_PAUSE_SECONDS)
-        self._suspects[gpu] = _Suspect(reason, hung, now + pause)
+    def note_silence(self, gpu: int, reason: str, now: float) -> None:
+        """It did not answer; `reason` says how."""
+        times = self._suspects[gpu].times + 1 if gpu in self._suspects else 1
+        pause = min(_FIRST_PAUSE_SECONDS * 2 ** (times - 1), _LONGEST_PAUSE_SECONDS)
+        self._suspects[gpu] = _Suspect(reason, times, now + pause)
 
     def note_answer(self, gpu: int) -> None:
         """It answered: nothing is held against it any more."""
         self._suspects.pop(gpu, None)
 
     def is_suspect(self, gpu: int) -> bool:
-        """Whether its last call hung."""
+        """Whether it was silent the last time."""
         return gpu in self._suspects
 
     def is_due(self, gpu: int, now: float) -> bool:
         """Whether it may be asked now."""
         return gpu not in self._suspects or now >= self._suspects[gpu].due_at
+
+    def count_silences(self, gpu: int) -> int:
+        """How often in a row it was silent."""
+        return self._suspects[gpu].times if gpu in self._suspects else 0
 
     def describe(self, gpu: int) -> str:
         """Why it is not asked, in words; empty for a GPU that is no suspect."""

@@ -47,26 +47,27 @@ class CallFailed(Exception):
 class Worker:
     """Answers requests; see `protocol` for their form."""
 
-    def __init__(self, root: str, configured: str) -> None:
+    def __init__(self, root: str, configured: str, answers: int) -> None:
         self._root, self._configured = root, configured
         self._library: Library | None = None
         self._is_open = False
         self._devices: dict[str, Device] = {}
         self._sending = threading.Lock()
-        self._answers = claim_answers()
+        self._answers = answers
         self._watcher = Watcher(lambda event: self._send(UNASKED, event))
 
     def serve(self) -> None:
         """Answer until the parent closes the pipe."""
         for number, payload in read_frames(0):
-            self._send(number, self._answer(json.loads(payload)))
+            self._send(number, self.answer(json.loads(payload)))
 
     def _send(self, number: int, message: dict[str, Any]) -> None:
         payload = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         with self._sending:
             write_frame(self._answers, number, payload)
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request, in the form of `protocol.Answer`."""
         what = request.pop("do")
         if what != "open" and not self._is_open:
             return {"closed": True}
@@ -83,7 +84,7 @@ class Worker:
     def do_open(self) -> dict[str, Any]:
         """Load the library and initialise it; again, when the driver was not ready before."""
         if self._is_open and self._library is not None:
-            return {"nvml": self._describe(self._library), "is_first": False}
+            return self._describe(self._library)
         path = find_library(self._root, self._configured)
         if self._library is None:
             self._library = load_library(path)
@@ -94,7 +95,7 @@ class Worker:
         if code != errors.SUCCESS:
             raise CallFailed("nvmlInitWithFlags", code)
         self._is_open = True
-        return {"nvml": self._describe(self._library), "is_first": True}
+        return self._describe(self._library)
 
     def _describe(self, library: Library) -> dict[str, Any]:
         code, cuda = call("nvmlSystemGetCudaDriverVersion_v2")
@@ -178,4 +179,4 @@ class Worker:
 def serve(root: str = "", configured: str = "") -> None:
     """Run as the worker, until the parent ends or says so; the kernel then closes every handle."""
     die_with_parent()
-    Worker(root, configured).serve()
+    Worker(root, configured, claim_answers()).serve()

@@ -1,6 +1,6 @@
 """`NvmlGpus` over a real worker process that has loaded a fake library."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +16,8 @@ from tests.fakes.nvml.control import FakeNvml
 PATIENT = NvmlSettings(call_timeout_seconds=20, warm_timeout_seconds=20, leash_seconds=20, open_timeout_seconds=20)
 """For tests in which nothing hangs, on however slow a machine."""
 
-STRICT = NvmlSettings(call_timeout_seconds=5, warm_timeout_seconds=0.5, leash_seconds=0.25, open_timeout_seconds=20)
-"""For tests in which something hangs on purpose."""
+STRICT = NvmlSettings(call_timeout_seconds=20, warm_timeout_seconds=1.5, leash_seconds=0.25, open_timeout_seconds=20)
+"""For tests in which something hangs on purpose; what does not hang has a hundred times the time it needs."""
 
 
 @asynccontextmanager
@@ -40,14 +40,32 @@ def worker_pid(gpus: NvmlGpus) -> int:
 
 
 def read_rss_kib(pid: int) -> tuple[int, int]:
-    """Resident memory of a process in all, and what of it is the fake's: its state and its code."""
-    whole = fakes = 0
-    is_fake = False
+    """Resident memory of a process in all, and what of it is the library: its code, and the state of a fake one."""
+    whole = library = 0
+    is_library = False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()
         if not words[0].endswith(":"):
-            is_fake = len(words) > 5 and words[5].endswith(("nvml-state", "libnvidia-ml.so.1"))
+            is_library = len(words) > 5 and ("nvml-state" in words[5] or "libnvidia-ml.so" in words[5])
         elif words[0] == "Rss:":
             whole += int(words[1])
-            fakes += int(words[1]) if is_fake else 0
-    return whole, fakes
+            library += int(words[1]) if is_library else 0
+    return whole, library
+
+
+def read_process(pid: int) -> tuple[str, list[str]]:
+    """What a process has mapped, and its command line."""
+    process = Path(f"/proc/{pid}")
+    return (process / "maps").read_text(), (process / "cmdline").read_text().split("\0")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    return Path(f"/proc/{pid}").exists()
+
+
+async def wait_for(condition: Callable[[], bool]) -> None:
+    """Return once the condition holds, which another process brings about."""
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110 -- the other process has no event to set
+            await anyio.sleep(0.005)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.nvml.errors import UNLOADABLE
+from nodeagent.edge.nvml.errors import REASONS, UNLOADABLE
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import FabricPhase, PathKind
 from tests.component.edge_nvml.conftest import MakeFake
-from tests.component.edge_nvml.harness import read_rss_kib, running_gpus, worker_pid
+from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, worker_pid
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml
 
@@ -90,11 +90,10 @@ async def test_the_worker_imports_only_what_it_needs(fake: FakeNvml) -> None:
     """No msgspec, anyio or pathlib: its memory and its start-up time are the agent's promise."""
     async with running_gpus(fake) as gpus:
         await gpus.read_inventory()
-        mapped = Path(f"/proc/{worker_pid(gpus)}/maps").read_text()
-        command = Path(f"/proc/{worker_pid(gpus)}/cmdline").read_bytes().split(b"\0")
+        mapped, command = read_process(worker_pid(gpus))
     assert "msgspec" not in mapped
-    assert command[0].decode() == sys.executable
-    assert command[1:4] == [b"-I", b"-S", b"-E"]
+    assert command[0] == sys.executable
+    assert command[1:4] == ["-I", "-S", "-E"]
 
 
 async def test_an_old_driver_gives_what_it_has(make_fake: MakeFake) -> None:
@@ -164,7 +163,7 @@ async def test_a_driver_that_does_not_start_is_an_answer(fake: FakeNvml, code: i
             with pytest.raises(DriverUnavailable, match=f"NVML code {code}"):
                 await gpus.read_inventory()
         assert answer.code == code
-        assert "nvmlInitWithFlags: " in answer.message
+        assert answer.message == f"nvmlInitWithFlags: {REASONS[code]}"
         assert len((await gpus.read_inventory()).gpus) == 8
 
 
@@ -244,7 +243,7 @@ async def test_release_ends_every_handle_and_resume_takes_the_new_driver(make_fa
         await gpus.read_inventory()
         pid = worker_pid(gpus)
         await gpus.release("driver upgrade")
-        assert not Path(f"/proc/{pid}").exists()
+        assert not is_alive(pid)
         with pytest.raises(DriverReleased, match="driver upgrade"):
             await gpus.read_answer()
         with pytest.raises(DriverReleased, match="driver upgrade"):

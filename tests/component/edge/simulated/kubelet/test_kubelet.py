@@ -77,7 +77,7 @@ async def test_stopped_plugin_fails_pods(short_dir: Path) -> None:
         async with running_session(FakeDevicePlugin(), under_test.device_plugins_dir):
             await under_test.wait_offer(GPU, 8, 8)
         await under_test.wait_offer(GPU, 8, 0)
-        assert "no healthy devices present" in await under_test.run_pod("ml", "pod", {GPU: 1})
+        assert "no healthy devices present" in await under_test.run_pod("pod", {GPU: 1})
 
 
 async def test_objection_at_start_keeps_the_devices(short_dir: Path) -> None:

@@ -1,0 +1,96 @@
+"""The edges to the kubelet, joined: who holds what, and who answers when a pod asks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from platform import node as read_host_name
+
+from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.boot_id import read_boot_id
+from nodeagent.edge.host.handout import HandoutReader
+from nodeagent.edge.host.journal_disk import JournalDisk
+from nodeagent.edge.kubelet.account import KubeletAccount
+from nodeagent.edge.kubelet.plugin_session import PluginSession
+from nodeagent.edge.kubelet.registry_session import RegistrySession
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.log import get_logger
+from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
+from nodeagent.model.ports import DevicePlugin
+
+MACHINE_ID = Path("/etc/machine-id")
+
+
+class KubeletSide:
+    """Builds the two components that the kubelet feels, and holds what outlives a restart of either."""
+
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        settings = live.now
+        self._account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
+        self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
+        self._log = get_logger(component=DevicePlugins.name)
+        self.door = JournalDoor(str(settings.node.state_dir))
+
+    def close(self) -> None:
+        """End threads and connections."""
+        self._account.close()
+        self._handout.close()
+
+    def build_allocations(self) -> Allocations:
+        """The keeper of the journal."""
+        node = self._live.now.node
+        return Allocations(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            self._account,
+            store=JournalDisk(node.state_dir),
+            door=self.door,
+            node=Node(read_machine_id(), read_boot_id(node.proc_dir)),
+        )
+
+    def build_plugins(self) -> DevicePlugins:
+        """The device plugin."""
+        return DevicePlugins(
+            self._bus, self._conditions, self._live, self.door, serve=self._serve, read_facts=self._read_facts
+        )
+
+    async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
+        kubelet = self._live.now.kubelet
+        session: PluginSession | RegistrySession
+        if kubelet.plugins_registry_dir is None:
+            directory = kubelet.device_plugins_dir
+            session = PluginSession(plugin, directory, endpoint, report=report, report_crash=self._note_crash)
+        else:
+            session = RegistrySession(
+                plugin,
+                kubelet.device_plugins_dir / endpoint,
+                kubelet.plugins_registry_dir / endpoint,
+                report=report,
+                report_crash=self._note_crash,
+            )
+        await session.run()
+
+    def _note_crash(self, path: str, error: Exception) -> None:
+        self._log.exception("kubelet_call_failed", error, call=path)
+
+    async def _read_facts(self, settings: Settings) -> HandoutFacts:
+        if settings.gpus.simulated_profile is not None:
+            # Made-up GPUs have no nodes that a container could be given.
+            return HandoutFacts()
+        dev_root = settings.driver.dev_root or settings.driver.root
+        return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
+
+
+def read_machine_id(path: Path = MACHINE_ID) -> str:
+    """Which machine this is; its name where it has no id, as in some containers."""
+    try:
+        return path.read_text().strip() or read_host_name()
+    except OSError:
+        return read_host_name()

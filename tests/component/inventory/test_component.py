@@ -1,0 +1,222 @@
+"""The inventory component between a scripted source of GPUs and the bus, on virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import DriverError, DriverUnavailable
+from nodeagent.model.events import GpuEventReported, MigLayoutChanged, XidReported
+from nodeagent.model.gpu import GpuReadout, Inventory, MissingGpu
+from nodeagent.model.ports import GpuEvent
+from nodeagent.model.telemetry import NodeSample
+from tests.support.samples import make_address, make_gpu, make_mig, make_readout, make_uuid
+from tests.support.virtual_time import FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+
+class ScriptedGpus:
+    """A source that answers what the test put there."""
+
+    def __init__(self) -> None:
+        self.readout: GpuReadout | DriverError = make_readout(make_gpu(0), make_gpu(1))
+        self.sampling: DriverError | None = None
+        self.readings = self.samples = 0
+        self.event_sender, self._events = anyio.create_memory_object_stream[GpuEvent | DriverError](16)
+
+    async def read_inventory(self) -> GpuReadout:
+        self.readings += 1
+        if isinstance(self.readout, DriverError):
+            raise self.readout
+        return self.readout
+
+    async def read_sample(self) -> NodeSample:
+        self.samples += 1
+        if self.sampling is not None:
+            raise self.sampling
+        return NodeSample(time_seconds=float(self.samples))
+
+    async def events(self) -> AsyncIterator[GpuEvent]:
+        while True:
+            event = await self._events.receive()
+            if isinstance(event, DriverError):
+                raise event
+            yield event
+
+    async def release(self, reason: str) -> None:
+        raise AssertionError("the inventory never releases")
+
+    async def resume(self) -> None:
+        raise AssertionError("the inventory never resumes")
+
+    def close(self) -> None:
+        self.event_sender.close()
+        self._events.close()
+
+
+class Stage:
+    """The component with everything round it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.live = LiveSettings(Settings())
+        self.gpus = ScriptedGpus()
+        self.started = anyio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        component = InventoryComponent(self.bus, self.conditions, self.gpus, self.live)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run, component)
+            yield
+            tasks.cancel_scope.cancel()
+        self.gpus.close()
+
+    async def _run(self, component: InventoryComponent) -> None:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: component.run(task_status=task_status))
+            self.started.set()
+
+    def inventory(self) -> Inventory | None:
+        envelope = self.bus.latest(Inventory)
+        return envelope.value if envelope is not None else None
+
+    def codes(self) -> list[str]:
+        return [condition.code for condition in self.conditions.all_set()]
+
+
+@pytest.fixture
+def stage(clock: FakeClock) -> Stage:
+    return Stage(clock)
+
+
+async def test_it_has_started_once_the_hardware_is_known(stage: Stage) -> None:
+    """Whoever waits for the gate finds an inventory on the bus."""
+    async with stage.running():
+        await stage.started.wait()
+        inventory = stage.inventory()
+        assert inventory is not None
+        assert [gpu.index for gpu in inventory.gpus] == [0, 1]
+
+
+async def test_a_late_driver_is_waited_for(stage: Stage) -> None:
+    """Without hardware nothing is invented; with it the inventory follows within a second."""
+    stage.gpus.readout = DriverUnavailable("list GPUs", "no driver")
+    async with stage.running():
+        await anyio.sleep(10)
+        assert stage.inventory() is None
+        assert not stage.started.is_set()
+        stage.gpus.readout = make_readout(make_gpu(0))
+        with anyio.fail_after(1.1):
+            await stage.started.wait()
+
+
+async def test_a_layout_event_is_seen_at_once(stage: Stage) -> None:
+    """A change of MIG layout does not wait for the next rescan."""
+    async with stage.running():
+        await stage.started.wait()
+        with stage.bus.listen(MigLayoutChanged, client="test") as facts:
+            stage.gpus.readout = make_readout(make_gpu(0, mig=make_mig(0, 7)), make_gpu(1))
+            await stage.gpus.event_sender.send(GpuEventReported(gpu=make_uuid(0), kind="mig_layout"))
+            with anyio.fail_after(0.5):
+                fact = await anext(facts)
+            assert fact.value.gpu == make_uuid(0)
+
+
+async def test_a_change_without_an_event_is_found_by_the_rescan(stage: Stage) -> None:
+    """What nobody reports is noticed at most one rescan later."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.gpus.readout = make_readout(make_gpu(0), make_gpu(1), make_gpu(2))
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        inventory = stage.inventory()
+        assert inventory is not None
+        assert (len(inventory.gpus), inventory.generation) == (3, 2)
+
+
+async def test_a_returned_driver_is_enumerated_at_once(stage: Stage) -> None:
+    """After a reload of the driver nobody waits for the rescan."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(1)
+        before = stage.gpus.readings
+        stage.bus.publish_state(DriverState(phase=DriverPhase.NOT_LOADED), source="test")
+        await anyio.sleep(0.1)
+        assert stage.gpus.readings == before
+        stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+        await anyio.sleep(0.1)
+        assert stage.gpus.readings == before + 1
+
+
+async def test_a_failed_reading_keeps_the_last_truth(stage: Stage) -> None:
+    """A driver that goes away takes no GPU off the list: the driver's own condition says what is wrong."""
+    async with stage.running():
+        await stage.started.wait()
+        known = stage.inventory()
+        stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
+        await anyio.sleep(100)
+        assert stage.inventory() is known
+
+
+async def test_samples_come_at_their_pace_and_follow_a_reload(stage: Stage) -> None:
+    """One a second by default, and at another pace once the settings say so."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(10)
+        assert 9 <= stage.gpus.samples <= 11
+        settings = stage.live.now
+        stage.live.replace(replace(settings, inventory=replace(settings.inventory, sample_seconds=0.1)))
+        await anyio.sleep(1)
+        before = stage.gpus.samples
+        await anyio.sleep(1)
+        assert 9 <= stage.gpus.samples - before <= 11
+
+
+async def test_stale_samples_are_said_and_forgiven(stage: Stage) -> None:
+    """While sampling fails there is a condition, and none once it works again."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(1)
+        stage.gpus.sampling = DriverUnavailable("sample", "hung")
+        await anyio.sleep(5)
+        assert stage.codes() == ["sample-stale"]
+        sample = stage.bus.latest(NodeSample)
+        assert sample is not None
+        stage.gpus.sampling = None
+        await anyio.sleep(2)
+        assert stage.codes() == []
+
+
+async def test_xids_reach_the_bus_and_a_lost_stream_is_taken_up_again(stage: Stage) -> None:
+    """An interruption of the events costs a second, not the events after it."""
+    async with stage.running():
+        await stage.started.wait()
+        with stage.bus.listen(XidReported, client="test") as facts:
+            await stage.gpus.event_sender.send(DriverUnavailable("watch events", "worker replaced"))
+            await stage.gpus.event_sender.send(XidReported(gpu=make_uuid(0), xid=79))
+            with anyio.fail_after(2):
+                assert (await anext(facts)).value.xid == 79
+
+
+async def test_problems_of_the_hardware_are_conditions(stage: Stage) -> None:
+    """A card that the driver does not list is named, and no longer once it is gone or back."""
+    stage.gpus.readout = make_readout(
+        make_gpu(0), missing=(MissingGpu(address=make_address(5), device_id=0x2330, reason="excluded"),)
+    )
+    async with stage.running():
+        await stage.started.wait()
+        assert stage.codes() == ["gpu-missing"]
+        stage.gpus.readout = make_readout(make_gpu(0))
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        assert stage.codes() == []

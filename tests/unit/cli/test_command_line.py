@@ -1,0 +1,218 @@
+"""Words in, exit code and lines out."""
+
+import argparse
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.client import AgentClient, find_agent
+from nodeagent.cli.command import Command
+from nodeagent.cli.commands import ROOT
+from nodeagent.cli.durations import parse_duration
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams, run_command_line
+from nodeagent.cli.parser import build_parser
+from nodeagent.cli.places import find_simulation_dir, list_admin_sockets
+from nodeagent.cli.reference import render_cli_page
+from nodeagent.cli.simulate import list_simulation_overrides
+from nodeagent.config.load import load_settings
+from nodeagent.config.schema import Settings
+
+
+def _walk(command: Command) -> list[Command]:
+    return [command, *(inner for one in command.subcommands for inner in _walk(one))]
+
+
+COMMANDS = [command for command in _walk(ROOT) if command.runs]
+
+
+def _run(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    code = run_command_line(words, Streams(out, err))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_says_what_it_is_and_can_be_run(command: Command) -> None:
+    """The function a command names exists, and its help has a sentence."""
+    module, _, function = command.runs.partition(":")
+    assert callable(getattr(__import__(module, fromlist=[function]), function))
+    assert command.summary
+
+
+@pytest.mark.parametrize("command", _walk(ROOT), ids=lambda command: command.name)
+def test_every_example_parses(command: Command) -> None:
+    """A help that teaches must not teach what does not work."""
+    for example in command.examples:
+        words = example.line.split(">")[0].split()
+        assert words[0] == "nodeagent"
+        assert build_parser(ROOT).parse_args(words[1:]).chosen.runs
+
+
+def test_the_reference_page_has_every_command() -> None:
+    """The generated page leaves nothing out."""
+    page = render_cli_page()
+    for command in COMMANDS:
+        assert f"{command.name}`" in page
+    for code in ExitCode:
+        assert code.meaning in page
+
+
+def test_flags_of_one_call_do_not_leak_into_the_next() -> None:
+    """Two parses in one process are strangers to each other."""
+    assert build_parser(ROOT).parse_args(["status", "--set", "a.b=1"]).set == ["a.b=1"]
+    assert build_parser(ROOT).parse_args(["status"]).set is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("10m", 600), ("1h30m", 5400), ("250ms", 0.25), ("5", 5), ("1.5 min", 90), ("1d", 86400)],
+)
+def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
+    """Units may be combined; a bare number is seconds."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "10x", "-5", "1h later", "5s3"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """A typing error is named, not guessed at."""
+    with pytest.raises(argparse.ArgumentTypeError, match="write 30s"):
+        parse_duration(text)
+
+
+def test_version_is_one_line_or_json() -> None:
+    """For people and for bug reports."""
+    code, out, _ = _run("version")
+    assert (code, out.count("\n"), out.split()[0]) == (0, 1, "nodeagent")
+    code, out, _ = _run("version", "--json")
+    assert json.loads(out)["parts"]["anyio"] != "missing"
+
+
+def test_config_check_names_every_mistake(tmp_path: Path) -> None:
+    """All mistakes at once, as lines or as JSON, with code 2."""
+    file = tmp_path / "config.yaml"
+    file.write_text("http: {listen: 5}\nnode: {nam: x}\n")
+    code, _, err = _run("config", "check", "--config", str(file))
+    assert code == 2
+    assert err.count("\n") == 2
+    assert f"{file}:1" in err
+    assert f"{file}:2" in err
+    code, out, _ = _run("config", "check", "--config", str(file), "--json")
+    assert code == 2
+    assert len(json.loads(out)["problems"]) == 2
+
+
+def test_config_check_of_a_good_file(tmp_path: Path) -> None:
+    """A valid file is named, and what it asks for in vain is noted."""
+    file = tmp_path / "config.yaml"
+    file.write_text("log: {level: debug}\n")
+    assert _run("config", "check", "--config", str(file))[:2] == (0, f"valid: {file}\n")
+    code, out, _ = _run("config", "check", "--config", str(file), "--json")
+    assert (code, json.loads(out)["valid"]) == (0, True)
+
+
+def test_config_show_tells_value_and_origin(tmp_path: Path) -> None:
+    """Whoever asks why a value is in force sees the line that says so."""
+    file = tmp_path / "config.yaml"
+    file.write_text("log:\n  level: debug\n")
+    code, out, _ = _run("config", "show", "--config", str(file), "--changed")
+    assert code == 0
+    assert "log.level" in out
+    assert f"{file}:2" in out
+    assert "http.listen" not in out
+    code, out, _ = _run("config", "show", "--json")
+    assert "http" in out
+
+
+def test_config_schema_is_json() -> None:
+    """Editors read it."""
+    code, out, _ = _run("config", "schema")
+    assert code == 0
+    assert json.loads(out)["$schema"].endswith("2020-12/schema")
+
+
+def test_gpus_flag_is_short_for_a_setting() -> None:
+    """Every command that looks at a node can be pointed at made-up GPUs."""
+    code, out, _ = _run("config", "show", "--gpus", "simulated:t4", "--changed")
+    assert code == 0
+    assert "simulated:t4" in out
+
+
+def test_profiles_are_listed() -> None:
+    """`--profile help` is how people learn what there is."""
+    code, out, _ = _run("simulate", "--profile", "help")
+    assert code == 0
+    assert "dgx-h100" in out.split()
+
+
+def test_no_agent_is_one_line_that_says_where_it_was_looked_for(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person learns which addresses were tried and how to start an agent."""
+    monkeypatch.setenv("TMPDIR", str(short_dir))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    code, _, err = _run("status", "--set", f"node.run_dir={short_dir}", "--set", "http.listen=127.0.0.1:1")
+    assert code == 4
+    assert err.count("\n") == 1
+    assert str(short_dir / "admin.sock") in err
+    assert "nodeagent simulate" in err
+    assert _run("reload", "--set", f"node.run_dir={short_dir}")[0] == 4
+
+
+def test_a_stranger_on_the_port_is_told_apart(short_dir: Path) -> None:
+    """Whatever answers nonsense is reported as such, not with a trace."""
+
+    class Stranger:
+        def request(self, *_: object, **__: object) -> None:
+            raise ConnectionResetError(104, "connection reset by peer")
+
+    client = AgentClient(Stranger(), "somewhere")  # type: ignore[arg-type]  # a connection that always fails
+    with pytest.raises(CommandFailed, match="somewhere does not answer"):
+        client.get("/")
+    with pytest.raises(CommandFailed) as failed:
+        find_agent(_settings(short_dir), {"TMPDIR": str(short_dir)}, change=True)
+    assert failed.value.code is ExitCode.UNREACHABLE
+
+
+def _settings(run_dir: Path) -> Settings:
+    return load_settings(environ={}, overrides=[f"node.run_dir={run_dir}"]).settings
+
+
+def test_a_simulation_is_found_where_its_user_left_it() -> None:
+    """One directory a user, below the runtime directory where there is one."""
+    assert find_simulation_dir({"XDG_RUNTIME_DIR": "/run/user/7", "TMPDIR": "/t"}).parent == Path("/run/user/7")
+    assert find_simulation_dir({"TMPDIR": "/t"}) == Path(f"/t/nodeagent-simulation-{os.geteuid()}")
+    sockets = list_admin_sockets(Path("/run/nodeagent"), {"TMPDIR": "/t"})
+    assert [path.name for path in sockets] == ["admin.sock", "admin.sock"]
+
+
+def test_a_simulation_keeps_to_its_directory() -> None:
+    """No default of a real node is left where a simulation would write."""
+    overrides = list_simulation_overrides("t4", Path("/s"))
+    settings = load_settings(environ={}, overrides=overrides).settings
+    for path in (
+        settings.node.state_dir,
+        settings.node.run_dir,
+        settings.kubelet.device_plugins_dir,
+        settings.kubelet.pod_resources_socket,
+    ):
+        assert path.is_relative_to("/s")
+
+
+def test_interrupt_and_closed_pipe_end_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C and `| head` are no errors."""
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    def break_pipe(*_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("nodeagent.cli.version.run", interrupt)
+    assert _run("version") == (130, "", "")
+    monkeypatch.setattr("nodeagent.cli.version.run", break_pipe)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert _run("version")[0] == 0

@@ -1,0 +1,133 @@
+"""The node in a terminal."""
+
+from msgspec.structs import replace
+
+from nodeagent.cli.status_view import render_status
+from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.components.web.records import (
+    ComponentRecord,
+    ConditionRecord,
+    GateRecord,
+    GpuRecord,
+    GpusRecord,
+    StateRecord,
+)
+from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.health import DeviceHealth, Verdict
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.telemetry import GpuSample
+from tests.support.samples import make_gpu, make_uuid
+
+ESCAPE = "\x1b"
+
+
+def _state() -> StateRecord:
+    held = Allocation(
+        number=1,
+        resource=ResourceName("nvidia.com/gpu"),
+        devices=(DeviceId(make_uuid(0)),),
+        since_seconds=1.0,
+        pod=PodIdentity(namespace="ml", name="train"),
+    )
+    sample = GpuSample(
+        uuid=make_uuid(0),
+        gpu_utilization_percent=42,
+        memory_used_bytes=1 << 30,
+        memory_total_bytes=1 << 36,
+        power_milliwatts=350_400,
+        gpu_temperature_celsius=61,
+    )
+    health = DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.SUSPECT, since_seconds=0.0)
+    return StateRecord(
+        api="v1",
+        version="1",
+        node="node-a",
+        gpu_source="nvml",
+        pid=1,
+        started_seconds=0.0,
+        time_seconds=70.0,
+        verdict="broken",
+        sentence="a GPU is lost",
+        ready=False,
+        gates=(GateRecord(name="plugin_registered", open=False, since_seconds=0.0),),
+        components=(
+            ComponentRecord(name="web", phase="running", since_seconds=0.0, vital=True),
+            ComponentRecord(name="cdi", phase="failed", since_seconds=0.0, vital=False, restarts=6, last_error="boom"),
+        ),
+        conditions=(
+            ConditionRecord(
+                code="gpu-lost",
+                severity="error",
+                title="a GPU no longer answers",
+                remedy="reboot",
+                since_seconds=10.0,
+                detail=f"GPU 1{ESCAPE}[2J",
+            ),
+            ConditionRecord(code="note", severity="info", title="by the way", remedy="nothing", since_seconds=60.0),
+        ),
+        driver=DriverState(phase=DriverPhase.READY, driver_version="580.1"),
+        gpus=GpusRecord(
+            generation=1,
+            gpus=(
+                GpuRecord(gpu=make_gpu(0), sample=sample, health=(health,), allocations=(held,)),
+                GpuRecord(gpu=make_gpu(1, lost="fell off")),
+                GpuRecord(gpu=make_gpu(2), sample=GpuSample(uuid=make_uuid(2))),
+            ),
+        ),
+        allocations=(held,),
+        notices=("section cdi is not built",),
+    )
+
+
+def test_everything_a_paged_person_needs_is_there() -> None:
+    """Verdict, condition with remedy and age, troubled parts, and every GPU, without any escape from outside."""
+    text = render_status(_state(), width=200, colour=False)
+    for part in (
+        "✗ broken  node-a: a GPU is lost",
+        "up 1 min 10 s",
+        "driver 580.1",
+        "error a GPU no longer answers (since 1 min, gpu-lost)",
+        "do:   reboot",
+        "waiting for: plugin_registered",
+        "cdi        failed  6",
+        "42 %",
+        "350 W",
+        "61 °C",
+        "suspect",
+        "LOST",
+        "ml/train",
+        "note: section cdi is not built",
+    ):
+        assert part in text
+    assert ESCAPE not in text
+
+
+def test_colour_only_where_it_is_asked_for() -> None:
+    """Colours are on top of words and symbols, never instead of them."""
+    assert ESCAPE in render_status(_state(), width=200, colour=True)
+
+
+def test_no_line_is_wider_than_the_terminal_where_it_can_be_cut() -> None:
+    """Tables give way on narrow terminals; remedies never do."""
+    state = _state()
+    lines = render_status(replace(state, conditions=()), width=60, colour=False).splitlines()
+    assert max(map(len, lines)) <= 61
+
+
+def test_an_agent_that_just_started_fits_on_a_few_lines() -> None:
+    """Nothing known yet is said in few words."""
+    state = replace(
+        _state(), conditions=(), gpus=None, driver=None, components=(), gates=(), allocations=(), notices=()
+    )
+    assert len(render_status(state, width=80, colour=False).splitlines()) == 2
+
+
+def test_table_helpers() -> None:
+    """Hostile characters are made visible, long cells cut with a sign, colours wrapped and reset."""
+    assert clean("a\x07b") == "a�b"
+    assert shorten("abcdef", 4) == "abc…"
+    assert paint("x", "good", colour=True) == f"{ESCAPE}[32mx{ESCAPE}[0m"
+    assert paint("x", "good", colour=False) == "x"
+    assert render_table(("A", "B"), [("1", "2")], width=80) == ["A  B", "1  2"]
+    assert render_table(("A",), [("1",)], width=80) == ["A", "1"]

@@ -1,0 +1,105 @@
+"""Which file is the NVML library, on a made-up file system."""
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent.edge.nvml.library import (
+    CONTAINER_ROOT,
+    SEARCH,
+    SONAME,
+    LibraryUnusable,
+    find_library,
+    load_library,
+    resolve_below,
+)
+
+
+def put_library(root: Path, directory: str, version: str = "570.26") -> Path:
+    """A library file with its usual link."""
+    place = root / directory
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"libnvidia-ml.so.{version}"
+    file.touch()
+    (place / SONAME).symlink_to(file.name)
+    return file
+
+
+@pytest.mark.parametrize("directory", SEARCH)
+def test_each_usual_place_is_searched(tmp_path: Path, directory: str) -> None:
+    """The real file is named, so that its version can be read."""
+    file = put_library(tmp_path, directory)
+    assert find_library(str(tmp_path), "") == str(file)
+
+
+def test_the_first_place_wins(tmp_path: Path) -> None:
+    """The order is the field's."""
+    for number, directory in enumerate(reversed(SEARCH)):
+        put_library(tmp_path, directory, f"{number}.0")
+    assert find_library(str(tmp_path), "") == str(tmp_path / SEARCH[0] / f"libnvidia-ml.so.{len(SEARCH) - 1}.0")
+
+
+def test_a_configured_library_is_taken_as_it_is() -> None:
+    """Whoever names a file gets that file, or the loader's complaint about it."""
+    assert find_library("/nowhere", "/opt/emulator/libnvidia-ml.so") == "/opt/emulator/libnvidia-ml.so"
+
+
+def test_a_driver_root_without_a_library_says_so(tmp_path: Path) -> None:
+    """The dynamic loader is not asked for what must be below the root."""
+    with pytest.raises(LibraryUnusable, match=f"no {SONAME} below driver root {tmp_path}"):
+        find_library(str(tmp_path), "")
+
+
+def test_on_the_host_the_dynamic_loader_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the root is the host's own, the loader knows more places than we do."""
+    monkeypatch.setattr("nodeagent.edge.nvml.library.is_wsl", lambda _root: False)
+    assert find_library("/", "") == find_library("", "") == SONAME
+
+
+@pytest.mark.parametrize("place", ["", CONTAINER_ROOT])
+def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """An old cache, or a driver container: the usual places of the host and of the container are looked at."""
+    file = put_library(tmp_path, SEARCH[1])
+    places = {place: str(file)}
+    monkeypatch.setattr("nodeagent.edge.nvml.library.search_below", places.get)
+    monkeypatch.setattr("nodeagent.edge.nvml.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
+    with pytest.raises(LibraryUnusable, match=f"cannot load {file}: .*file too short"):
+        load_library("libnvidia-ml-of-nowhere.so.1")
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "word"),
+    [
+        ("dev/dxg", "", "WSL"),
+        ("usr/lib/wsl/lib/libdxcore.so", "", "WSL"),
+        ("etc/nv_tegra_release", "R35", "Tegra"),
+        ("sys/devices/soc0/family", "Tegra\n", "Tegra"),
+        ("sys/devices/soc0/family", "Snapdragon\n", "is the driver installed there"),
+    ],
+)
+def test_platforms_without_a_real_nvml_are_named(tmp_path: Path, path: str, content: str, word: str) -> None:
+    """The message says what platform it is and that it is not served; another chip's family is no Tegra."""
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    with pytest.raises(LibraryUnusable, match=word):
+        find_library(str(tmp_path), "")
+
+
+def test_a_tegra_board_with_nvml_is_served(tmp_path: Path) -> None:
+    """Newer boards have the library: then it is what counts."""
+    file = put_library(tmp_path, SEARCH[0])
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "nv_tegra_release").touch()
+    assert find_library(str(tmp_path), "") == str(file)
+
+
+def test_links_stay_below_the_root(tmp_path: Path) -> None:
+    """An absolute link means "from the root"; a circle and a dangling end are nothing."""
+    (tmp_path / "real").touch()
+    (tmp_path / "absolute").symlink_to("/real")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    assert resolve_below(str(tmp_path), "absolute") == str(tmp_path / "real")
+    assert resolve_below(str(tmp_path), "circle") is None
+    assert resolve_below(str(tmp_path), "dangling") is None

@@ -211,7 +211,8 @@ class Allocations:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
-            if self._broken:
+            # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
+            if self._broken or self._is_full(share=0.5):
                 async with self._turn:
                     await self._mend()
                     self._publish()
@@ -333,9 +334,10 @@ class Allocations:
             except JournalUnavailable as error:
                 self._note_broken(error)
 
-    def _is_full(self) -> bool:
-        """Large enough to begin anew; a journal that is large from the start may double first."""
-        return self._store.size_bytes > max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+    def _is_full(self, share: float = 1.0) -> bool:
+        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+        return self._store.size_bytes > share * limit
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         ledger = self._ledger

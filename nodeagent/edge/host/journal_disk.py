@@ -27,7 +27,7 @@ T = TypeVar("T")
 JOURNAL_NAME: Final = "allocations.journal"
 LOCK_NAME: Final = "state.lock"
 READ_SECONDS: Final = 10.0
-WRITE_SECONDS: Final = 1.0
+WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
 
 

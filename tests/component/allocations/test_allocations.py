@@ -382,6 +382,22 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     assert len(world.durable().history) <= 5 + 20
 
 
+async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
+    """Half full is early enough to do it while nobody waits."""
+    world = World(clock, Settings(journal=JournalSettings(rotate_bytes=4096, history_entries=0)))
+    async with world.running():
+        await anyio.sleep(0.5)
+        began = world.store.begun
+        while world.store.size_bytes <= 4096 / 2:
+            await world.door.record(GPU, device_ids("a"))
+        assert world.store.begun == began
+        await anyio.sleep(1)
+        assert world.store.begun == began + 1
+        await anyio.sleep(5)
+        assert world.store.begun == began + 1
+    assert world.durable_devices() == ["a"]
+
+
 async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet that hangs up while the disk works neither tears the record nor parts it from the table."""
     append = world.store.append

@@ -13,6 +13,7 @@ from nodeagent.cli.reference import render_cli_page
 from nodeagent.config.reference import render_example, render_markdown
 from tests.generators import kubelet_proto
 from tests.generators.vocabulary import render_conditions, render_events
+from tests.generators.xid_page import render_xid_page
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -22,6 +23,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
+    "docs/xids.md": render_xid_page,
 }
 
 

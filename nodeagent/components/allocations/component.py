@@ -251,7 +251,8 @@ class Allocations:
         gone = [entry.allocation for number, entry in self._ledger.entries.items() if number in freed]
         if result.records:
             try:
-                await self._write(result.records)
+                # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
+                await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._accept(result.records)
             self._publish()
@@ -295,11 +296,11 @@ class Allocations:
             self._run = KubeletRun(identity=identity, since_seconds=self._clock.monotonic() - age)
         return self._run
 
-    async def _write(self, records: Sequence[Record]) -> None:
-        """Make records durable and only then part of the ledger; shielded, so that a cancellation cannot part the two.
+    async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
+        """Write records down and only then into the ledger; shielded, so that a cancellation cannot part the two.
 
         Raises:
-            JournalUnavailable: they are not durable, and not part of the ledger.
+            JournalUnavailable: they are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
             try:
@@ -307,7 +308,7 @@ class Allocations:
                     await self._begin(self._after(records))
                 else:
                     data, seal = encode_records(records, self._seal)
-                    await self._store.append(data)
+                    await self._store.append(data, durable=durable)
                     self._ledger, self._seal = self._after(records), seal
             except JournalUnavailable as error:
                 self._note_broken(error)

@@ -291,9 +291,107 @@ GPU = Command(
     ),
 )
 
+METRICS = Command(
+    "metrics",
+    "which metrics there are, and which are missing and why",
+    subcommands=(
+        Command(
+            "list",
+            "every field of DCGM exporter: shown, available, or missing with the reason",
+            runs="nodeagent.cli.metrics:list_metrics",
+            description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
+                Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent metrics list", "what dashboards can use"),
+                Example("nodeagent metrics list --csv > fields.csv", "a list to choose from"),
+                Example("nodeagent metrics list --strict --set metrics.fields_file=/etc/fields.csv", "check a list"),
+            ),
+        ),
+    ),
+)
+
+
+RENDER = Command(
+    "render",
+    "print what the agent would serve or write, without serving or writing it",
+    subcommands=(
+        Command(
+            "labels",
+            "the labels that this node should have, one key=value a line",
+            runs="nodeagent.cli.labels:render",
+            arguments=(*NODE, JSON),
+            examples=(
+                Example("nodeagent render labels", "this node's labels"),
+                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+            ),
+        ),
+        Command(
+            "metrics",
+            "the GPU series of /metrics, from two samples taken now",
+            runs="nodeagent.cli.metrics:render",
+            description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
+            arguments=(
+                *NODE,
+                Argument(("--openmetrics",), "in OpenMetrics rather than the text format", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent render metrics --gpus simulated:dgx-h100", "series of a node you do not have"),
+            ),
+        ),
+    ),
+)
+
+
+TOP = Command(
+    "top",
+    "GPUs, pods and processes at work, again every two seconds",
+    runs="nodeagent.cli.top:run",
+    description="Asks the running agent. Commands and pods of processes are read from this host.",
+    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    examples=(
+        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top --once", "for a ticket"),
+    ),
+)
+
+
+LABELS = Command(
+    "labels",
+    "the labels of this node: wanted, in place, where, since when",
+    runs="nodeagent.cli.labels:show",
+    description="Asks the running agent. Exit code 1: not every label is as wanted.",
+    arguments=(*NODE, JSON),
+    examples=(
+        Example("nodeagent labels", "what the node is called, and what is in the way"),
+        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
+        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
+    ),
+)
+
+
 ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
-    subcommands=(RUN, SIMULATE, STATUS, GPU, CONFIGURATION, CDI, RELOAD, RELEASE, RESUME, VERSION),
+    subcommands=(
+        RUN,
+        SIMULATE,
+        STATUS,
+        TOP,
+        GPU,
+        CDI,
+        LABELS,
+        METRICS,
+        RENDER,
+        CONFIGURATION,
+        RELOAD,
+        RELEASE,
+        RESUME,
+        VERSION,
+    ),
 )

@@ -69,7 +69,8 @@ def join_openmetrics(blocks: Iterable[Block]) -> bytes:
     """
     parts = []
     for block in blocks:
-        name, kind = block.name, block.type if block.type in {"gauge", "summary"} else "unknown"
+        name = block.name
+        kind: str = block.type if block.type in {"gauge", "summary"} else "unknown"
         if block.type == "counter" and name.endswith("_total"):
             name, kind = name.removesuffix("_total"), "counter"
         text = _escape_help(block.help).replace('"', '\\"')

@@ -62,4 +62,4 @@ lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

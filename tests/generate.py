@@ -14,6 +14,7 @@ from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
 from tests.generators import dashboards, kubelet_proto
 from tests.generators.vocabulary import render_conditions, render_events
+from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
 
 ROOT: Final = Path(__file__).parent.parent
@@ -24,6 +25,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
+    "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
     "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
     "deploy/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),

@@ -14,11 +14,13 @@ from anyio.abc import TaskStatus
 from msgspec import json
 
 from nodeagent.components.web.admin import (
+    ClearCommand,
     CommandDone,
     CommandMalformed,
     CrashCommand,
     FaultCommand,
     ReleaseCommand,
+    describe_person,
     may_command,
     parse_command,
 )
@@ -245,21 +247,22 @@ class WebComponent:
     # What changes something --------------------------------------------------------------------------------------
 
     def _changing(self) -> list[Route]:
-        commands: dict[str, Callable[[bytes], Awaitable[str]]] = {
-            "/api/v1/reload": lambda _body: self._control.reload(),
+        commands: dict[str, Callable[[Request], Awaitable[str]]] = {
+            "/api/v1/reload": lambda _request: self._control.reload(),
             "/api/v1/faults": self._fault,
             "/api/v1/crash": self._crash,
             "/api/v1/release": self._release,
-            "/api/v1/resume": lambda _body: self._control.resume(),
+            "/api/v1/resume": lambda _request: self._control.resume(),
+            "/api/v1/clear": self._clear,
         }
         return [Route("POST", path, self._command(act)) for path, act in commands.items()]
 
-    def _command(self, act: Callable[[bytes], Awaitable[str]]) -> Handler:
+    def _command(self, act: Callable[[Request], Awaitable[str]]) -> Handler:
         async def answer(request: Request) -> Answer:
             if not may_command(request.peer.uid, os.geteuid()):
                 return render_problem(403, "not allowed", f"uid {request.peer.uid} may not change anything")
             try:
-                done = await act(request.body)
+                done = await act(request)
             except CommandMalformed as error:
                 return render_problem(400, str(error), "see /api/v1/ for what each command takes")
             except ControlRefused as error:
@@ -269,17 +272,24 @@ class WebComponent:
 
         return answer
 
-    async def _fault(self, body: bytes) -> str:
-        command = parse_command(body, FaultCommand)
+    async def _fault(self, request: Request) -> str:
+        command = parse_command(request.body, FaultCommand)
         return await self._control.inject_fault(command.fault, command.arguments)
 
-    async def _crash(self, body: bytes) -> str:
-        command = parse_command(body, CrashCommand)
+    async def _crash(self, request: Request) -> str:
+        command = parse_command(request.body, CrashCommand)
         return await self._control.crash_component(command.component, command.reason)
 
-    async def _release(self, body: bytes) -> str:
-        command = parse_command(body, ReleaseCommand)
+    async def _release(self, request: Request) -> str:
+        command = parse_command(request.body, ReleaseCommand)
         return await self._control.release(command.reason, command.seconds)
+
+    async def _clear(self, request: Request) -> str:
+        command = parse_command(request.body, ClearCommand)
+        if not command.reason.strip():
+            raise CommandMalformed("a GPU is cleared for a reason, and it is empty")
+        who = describe_person(command.who, request.peer.uid, request.peer.pid)
+        return await self._control.clear_gpu(command.gpu, command.reason, who)
 
 
 def _json(value: object) -> Response:

@@ -193,8 +193,8 @@ def test_the_launch_keeps_costly_modules_out(monkeypatch: pytest.MonkeyPatch) ->
     served: list[tuple[str, ...]] = []
     monkeypatch.setattr(worker, "serve", lambda *arguments: served.append(arguments))
     monkeypatch.delitem(sys.modules, "ctypes.util", raising=False)
-    launch.main(["/root", ""])
-    assert served == [("/root", "")]
+    launch.main(["/driver", ""])
+    assert served == [("/driver", "")]
     assert sys.modules["ctypes.util"].__dict__["find_library"] is None
 
 
@@ -334,6 +334,18 @@ def test_a_device_without_a_spoken_name_gets_a_computed_one(load_in_process: Loa
     assert nameless is not None
     assert (len(nameless["devices"]), nameless["profiles"]) == (6, [])
     assert "profile of mig device 0" in [mark["what"] for mark in query.unreadable]
+
+
+def test_a_device_that_is_gone_is_left_out_soon(load_in_process: Load) -> None:
+    """A layout that changed between enumerations costs one sample with marks; the next has the devices that exist."""
+    loaded = load_in_process("a100-80gb-mig")
+    sampler = Sampler(loaded.handle(0))
+    assert len(sampler.read()[0]["mig"]) == 7
+    loaded.fake.cut(0, ["3g.40gb"])
+    assert sampler.read()[0]["unreadable"] != []
+    after, _ = sampler.read()
+    assert [share["uuid"] for share in after["mig"]] == [loaded.fake.gpu(0).mig_devices[0].uuid.decode()]
+    assert after["unreadable"] == []
 
 
 def test_processes_are_merged_over_lists(load_in_process: Load) -> None:

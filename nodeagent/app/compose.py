@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
@@ -49,6 +50,9 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.cluster = ClusterSide(
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+        )
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -90,12 +94,14 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
+            *self.cluster.specs(),
         )
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
+        await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware

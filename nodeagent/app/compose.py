@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -60,6 +61,9 @@ class Composition:
         self.containers = ContainerSide(self.bus, self.conditions, live, plan)
         self.clearing = ClearingDoor()
         self.exporter = self._make_exporter()
+        self.cluster = ClusterSide(
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+        )
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -98,6 +102,7 @@ class Composition:
             *self.containers.specs(),
             ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
+            *self.cluster.specs(),
         )
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
@@ -113,11 +118,12 @@ class Composition:
         )
         return (plugin,)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.container_side import GATES as CONTAINER_GATES
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -31,7 +32,7 @@ from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
+GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered", *CONTAINER_GATES)
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -50,7 +51,7 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
-        self.containers = ContainerSide(self.bus, self.conditions, live, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -70,7 +71,7 @@ class Composition:
             ComponentSpec(
                 "deviceplugin",
                 self.kubelet.build_plugins,
-                needs=("inventory_known", "allocations_recovered"),
+                needs=("inventory_known", "allocations_recovered", *self.containers.list_gates_of_plugins()),
                 opens=("plugin_registered",),
                 vital=True,
                 stop_stage=10,

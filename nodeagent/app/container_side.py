@@ -9,6 +9,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
+from nodeagent.edge.host.hook_program import HookProgram
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.component import Component, ComponentSpec
@@ -79,4 +80,5 @@ class ContainerSide:
             self._live,
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1]),
+            hook=HookProgram(self._workers[0]),
         )

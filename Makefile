@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 PROFILE ?= dgx-h100
 
 .PHONY: help setup run test lint format types contracts e2e bench nightly generate hook lock clean
@@ -46,11 +47,12 @@ contracts: $(STAMP) ## who may import whom
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
-e2e: $(STAMP) ## the real cluster: nothing yet
-	@echo "nothing yet"
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up: nothing yet
-	@echo "nothing yet"
+bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
+	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 nightly: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
@@ -65,4 +67,4 @@ nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-
 	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,10 +13,12 @@ import logging
 import sys
 import traceback
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
+    from types import ModuleType
 
     from structlog.typing import FilteringBoundLogger, Processor
 
@@ -85,8 +87,7 @@ def describe_trace(error: BaseException) -> str:
 
 def configure_logging(*, form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
     """Set the form and threshold of every log line of this process; the last call wins."""
-    import structlog  # noqa: PLC0415  # see the module's docstring
-
+    structlog = _import_structlog()
     target = stream or sys.stderr
     chosen = form if form != "auto" else ("console" if target.isatty() else "json")
     threshold = logging.getLevelNamesMapping()[level.upper()]
@@ -116,11 +117,22 @@ class _ThirdPartyLines(logging.Handler):
         _backend().log(record.levelno, "library_logged", **fields)
 
 
+def _import_structlog() -> ModuleType:
+    """Import structlog without the library it would draw stack traces with: we write none, and rich is 6 MB."""
+    absent = object()
+    rich = sys.modules.get("rich", absent)
+    if "structlog" not in sys.modules and rich is absent:
+        sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system is told that there is none
+        try:
+            return import_module("structlog")
+        finally:
+            del sys.modules["rich"]
+    return import_module("structlog")
+
+
 @cache
 def _backend() -> FilteringBoundLogger:
-    import structlog  # noqa: PLC0415  # see the module's docstring
-
-    backend: FilteringBoundLogger = structlog.get_logger()
+    backend: FilteringBoundLogger = _import_structlog().get_logger()
     return backend
 
 

@@ -15,6 +15,7 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 from nodeagent.model.telemetry import NodeSample
@@ -219,6 +220,18 @@ class GpuSource(Protocol):
         ...
 
 
+class NodeFactSource(Protocol):
+    """The node apart from its GPUs."""
+
+    async def read_facts(self) -> NodeFacts:
+        """Look once; what cannot be read is empty.
+
+        Raises:
+            NodeagentError: the node's own files do not answer.
+        """
+        ...
+
+
 class FaultInjector(Protocol):
     """The simulation's door for misbehaviour on demand."""
 
@@ -329,6 +342,32 @@ class PodResources(Protocol):
         ...
 
 
+class GpuClearing(Protocol):
+    """Whoever judges health, asked to take a GPU back on a person's word."""
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Forget the faults of a GPU; says what was forgotten. What is bad at the next look is found again.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+
+
+class ProcessPlace(Value, frozen=True):
+    """Where a process lives; an empty UID is a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ProcessPlaces(Protocol):
+    """Which pod a process belongs to."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Those that can be told; a process that ended, or is out of sight, is left out."""
+        ...
+
+
 class AgentControl(Protocol):
     """What a person may tell the running agent to do, over the admin socket."""
 
@@ -366,6 +405,14 @@ class AgentControl(Protocol):
 
     async def resume(self) -> str:
         """Take the driver back."""
+        ...
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word; says what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
         ...
 
 

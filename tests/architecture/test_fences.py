@@ -17,6 +17,7 @@ FENCES: dict[str, tuple[str, ...]] = {
     "pynvml": ("nodeagent/edge/nvml/",),
     "grpclib": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/", "nodeagent/edge/container_runtime/cri.py"),
     "google.protobuf": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
+    "hpack": ("nodeagent/edge/kubelet/wire/",),
     "kubernetes_asyncio": ("nodeagent/edge/kube/",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
     "structlog": ("nodeagent/kernel/log.py",),

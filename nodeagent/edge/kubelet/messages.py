@@ -18,15 +18,13 @@ def render_options(options: PluginOptions) -> wire.DevicePluginOptions:
 
 def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResponse:
     """The whole list; a device whose NUMA node is unknown carries no topology, because -1 would be refused."""
-    return wire.ListAndWatchResponse(devices=[_render_device(device) for device in devices])
-
-
-def _render_device(device: AdvertisedDevice) -> wire.Device:
-    health = "Healthy" if device.healthy else "Unhealthy"
-    if device.numa_node is None or device.numa_node < 0:
-        return wire.Device(ID=device.id, health=health)
-    topology = wire.TopologyInfo(nodes=[wire.NUMANode(ID=device.numa_node)])
-    return wire.Device(ID=device.id, health=health, topology=topology)
+    # Filled in place: built from parts, 1,600 devices take 5 ms of the event loop instead of 2.
+    response = wire.ListAndWatchResponse()
+    for device in devices:
+        line = response.devices.add(ID=device.id, health="Healthy" if device.healthy else "Unhealthy")
+        if device.numa_node is not None and device.numa_node >= 0:
+            line.topology.nodes.add(ID=device.numa_node)
+    return response
 
 
 def render_answer(answer: ContainerAnswer) -> wire.ContainerAllocateResponse:

@@ -17,7 +17,7 @@ from nodeagent.edge.kubelet.messages import render_answer, render_devices, rende
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
-from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable
+from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.ports import DevicePlugin
@@ -153,6 +153,7 @@ def _refusals() -> Iterator[None]:
 
 
 _STATUSES: Final[dict[type[AllocationError], Status]] = {
+    RequestInvalid: Status.INVALID_ARGUMENT,
     DeviceUnknown: Status.NOT_FOUND,
     JournalUnavailable: Status.UNAVAILABLE,
 }

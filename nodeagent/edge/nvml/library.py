@@ -18,7 +18,12 @@ SEARCH = (
 )
 """Where drivers put it, below the driver root."""
 
+CONTAINER_ROOT = "/run/nvidia/driver"
+"""Where a driver container shows its file system: the driver of a host that has none itself."""
+
 _LINKS_MAX = 16
+_WSL = "this is WSL: its GPUs have no NVML events, MIG or device nodes, nodeagent does not serve them"
+_TEGRA = "this is a Tegra system: its integrated GPU has no NVML, nodeagent does not serve it"
 
 
 class LibraryUnusable(Exception):
@@ -39,24 +44,23 @@ class Library:
 
 
 def find_library(root: str, configured: str) -> str:
-    """The library's path below the driver root, or its bare name for the dynamic loader to find.
+    """The library's path below the driver root; on the host itself its bare name, for the dynamic loader to find.
 
     Raises:
         LibraryUnusable: the driver root has none, or this platform has no NVML of use.
     """
+    whole_root = root.rstrip("/")
     if configured:
         return configured
-    whole_root = root.rstrip("/")
-    for directory in SEARCH:
-        path = resolve_below(whole_root, f"{directory}/{SONAME}")
-        if path is not None:
-            return path
-    unsupported = describe_unsupported(whole_root)
-    if unsupported:
-        raise LibraryUnusable(unsupported)
-    if whole_root:
-        raise LibraryUnusable(f"no {SONAME} below driver root {root}: is the driver installed there?")
-    return SONAME
+    if is_wsl(whole_root):
+        raise LibraryUnusable(_WSL)
+    if not whole_root:
+        return SONAME
+    path = search_below(whole_root)
+    if path is None:
+        reason = _TEGRA if is_tegra(whole_root) else "is the driver installed there?"
+        raise LibraryUnusable(f"no {SONAME} below driver root {root}: {reason}")
+    return path
 
 
 def load_library(path: str) -> Library:
@@ -68,19 +72,40 @@ def load_library(path: str) -> Library:
     try:
         handle = ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryUnusable(f"cannot load {path}: {error}: is the driver installed?") from error
+        # A container's loader may have an old cache, and a driver container keeps the library in a root of its own.
+        found = search_below("") or search_below(CONTAINER_ROOT) if path == SONAME else None
+        if found is not None:
+            return load_library(found)
+        reason = _TEGRA if is_tegra("") else "is the driver installed?"
+        raise LibraryUnusable(f"cannot load {path}: {error}: {reason}") from error
     if not hasattr(handle, "nvmlInitWithFlags") or not hasattr(handle, "nvmlDeviceGetCount_v2"):
         raise LibraryUnusable(f"{path} is not an NVML library: it has no nvmlInitWithFlags")
     return Library(handle, path if os.path.isabs(path) else _find_mapped(path))
 
 
-def describe_unsupported(root: str) -> str:
-    """Why this platform cannot be served, in words; empty for one that can."""
-    if os.path.exists(f"{root}/dev/dxg") or os.path.exists(f"{root}/usr/lib/wsl/lib"):
-        return "this is WSL: its GPUs have no NVML events, MIG or device nodes, nodeagent does not serve them"
-    if os.path.isfile(f"{root}/etc/nv_tegra_release") or _is_tegra(root):
-        return "this is a Tegra system: its integrated GPU has no NVML, nodeagent does not serve it"
-    return ""
+def search_below(root: str) -> str | None:
+    """The library's real path in the first of the usual places that has it."""
+    for directory in SEARCH:
+        path = resolve_below(root, f"{directory}/{SONAME}")
+        if path is not None:
+            return path
+    return None
+
+
+def is_wsl(root: str) -> bool:
+    """Whether this is Windows' subsystem for Linux."""
+    return os.path.exists(f"{root}/dev/dxg") or os.path.exists(f"{root}/usr/lib/wsl/lib")
+
+
+def is_tegra(root: str) -> bool:
+    """Whether this is a board with an integrated GPU."""
+    if os.path.isfile(f"{root}/etc/nv_tegra_release"):
+        return True
+    try:
+        with open(f"{root}/sys/devices/soc0/family", encoding="utf-8", errors="replace") as file:
+            return file.read(64).lower().startswith("tegra")
+    except OSError:
+        return False
 
 
 def resolve_below(root: str, path: str) -> str | None:
@@ -92,14 +117,6 @@ def resolve_below(root: str, path: str) -> str | None:
         target = os.readlink(whole)
         path = target.lstrip("/") if os.path.isabs(target) else os.path.join(os.path.dirname(path), target)
     return None
-
-
-def _is_tegra(root: str) -> bool:
-    try:
-        with open(f"{root}/sys/devices/soc0/family", encoding="utf-8", errors="replace") as file:
-            return file.read(64).lower().startswith("tegra")
-    except OSError:
-        return False
 
 
 def _identify(path: str) -> tuple[int, int, int]:

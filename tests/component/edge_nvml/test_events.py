@@ -96,6 +96,39 @@ async def test_a_new_worker_watches_again_and_says_so(fake: FakeNvml) -> None:
         assert await watch.take() == XidReported(gpu=uuid_of(fake, 6), xid=48)
 
 
+async def test_a_gpu_that_answers_again_is_watched_again(fake: FakeNvml) -> None:
+    """A GPU that was silent while the others were registered is added once it can be, and is named then."""
+    async with running_gpus(fake, STRICT) as gpus, watching(gpus, fake) as watch:
+        await gpus.read_sample()
+        fake.hang_gpu(5)
+        await gpus.read_sample()
+        for _ in range(7):
+            await watch.take()
+        fake.clear()
+        assert await watch.take() == GpuEventReported(gpu=uuid_of(fake, 5), kind=WATCH_RESUMED)
+        fake.push_event(5, XID, 13)
+        assert await watch.take() == XidReported(gpu=uuid_of(fake, 5), xid=13)
+
+
+async def test_a_gpu_that_was_plugged_in_is_watched(fake: FakeNvml) -> None:
+    """Once an enumeration has found it, its events are heard."""
+    fake.unplug(7)
+    async with running_gpus(fake) as gpus:
+        await gpus.read_inventory()
+        async with aclosing(gpus.events()) as events, anyio.create_task_group() as tasks:
+            found: list[GpuEvent] = []
+
+            async def take() -> None:
+                found.append(await anext(events))
+
+            tasks.start_soon(take)
+            await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
+            fake.plug(7)
+            await gpus.read_inventory()
+            await wait_for(lambda: found == [GpuEventReported(gpu=uuid_of(fake, 7), kind=WATCH_RESUMED)])
+            tasks.cancel_scope.cancel()
+
+
 async def test_a_failed_wait_is_tried_again_with_a_new_set(fake: FakeNvml) -> None:
     """A wait may end with "lost" without saying whose: no GPU is blamed, all are looked at."""
     async with running_gpus(fake) as gpus, watching(gpus, fake) as watch:

@@ -55,6 +55,19 @@ CrashReporter = Callable[[str, Exception], None]
 CRASH_TEXT: Final = "nodeagent failed on this call, its log says how"
 
 
+class _NotConnected(asyncio.Transport):
+    """Stands where the transport will be, between the socket's acceptance and the connection."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
 class Connection(asyncio.Protocol):
     """Serves one caller until it leaves or `close` is called."""
 
@@ -63,12 +76,13 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._methods, self._tasks, self._report_crash, self._gone = methods, tasks, report_crash, gone
         self._http = ServerConnection()
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport = _NotConnected()
         self._streams: dict[int, CancelScope] = {}
         self._writable = asyncio.Event()
         self._writable.set()
         self._moved = asyncio.Event()
         self._lost = asyncio.Event()
+        self._leaving = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._calls_in_progress = 0
@@ -79,6 +93,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A caller is here: tell it what we accept."""
         self._transport = cast("asyncio.Transport", transport)
+        if self._leaving:
+            # Accepted by the socket just before it was closed.
+            self._transport.abort()
         self._flush()
 
     def data_received(self, data: bytes) -> None:
@@ -128,11 +145,13 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send what is waiting to be sent, then leave."""
         # Without GOAWAY: some clients drop answers that they have got and not yet read when they hear it.
+        self._leaving = True
         self._flush()
         self._transport.close()
 
     def abort(self) -> None:
         """Leave at once."""
+        self._leaving = True
         self._transport.abort()
 
     async def wait_idle(self) -> None:

@@ -84,7 +84,11 @@ class GrpcServer:
 
     def _accept(self) -> Connection:
         connection = Connection(self._methods, self._tasks, self._report_crash, self._connections.discard)
-        self._connections.add(connection)
+        if self._listener is None:
+            # Taken from the socket just before it was closed; asyncio may never connect it.
+            connection.abort()
+        else:
+            self._connections.add(connection)
         return connection
 
     def _stop_listening(self) -> None:

@@ -1,6 +1,7 @@
 """A gRPC server on a unix socket, with independent clients, slow ones and broken ones."""
 
 import asyncio
+import gc
 import json
 import socket
 import stat
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from grpclib.client import Channel, Stream, UnaryUnaryMethod
 from grpclib.config import Configuration
@@ -22,10 +24,12 @@ from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub, RegistrationStub
 from nodeagent.edge.kubelet.wire import frames, server
-from nodeagent.edge.kubelet.wire.connection import Replies, Streaming
+from nodeagent.edge.kubelet.wire.connection import Connection, Replies, Streaming
 from nodeagent.edge.kubelet.wire.grpc_status import encode_message
+from nodeagent.edge.kubelet.wire.http2 import ServerConnection
+from nodeagent.edge.kubelet.wire.sender import Sender
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
-from nodeagent.model.errors import DeviceHeld, JournalUnavailable
+from nodeagent.model.errors import AllocationError, DeviceHeld, JournalUnavailable, RequestInvalid
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.waiting import wait_until
@@ -64,7 +68,9 @@ async def test_another_grpc_stack_understands_us(short_dir: Path) -> None:
     assert [device.id for device in make_devices(8)] == found["devices"]
     assert found["devices"][:4] == found["preferred"]
     assert [",".join(found["preferred"])] == found["allocated"]
-    assert found["refusal"] == ["NOT_FOUND", "device GPU-unknown is not in inventory generation 1"]
+    status, text = found["refusal"]
+    assert status == "NOT_FOUND"
+    assert text.endswith("unknown device: GPU-unknown")
 
 
 async def test_socket_is_ours_alone(short_dir: Path) -> None:
@@ -118,11 +124,10 @@ async def test_rebinding_keeps_connections(short_dir: Path) -> None:
     [
         (DeviceHeld("GPU-1", "ml/train"), Status.FAILED_PRECONDITION),
         (JournalUnavailable("j", "disk full"), Status.UNAVAILABLE),
+        (RequestInvalid("r", "twice"), Status.INVALID_ARGUMENT),
     ],
 )
-async def test_refusals_reach_the_caller(
-    short_dir: Path, refusal: DeviceHeld | JournalUnavailable, status: Status
-) -> None:
+async def test_refusals_reach_the_caller(short_dir: Path, refusal: AllocationError, status: Status) -> None:
     """The text of a refusal, of Allocate or of PreStartContainer, is what the caller reads."""
     plugin = FakeDevicePlugin()
     plugin.refusal = refusal
@@ -388,3 +393,34 @@ async def test_hanging_up_ends_all_connections(short_dir: Path) -> None:
             with pytest.raises(StreamTerminatedError):
                 await stream.recv_message()
         await stub.GetDevicePluginOptions(wire.Empty())
+
+
+async def test_callers_that_come_and_go_leave_nothing(short_dir: Path) -> None:
+    """After hundreds of callers, polite, rude and broken ones, there is no more in memory than after the first."""
+    path = short_dir / "p.sock"
+
+    async def visit(opened: GrpcServer) -> None:
+        async with Channel(path=str(path)) as channel, DevicePluginStub(channel).ListAndWatch.open() as stream:
+            await stream.send_message(wire.Empty(), end=True)
+            await stream.recv_message()
+            await stream.cancel()
+        async with await anyio.connect_unix(str(path)) as rude:
+            await rude.send(frames.PREFACE + frames.encode_settings({}) + raw_call("/x", encode_message(b""))[:-3])
+            await rude.receive()
+        async with await anyio.connect_unix(str(path)) as broken:
+            await broken.send(b"nonsense")
+            await broken.receive()
+        await wait_until(lambda: opened.connection_count == 0)
+
+    async with serving(path, FakeDevicePlugin()) as (opened, _, _):
+        await visit(opened)
+        before = count_server_objects()
+        for _ in range(100):
+            await visit(opened)
+        await wait_until(lambda: count_server_objects() <= before)
+
+
+def count_server_objects() -> int:
+    gc.collect()
+    kinds = (Connection, ServerConnection, Sender)
+    return sum(isinstance(thing, kinds) for thing in gc.get_objects())

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.nvml.library import (
+    CONTAINER_ROOT,
     SEARCH,
     SONAME,
     LibraryUnusable,
-    describe_unsupported,
     find_library,
+    load_library,
     resolve_below,
 )
 
@@ -49,11 +50,21 @@ def test_a_driver_root_without_a_library_says_so(tmp_path: Path) -> None:
         find_library(str(tmp_path), "")
 
 
-def test_the_host_falls_back_to_the_dynamic_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_the_host_the_dynamic_loader_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the root is the host's own, the loader knows more places than we do."""
-    monkeypatch.setattr("nodeagent.edge.nvml.library.SEARCH", ())
-    monkeypatch.setattr("nodeagent.edge.nvml.library.describe_unsupported", lambda _root: "")
-    assert find_library("/", "") == SONAME
+    monkeypatch.setattr("nodeagent.edge.nvml.library.is_wsl", lambda _root: False)
+    assert find_library("/", "") == find_library("", "") == SONAME
+
+
+@pytest.mark.parametrize("place", ["", CONTAINER_ROOT])
+def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """An old cache, or a driver container: the usual places of the host and of the container are looked at."""
+    file = put_library(tmp_path, SEARCH[1])
+    places = {place: str(file)}
+    monkeypatch.setattr("nodeagent.edge.nvml.library.search_below", places.get)
+    monkeypatch.setattr("nodeagent.edge.nvml.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
+    with pytest.raises(LibraryUnusable, match=f"cannot load {file}: .*file too short"):
+        load_library("libnvidia-ml-of-nowhere.so.1")
 
 
 @pytest.mark.parametrize(
@@ -63,24 +74,24 @@ def test_the_host_falls_back_to_the_dynamic_loader(monkeypatch: pytest.MonkeyPat
         ("usr/lib/wsl/lib/libdxcore.so", "", "WSL"),
         ("etc/nv_tegra_release", "R35", "Tegra"),
         ("sys/devices/soc0/family", "Tegra\n", "Tegra"),
+        ("sys/devices/soc0/family", "Snapdragon\n", "is the driver installed there"),
     ],
 )
 def test_platforms_without_a_real_nvml_are_named(tmp_path: Path, path: str, content: str, word: str) -> None:
-    """The message says what platform it is and that it is not served."""
+    """The message says what platform it is and that it is not served; another chip's family is no Tegra."""
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text(content)
-    assert word in describe_unsupported(str(tmp_path))
     with pytest.raises(LibraryUnusable, match=word):
         find_library(str(tmp_path), "")
 
 
-def test_other_platforms_are_supported(tmp_path: Path) -> None:
-    """Nothing special found, nothing said; another chip's family is no Tegra."""
-    family = tmp_path / "sys/devices/soc0/family"
-    family.parent.mkdir(parents=True)
-    family.write_text("Snapdragon\n")
-    assert describe_unsupported(str(tmp_path)) == ""
+def test_a_tegra_board_with_nvml_is_served(tmp_path: Path) -> None:
+    """Newer boards have the library: then it is what counts."""
+    file = put_library(tmp_path, SEARCH[0])
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "nv_tegra_release").touch()
+    assert find_library(str(tmp_path), "") == str(file)
 
 
 def test_links_stay_below_the_root(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
+from nodeagent.app.container_side import GATES as CONTAINER_GATES
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -39,7 +40,7 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
+GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered", *CONTAINER_GATES)
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -58,7 +59,7 @@ class Composition:
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
-        self.containers = ContainerSide(self.bus, self.conditions, live, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         self.clearing = ClearingDoor()
         self.exporter = self._make_exporter()
         self.cluster = ClusterSide(
@@ -111,7 +112,7 @@ class Composition:
         plugin = ComponentSpec(
             "deviceplugin",
             self.kubelet.build_plugins,
-            needs=("inventory_known", "allocations_recovered"),
+            needs=("inventory_known", "allocations_recovered", *self.containers.list_gates_of_plugins()),
             opens=("plugin_registered",),
             vital=True,
             stop_stage=10,

@@ -193,6 +193,56 @@ CDI = Command(
     ),
 )
 
+RUNTIME = Command(
+    "runtime",
+    "the container runtime: what it is, and the least that must change for it to take CDI devices",
+    description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
+    subcommands=(
+        Command(
+            "detect",
+            "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
+            runs="nodeagent.cli.runtime:detect",
+            description="Exit code 1: it does not, or it is not known.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent runtime detect", "before anything else"),),
+        ),
+        Command(
+            "plan",
+            "what `configure` would change, as a unified diff",
+            runs="nodeagent.cli.runtime:plan",
+            arguments=(CONFIG, SET),
+            examples=(
+                Example("nodeagent runtime plan", "nothing is written"),
+                Example("nodeagent runtime plan --set runtime.legacy_class=true", "with the runtime class nvidia"),
+            ),
+        ),
+        Command(
+            "configure",
+            "write the change; what was there before is kept",
+            runs="nodeagent.cli.runtime:configure",
+            description="The runtime's own tool judges the change before it replaces anything.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(
+                    ("--restart",),
+                    "restart the runtime too, and take everything back if it does not come back with the setting",
+                    action="store_true",
+                ),
+            ),
+            examples=(Example("nodeagent runtime configure --restart", "now, with a way back"),),
+        ),
+        Command(
+            "unconfigure",
+            "give back, byte for byte, what was there before",
+            runs="nodeagent.cli.runtime:unconfigure",
+            description="Exit code 1: a file was changed by somebody else since, and is left alone.",
+            arguments=(CONFIG, SET),
+            examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
+        ),
+    ),
+)
+
 VERSION = Command(
     "version",
     "the version of the agent and of what it is built on",
@@ -385,6 +435,7 @@ ROOT = Command(
         TOP,
         GPU,
         CDI,
+        RUNTIME,
         LABELS,
         METRICS,
         RENDER,

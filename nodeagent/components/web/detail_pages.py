@@ -1,6 +1,6 @@
 """The permanent addresses: a page for each GPU and each pod, made of the same parts as the overview; pure."""
 
-from nodeagent.components.web.event_words import build_chains, build_names
+from nodeagent.components.web.event_words import build_moments, build_names
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.markup import SYMBOLS, esc, mark, section
 from nodeagent.components.web.page import Page, PageView, known_inventory, render_overview
@@ -15,7 +15,7 @@ from nodeagent.components.web.records import GpuRecord
 from nodeagent.components.web.shapes import EnvelopeLike
 from nodeagent.model.ids import parse_device_id
 
-HISTORY_CHAINS = 40
+HISTORY_MOMENTS = 40
 
 
 def is_page(path: str) -> bool:
@@ -51,7 +51,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     style, word, reason = decide_style(record)
     own = {str(gpu.uuid), *(str(device.uuid) for device in gpu.mig_devices)}
     told = tuple(one for one in view.history if _speaks_of(one, own))
-    chains = build_chains(told, build_names(known_inventory(state)), HISTORY_CHAINS)
+    moments = build_moments(told, build_names(known_inventory(state)), HISTORY_MOMENTS)
     head = (
         f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
         f"<p><b>GPU {gpu.index}: {esc(word)}</b>{esc(reason or gpu.name)}</p></div>"
@@ -66,7 +66,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
             "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
             "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
-            "events": render_events(chains),
+            "events": render_events(moments),
         },
     )
 

@@ -1,6 +1,7 @@
-"""What happened, a sentence for each event of the bus, and which event led to which; pure."""
+"""What happened, a sentence for each event of the bus, and which led to which; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nodeagent.components.web.shapes import EnvelopeLike
@@ -31,8 +32,10 @@ from nodeagent.model.values import Value
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
-PAGE_CHAINS = 14
-CHAIN_LENGTH = 10
+PAGE_MOMENTS = 12
+MOMENT_LENGTH = 16
+MOMENT_SECONDS = 1.0
+"""What follows so closely belongs together, also where nobody said what caused what."""
 QUIET = frozenset(
     {"NodeSample", "ComponentReport", "AllocationTable", "PluginState", "LabelState", "CdiState", "RuntimeState"}
 )
@@ -40,12 +43,16 @@ QUIET = frozenset(
 
 
 class Link(Value, frozen=True):
-    """One event of a chain, in words, and how deep in it."""
+    """One event in words, and how many led to it."""
 
     seq: int
     time_seconds: float
     text: str
     depth: int = 0
+
+
+Moment = tuple[Link, ...]
+"""What happened together, in order."""
 
 
 def build_names(inventory: Inventory | None) -> Names:
@@ -58,34 +65,44 @@ def build_names(inventory: Inventory | None) -> Names:
     return names
 
 
-def build_chains(
-    history: Sequence[EnvelopeLike], names: Names, limit: int = PAGE_CHAINS
-) -> tuple[tuple[Link, ...], ...]:
-    """The last chains of causes, newest first; what says nothing to a person hands its cause on to what it led to."""
-    parents: dict[int, int | None] = {}
-    told: dict[int, str] = {}
-    for envelope in history:
-        parents[envelope.seq] = envelope.cause
-        text = describe_event(envelope.value, names)
-        if text:
-            told[envelope.seq] = text
-    times = {envelope.seq: envelope.time for envelope in history}
+def build_moments(history: Sequence[EnvelopeLike], names: Names, limit: int = PAGE_MOMENTS) -> tuple[Moment, ...]:
+    """The last moments, newest first; within one, causes stand before what they led to.
+
+    What says nothing to a person hands its cause on to what it led to.
+    """
+    chains = sorted(_build_chains(history, names), key=lambda chain: chain[0].seq)
+    moments: list[list[Link]] = []
+    for chain in chains:
+        if moments and chain[0].time_seconds - moments[-1][-1].time_seconds <= MOMENT_SECONDS:
+            moments[-1].extend(chain)
+        else:
+            moments.append(list(chain))
+    return tuple(tuple(moment[:MOMENT_LENGTH]) for moment in reversed(moments[-limit:]))
+
+
+def _build_chains(history: Sequence[EnvelopeLike], names: Names) -> list[list[Link]]:
+    parents = {envelope.seq: envelope.cause for envelope in history}
+    told: set[int] = set()
     chains: dict[int, list[Link]] = {}
-    depths: dict[int, tuple[int, int]] = {}
-    for seq, text in told.items():
-        parent = _find_told(parents, told, seq)
-        root, depth = (depths[parent][0], depths[parent][1] + 1) if parent in depths else (seq, 0)
-        depths[seq] = root, depth
-        chains.setdefault(root, []).append(Link(seq=seq, time_seconds=times[seq], text=text, depth=depth))
-    newest = sorted(chains.values(), key=lambda chain: chain[-1].seq, reverse=True)
-    return tuple(tuple(chain[:CHAIN_LENGTH]) for chain in newest[:limit])
+    places: dict[int, tuple[int, int]] = {}
+    for envelope in history:
+        text = describe_event(envelope.value, names)
+        if not text:
+            continue
+        parent = _find_told(parents, told, envelope.seq)
+        root, depth = (envelope.seq, 0) if parent is None else (places[parent][0], places[parent][1] + 1)
+        told.add(envelope.seq)
+        places[envelope.seq] = root, depth
+        link = Link(seq=envelope.seq, time_seconds=envelope.time, text=text, depth=depth)
+        chains.setdefault(root, []).append(link)
+    return list(chains.values())
 
 
-def _find_told(parents: Mapping[int, int | None], told: Mapping[int, str], seq: int) -> int:
+def _find_told(parents: Mapping[int, int | None], told: AbstractSet[int], seq: int) -> int | None:
     cause = parents.get(seq)
     while cause is not None and cause not in told:
         cause = parents.get(cause)
-    return -1 if cause is None else cause
+    return cause
 
 
 def describe_event(value: Any, names: Names) -> str:

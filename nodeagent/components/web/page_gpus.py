@@ -20,6 +20,8 @@ VERDICT_STYLES = {
 }
 STALE_AFTER_SECONDS = 10.0
 MIG_COLUMNS = 8
+NARROW_COLUMNS = 2
+"""Blocks so narrow say `1g` for `1g.10gb`; their title says all."""
 
 Trend = Mapping[GpuUuid, tuple[Point, ...]]
 
@@ -113,7 +115,11 @@ def _render_block(device: MigDevice, holder: Allocation | None, health: DeviceHe
         words.append(f"{health.verdict}: {health.reason}")
     style = f"w{width}{place}{' held-by' if holder is not None else ''}{' bad' if sick else ''}"
     sign = "✗ " if sick else "● " if holder is not None else "○ "
-    return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(device.profile)}</li>'
+    return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(_shorten(device.profile, width))}</li>'
+
+
+def _shorten(profile: str, width: int) -> str:
+    return profile if width > NARROW_COLUMNS else profile.partition(".")[0]
 
 
 def _render_holders(record: GpuRecord) -> str:

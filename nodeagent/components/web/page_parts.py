@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodeagent.components.web.event_words import Link
+from nodeagent.components.web.event_words import Moment
 from nodeagent.components.web.markup import age, condition_id, esc, gpu_path, mark, pairs, pod_link, section, table
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
@@ -73,27 +73,18 @@ def render_device(device: str, gpus: GpusRecord | None) -> str:
     return f"<code>{esc(device)}</code>"
 
 
-def render_events(chains: Sequence[Sequence[Link]]) -> str:
-    """The last chains, newest first; what an event led to stands below it."""
-    if not chains:
+def render_events(moments: Sequence[Moment]) -> str:
+    """The last moments, newest first; what an event led to stands below it."""
+    if not moments:
         return section("events", "What happened", '<p class="card">Nothing yet.</p>')
-    body = "".join(f"<li>{_render_chain(chain)}</li>" for chain in chains)
-    return section("events", "What happened", f'<div class="card"><ul class="chains">{body}</ul></div>')
+    body = "".join(_render_moment(moment) for moment in moments)
+    return section("events", "What happened", f'<div class="card"><ul class="moments">{body}</ul></div>')
 
 
-def _render_chain(chain: Sequence[Link]) -> str:
-    first, *rest = chain
-    then = "".join(f"<li>{_render_link(one)}</li>" for one in rest)
-    return _render_link(first) + (f"<ol>{then}</ol>" if then else "")
-
-
-def _render_link(link: Link) -> str:
-    moment = datetime.fromtimestamp(link.time_seconds, tz=UTC)
-    arrow = "→ " * link.depth
-    return (
-        f'<p><time datetime="{moment:%Y-%m-%dT%H:%M:%SZ}">{moment:%H:%M:%S}Z</time>'
-        f"<span>{arrow}{esc(link.text)}</span></p>"
-    )
+def _render_moment(moment: Moment) -> str:
+    time = datetime.fromtimestamp(moment[0].time_seconds, tz=UTC)
+    links = "".join(f"<li>{'→ ' * link.depth}{esc(link.text)}</li>" for link in moment)
+    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}</ol></li>'
 
 
 def render_parts(state: StateRecord) -> str:

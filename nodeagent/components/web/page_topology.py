@@ -16,6 +16,7 @@ from nodeagent.model.values import Value
 BOX, GAP, GROUP_GAP, MARGIN = 76, 14, 34, 20
 SWITCH_Y, GPU_Y, NUMA_Y = 24, 150, 236
 BOX_HEIGHT, HEIGHT = 44, 290
+SCALE = 1.25
 
 
 class Spot(Value, frozen=True):
@@ -68,9 +69,8 @@ def _draw(gpus: GpusRecord) -> str:
         *(_draw_gpu(spot) for spot in spots),
     ]
     label = f"{len(spots)} GPUs" + (f", {len(switches)} NVSwitches" if switches else "") + "; the table says the same"
-    return (
-        f'<svg class="topology" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-    )
+    top = 0 if switches else GPU_Y - 20 - max((_rise(spots, pair) for pair in _direct(gpus.pairs)), default=0)
+    return f'<svg class="topology" width="{width * SCALE:.0f}" viewBox="0 {top} {width} {HEIGHT - top}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
 def _draw_numa(spots: tuple[Spot, ...]) -> list[str]:
@@ -106,19 +106,24 @@ def _draw_switch_links(spots: tuple[Spot, ...], switches: dict[PciAddress, int])
     return parts
 
 
+def _direct(pairs: tuple[GpuPair, ...]) -> list[GpuPair]:
+    return [pair for pair in pairs if pair.nvlink_count and not pair.through_switch]
+
+
+def _rise(spots: tuple[Spot, ...], pair: GpuPair) -> int:
+    left, right = (spot.middle for spot in spots if spot.gpu.uuid in {pair.left, pair.right})
+    return min(GPU_Y - 24, 40 + (right - left) // 5)
+
+
 def _draw_arcs(spots: tuple[Spot, ...], pairs: tuple[GpuPair, ...]) -> list[str]:
-    places = {spot.gpu.uuid: spot for spot in spots}
     parts = []
-    for pair in pairs:
-        left, right = places.get(pair.left), places.get(pair.right)
-        if left is None or right is None or not pair.nvlink_count or pair.through_switch:
-            continue
-        rise = min(GPU_Y - 12, 40 + abs(left.middle - right.middle) // 5)
-        middle, top = (left.middle + right.middle) // 2, GPU_Y - rise * 3 // 4
+    for pair in _direct(pairs):
+        left, right = (spot.middle for spot in spots if spot.gpu.uuid in {pair.left, pair.right})
+        rise = _rise(spots, pair)
         parts.append(
-            f'<path d="M{left.middle} {GPU_Y}C{left.middle} {GPU_Y - rise} {right.middle} {GPU_Y - rise}'
-            f' {right.middle} {GPU_Y}" stroke-width="{0.6 + pair.nvlink_count * 0.5:.1f}"/>'
-            f'<text class="minor" x="{middle}" y="{top - 3}">{pair.nvlink_count}×</text>'
+            f'<path d="M{left} {GPU_Y}C{left} {GPU_Y - rise} {right} {GPU_Y - rise} {right} {GPU_Y}"'
+            f' stroke-width="{0.6 + pair.nvlink_count * 0.5:.1f}"/>'
+            f'<text class="minor" x="{(left + right) // 2}" y="{GPU_Y - rise * 3 // 4 - 3}">{pair.nvlink_count}×</text>'
         )
     return parts
 

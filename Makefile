@@ -47,8 +47,9 @@ contracts: $(STAMP) ## who may import whom
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
-e2e: $(STAMP) ## the real cluster: nothing yet
-	@echo "nothing yet"
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -61,4 +62,4 @@ lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -44,6 +44,7 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
     paths = {
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",
+        "cdi.dir": directory / "cdi",
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",

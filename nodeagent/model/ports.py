@@ -4,16 +4,20 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import field
 
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -72,6 +76,114 @@ class ValidationMarkers(Protocol):
         ...
 
 
+class DriverFileSource(Protocol):
+    """The driver as it lies on the host's disk and in its /dev."""
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Look once, bounded in time.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+
+class SpecDirectories(Protocol):
+    """The directories of CDI specifications; the agent writes in one of them."""
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read, the lower directory first.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        ...
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole, with the directory where it is missing.
+
+        Raises:
+            NodeagentError: it cannot be written; the one before stays.
+        """
+        ...
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when a file has come, gone or changed since the last reading."""
+        ...
+
+
+class HookInstaller(Protocol):
+    """Puts the hook program on the host."""
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program there, executable; False when it was there already.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
+        ...
+
+
+class ContainerRuntime(Protocol):
+    """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Which runtimes there are, and what the running ones say about themselves."""
+        ...
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        """The files that it reads at its next start, in its order, and those of `extra` that exist."""
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when one of the files read last has changed."""
+        ...
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        """Have its own tool judge a configuration; False where it has none.
+
+        Raises:
+            NodeagentError: it would not accept it.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write all of them or none, and remember what was there before.
+
+        Raises:
+            NodeagentError: nothing was written.
+        """
+        ...
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        """Put back what was there before these changes."""
+        ...
+
+    async def restore(self) -> Restored:
+        """Give back everything that was ever changed, byte for byte."""
+        ...
+
+    async def restart(self, command: Sequence[str]) -> None:
+        """Restart it.
+
+        Raises:
+            NodeagentError: it did not start.
+        """
+        ...
+
+
 class GpuSource(Protocol):
     """The one door to GPUs; every call is bounded in time and fails with a `DriverError` only."""
 
@@ -105,6 +217,18 @@ class GpuSource(Protocol):
 
     async def resume(self) -> None:
         """Take the driver back, in whatever version it now is."""
+        ...
+
+
+class NodeFactSource(Protocol):
+    """The node apart from its GPUs."""
+
+    async def read_facts(self) -> NodeFacts:
+        """Look once; what cannot be read is empty.
+
+        Raises:
+            NodeagentError: the node's own files do not answer.
+        """
         ...
 
 
@@ -218,6 +342,32 @@ class PodResources(Protocol):
         ...
 
 
+class GpuClearing(Protocol):
+    """Whoever judges health, asked to take a GPU back on a person's word."""
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Forget the faults of a GPU; says what was forgotten. What is bad at the next look is found again.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+
+
+class ProcessPlace(Value, frozen=True):
+    """Where a process lives; an empty UID is a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ProcessPlaces(Protocol):
+    """Which pod a process belongs to."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Those that can be told; a process that ended, or is out of sight, is left out."""
+        ...
+
+
 class AgentControl(Protocol):
     """What a person may tell the running agent to do, over the admin socket."""
 
@@ -255,6 +405,14 @@ class AgentControl(Protocol):
 
     async def resume(self) -> str:
         """Take the driver back."""
+        ...
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word; says what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
         ...
 
 

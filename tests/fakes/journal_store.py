@@ -43,7 +43,7 @@ class FakeStore:
         self._maybe_fail()
         self.current = (self.current or b"") + content
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         self.is_open = False
 
     def _maybe_fail(self) -> None:

@@ -114,7 +114,7 @@ def _render_block(device: MigDevice, holder: Allocation | None, health: DeviceHe
     if sick and health is not None:
         words.append(f"{health.verdict}: {health.reason}")
     style = f"w{width}{place}{' held-by' if holder is not None else ''}{' bad' if sick else ''}"
-    sign = "✗ " if sick else "● " if holder is not None else "○ "
+    sign = "✗ " if sick else "" if width == 1 else "● " if holder is not None else "○ "
     return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(_shorten(device.profile, width))}</li>'
 
 

@@ -22,6 +22,7 @@ from nodeagent.edge.host.errors import (
 from nodeagent.model.errors import JournalUnavailable
 
 _READ_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_READ_ATTEMPTS: Final = 3
 _SET_ASIDE_KEPT: Final = 3
 _OPEN_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -163,12 +164,16 @@ class JournalFile:
 
 
 def _read(path: Path, problems: list[str]) -> bytes | None:
-    try:
-        return read_bounded(path, limit_bytes=_READ_LIMIT_BYTES, follow_symlink=False)
-    except FileUnreadable as error:
-        if error.is_absent:
-            return None
-        problems.append(str(error))
-    except FileTooLarge as error:
-        problems.append(str(error))
+    """A file that could not be read once may be whole: it is given up only after some attempts."""
+    for attempt in range(1, _READ_ATTEMPTS + 1):
+        try:
+            return read_bounded(path, limit_bytes=_READ_LIMIT_BYTES, follow_symlink=False)
+        except FileUnreadable as error:
+            if error.is_absent:
+                return None
+            problem = str(error)
+        except FileTooLarge as error:
+            problem = str(error)
+        if attempt == _READ_ATTEMPTS:
+            problems.append(problem)
     return b""

@@ -117,6 +117,7 @@ async def test_nobody_is_answered_while_nobody_keeps_the_journal(world: World) -
         await world.door.record(GPU, device_ids("a"))
     await world.door.identify(GPU, device_ids("a"))
     assert not world.door.doubtful()
+    assert world.door.history == ()
     async with world.running():
         pass
     with pytest.raises(JournalUnavailable):
@@ -166,7 +167,7 @@ async def test_a_list_that_never_comes_ends_in_time(world: World, monkeypatch: p
 
 async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> None:
     """The kubelet sends no word of a release; two lists without the pod, half a minute apart, are one."""
-    async with world.running() as keeper:
+    async with world.running():
         await world.door.record(GPU, device_ids("a"))
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
@@ -176,7 +177,7 @@ async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> N
         await anyio.sleep(25)
         assert world.published() == {}
         assert [freed.devices for freed in world.facts(DevicesFreed)] == [device_ids("a")]
-        assert [ended.allocation.devices for ended in keeper.history] == [device_ids("a")]
+        assert [ended.allocation.devices for ended in world.door.history] == [device_ids("a")]
     assert world.durable_devices() == []
 
 
@@ -198,7 +199,7 @@ async def test_a_forgetful_kubelet_is_refused_a_held_device(world: World) -> Non
             await world.door.record(GPU, device_ids("ab"))
         assert [refused.devices for refused in world.facts(AllocationRefused)] == [device_ids("ab")]
         await world.door.record(GPU, device_ids("b"))
-        await anyio.sleep(2)
+        await anyio.sleep(22)
         assert world.published() == {"a": "train!", "b": "-"}
         assert "allocations-differ" in world.set_conditions()
         assert [differed.kind for differed in world.facts(AllocationDiffered)] == ["forgotten"]
@@ -290,6 +291,34 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
         await anyio.sleep(2)
         await world.door.record(GPU, device_ids("a"))
     assert world.durable_devices() == ["a"]
+
+
+async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeClock) -> None:
+    """What the last agent left is read before anything is written, however late, and joined with what is new."""
+    world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
+    async with world.running():
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
+    world.store.failure = "input/output error"
+    world.kubelet.listing = listing(holding("train", "a"))
+    async with world.running():
+        await world.door.record(GPU, device_ids("c"))
+        assert world.published() == {"a": "train", "c": "-"}
+        world.store.failure = ""
+        await anyio.sleep(2)
+        assert world.published() == {"a": "-", "b": "-", "c": "-"}
+        await anyio.sleep(10)
+        assert world.published() == {"a": "train", "b": "-", "c": "-"}
+    assert sorted(world.durable().entries) == [1, 2, 3]
+
+
+async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
+    """A holder whose kubelet remembers it after all is no reason to refuse."""
+    async with world.running():
+        await held_by_an_earlier_run(world)
+        world.kubelet.listing = listing(holding("other", "a"))
+        await world.door.record(GPU, device_ids("a"))
+        assert world.published() == {"a": "-"}
 
 
 @pytest.mark.parametrize("may_set_aside", [True, False])

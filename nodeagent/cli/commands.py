@@ -286,6 +286,18 @@ VERSION = Command(
     arguments=(JSON,),
 )
 
+ALLOCATIONS = Command(
+    "allocations",
+    "which pod and container holds which device since when",
+    runs="nodeagent.cli.allocations:run",
+    description="Asks the running agent, whose journal holds what the kubelet was told.",
+    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    examples=(
+        Example("nodeagent allocations", "who holds what now"),
+        Example("nodeagent allocations --history --json", "who held what, for scripts"),
+    ),
+)
+
 RELOAD = Command(
     "reload",
     "have the running agent read its configuration anew, and say what changed",
@@ -353,6 +365,24 @@ GPU = Command(
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
             examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "prefer",
+            "which devices a pod would be given, with the score and the runner-up",
+            runs="nodeagent.cli.allocations:prefer",
+            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
+                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(("--must-include",), "those that must be among them", metavar="A,B"),
+                Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
+            ),
+            examples=(
+                Example("nodeagent gpu prefer --available 0,1,2,5,6,7 --size 4", "why these four"),
+                Example("nodeagent gpu prefer --size 2 --gpus simulated:a100-40gb", "on a node you do not have"),
+            ),
         ),
         Command(
             "holders",
@@ -471,6 +501,7 @@ ROOT = Command(
         DOCTOR,
         TOP,
         GPU,
+        ALLOCATIONS,
         CDI,
         RUNTIME,
         LABELS,

@@ -11,9 +11,9 @@ from nodeagent.cli.gpu_source import read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, render_table
-from nodeagent.components.allocations.tabulate import AllocationRow, tabulate_living
+from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.deviceplugin.explain import explain_preference, render_explanation
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.units import render_age

@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.cli.allocations import render_rows
 from nodeagent.cli.main import Streams, run_command_line
-from nodeagent.components.allocations.tabulate import AllocationRow
+from nodeagent.model.allocation import AllocationRow
 
 
 def _run(*words: str) -> tuple[int, str, str]:

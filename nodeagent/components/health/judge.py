@@ -173,7 +173,8 @@ class Judge:
         samples = {one.uuid: one for one in sample.gpus}
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
-            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at)
+            has_switches = bool(self._inventory.switches)
+            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at, has_switches=has_switches)
             self._pids[gpu.uuid] = look.pids
             self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)
 

@@ -49,13 +49,12 @@ def judge_levels(
         at: when the sample was taken.
         has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
     """
-    if sample is None or sample.hung:
-        return Look(memory=memory, answered=False, is_clean=False)
-    if sample.lost:
-        reason = f"the GPU cannot be reached: {sample.lost}"
-        lost = unhealthy("lost", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
-        return Look(findings=(lost,), memory=memory, is_clean=False)
-    if not _is_alive(sample):
+    lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
+    if lost:
+        reason = f"the GPU cannot be reached: {lost}"
+        finding = unhealthy("lost", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
+        return Look(findings=(finding,), memory=memory, is_clean=False)
+    if sample is None or sample.silent or not _is_alive(sample):
         return Look(memory=memory, answered=False, is_clean=False)
     return _judge_living(gpu, sample, memory, at, has_switches=has_switches)
 

@@ -188,6 +188,12 @@ def test_gpu_without_links_needs_no_fabric() -> None:
     assert told(look(LevelMemory(links_expected=18), gpu, nvlinks_active=18)) == [("fabric", UNHEALTHY, "L")]
 
 
+def test_gpu_that_the_driver_no_longer_lists_is_lost() -> None:
+    """The inventory knows that its card is still in its slot."""
+    one = judge_levels(make_gpu(0, lost="the driver no longer lists it"), None, LevelMemory(), 0)
+    assert [(finding.key, finding.verdict) for finding in one.findings] == [("lost", UNHEALTHY)]
+
+
 def test_lost_gpu_is_only_lost() -> None:
     """Nothing else can be said of it, and it comes back by a power cycle."""
     one = judge_levels(make_gpu(0), make_sample(lost="fell off the bus"), LevelMemory(links_expected=18), 0)
@@ -199,7 +205,7 @@ def test_lost_gpu_is_only_lost() -> None:
     "sample",
     [
         None,
-        make_sample(lost="a call did not come back", hung=True),
+        make_sample(lost="a call did not come back", silent=True),
         make_sample(gpu_temperature_celsius=None, recovery_action=None),
     ],
 )

@@ -92,7 +92,14 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
-            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec(
+                "health",
+                self._build_health,
+                needs=("inventory_known",),
+                opens=("health_known",),
+                vital=True,
+                stop_stage=10,
+            ),
             ComponentSpec(
                 "allocations",
                 self.kubelet.build_allocations,
@@ -112,7 +119,12 @@ class Composition:
         plugin = ComponentSpec(
             "deviceplugin",
             self.kubelet.build_plugins,
-            needs=("inventory_known", "allocations_recovered", *self.containers.list_gates_of_plugins()),
+            needs=(
+                "inventory_known",
+                "health_known",
+                "allocations_recovered",
+                *self.containers.list_gates_of_plugins(),
+            ),
             opens=("plugin_registered",),
             vital=True,
             stop_stage=10,

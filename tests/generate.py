@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from nodeagent.cli.manual import render_manual
 from nodeagent.cli.reference import render_cli_page
 from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
@@ -22,6 +23,7 @@ ROOT: Final = Path(__file__).parent.parent
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
     "docs/cli.md": render_cli_page,
+    "docs/nodeagent.1": render_manual,
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,

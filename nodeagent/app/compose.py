@@ -5,7 +5,6 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
-from nodeagent.app.container_side import GATES as CONTAINER_GATES
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -39,7 +38,7 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered", *CONTAINER_GATES)
+GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -54,11 +53,11 @@ class Composition:
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or platform.node()
         self.bus = Bus(self.clock)
-        self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
+        self.gates = Gates((*GATES, *self.containers.list_gates()), clock=self.clock)
         self.clearing = ClearingDoor()
         self.exporter = self._make_exporter()
         self.supervisor = Supervisor(

@@ -18,7 +18,6 @@ from nodeagent.kernel.worker_thread import WorkerThread
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
-GATES = (CDI_GATE, RUNTIME_GATE)
 
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:
@@ -52,6 +51,10 @@ class ContainerSide:
                 )
             )
         return tuple(specs)
+
+    def list_gates(self) -> tuple[str, ...]:
+        """The gates that those of them open."""
+        return tuple(gate for spec in self.specs() for gate in spec.opens)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
         """What must be so before a device is advertised: its name is written, and the runtime was looked after.

@@ -13,7 +13,14 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import (
+    View,
+    decide_pause,
+    explain_loss,
+    explain_unfitness,
+    find_named,
+    plan_list,
+)
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
 from nodeagent.components.deviceplugin.prefer import Preference
@@ -241,7 +248,9 @@ class DevicePlugins:
         facts = replace(self._facts, cdi_extras=self._find_extras())
         health = self._bus.latest(HealthReport)
         blocked = find_missing_channels(settings.device_plugin, facts)
-        view = View(inventory.value, health.value if health is not None else None, blocked)
+        cdi = self._bus.latest(CdiState)
+        named = find_named(cdi.value if cdi is not None else None, settings)
+        view = View(inventory.value, health.value if health is not None else None, blocked, named)
         self._report_problems(planned.plan, blocked)
         held = self._find_held() if settings.device_plugin.enabled else {}
         wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}

@@ -47,9 +47,9 @@ contracts: $(STAMP) ## who may import whom
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
-e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
-	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -38,7 +39,6 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -57,11 +57,15 @@ class Composition:
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
-        self.gates = Gates((*GATES, *self.containers.list_gates()), clock=self.clock)
         self.clearing = ClearingDoor()
+        self.cluster = ClusterSide(
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+        )
+        specs = self.specs()
+        self.gates = Gates(list_gates(specs), clock=self.clock)
         self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
-            self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
+            specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
         self.control = Control(
             self.bus,
@@ -77,14 +81,6 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            *self._plugin_specs(),
-            ComponentSpec(
-                "allocations",
-                self.kubelet.build_allocations,
-                opens=("allocations_recovered",),
-                vital=True,
-                stop_stage=30,
-            ),
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -95,9 +91,18 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
-            *self.containers.specs(),
             ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec(
+                "allocations",
+                self.kubelet.build_allocations,
+                opens=("allocations_recovered",),
+                vital=True,
+                stop_stage=30,
+            ),
+            *self.containers.specs(),
+            *self._plugin_specs(),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
+            *self.cluster.specs(),
         )
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
@@ -113,11 +118,12 @@ class Composition:
         )
         return (plugin,)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware
@@ -199,6 +205,11 @@ class Composition:
 
     def _introspect(self) -> object:
         return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
+
+
+def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
+    """Every gate that somebody opens, in the order of the table; one that nobody opens would look closed for ever."""
+    return tuple(gate for spec in specs for gate in (*spec.opens_itself, *spec.opens))
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:

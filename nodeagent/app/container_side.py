@@ -52,10 +52,6 @@ class ContainerSide:
             )
         return tuple(specs)
 
-    def list_gates(self) -> tuple[str, ...]:
-        """The gates that those of them open."""
-        return tuple(gate for spec in self.specs() for gate in spec.opens)
-
     def list_gates_of_plugins(self) -> tuple[str, ...]:
         """What must be so before a device is advertised: its name is written, and the runtime was looked after.
 

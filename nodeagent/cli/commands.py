@@ -112,6 +112,42 @@ STATUS = Command(
     ),
 )
 
+DOCTOR = Command(
+    "doctor",
+    "check everything by itself, also where no agent runs, and say what to do",
+    runs="nodeagent.cli.doctor.command:run",
+    description=(
+        "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
+        "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(
+            ("--bundle",),
+            "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
+            metavar="FILE.tar.gz",
+        ),
+    ),
+    examples=(
+        Example("nodeagent doctor", "when nothing else explains it"),
+        Example("nodeagent doctor --bundle report.tar.gz", "for a bug report"),
+        Example("nodeagent doctor --gpus simulated:dgx-h100", "to see what it checks"),
+    ),
+)
+
+COMPLETION = Command(
+    "completion",
+    "the completion script for a shell",
+    runs="nodeagent.cli.completion:run",
+    arguments=(Argument(("shell",), "bash, zsh or fish", metavar="SHELL", choices=("bash", "zsh", "fish")),),
+    examples=(
+        Example("nodeagent completion bash > /etc/bash_completion.d/nodeagent", "for every user's bash"),
+        Example("nodeagent completion zsh > _nodeagent", "into a directory of $fpath"),
+        Example("nodeagent completion fish > nodeagent.fish", "into ~/.config/fish/completions"),
+    ),
+)
+
 CONFIGURATION = Command(
     "config",
     "check and explain the configuration",
@@ -432,6 +468,7 @@ ROOT = Command(
         RUN,
         SIMULATE,
         STATUS,
+        DOCTOR,
         TOP,
         GPU,
         CDI,
@@ -443,6 +480,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        COMPLETION,
         VERSION,
     ),
 )

@@ -211,7 +211,8 @@ class Allocations:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
-            if self._broken:
+            # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
+            if self._broken or self._is_full(share=0.5):
                 async with self._turn:
                     await self._mend()
                     self._publish()
@@ -250,7 +251,8 @@ class Allocations:
         gone = [entry.allocation for number, entry in self._ledger.entries.items() if number in freed]
         if result.records:
             try:
-                await self._write(result.records)
+                # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
+                await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._accept(result.records)
             self._publish()
@@ -294,11 +296,11 @@ class Allocations:
             self._run = KubeletRun(identity=identity, since_seconds=self._clock.monotonic() - age)
         return self._run
 
-    async def _write(self, records: Sequence[Record]) -> None:
-        """Make records durable and only then part of the ledger; shielded, so that a cancellation cannot part the two.
+    async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
+        """Write records down and only then into the ledger; shielded, so that a cancellation cannot part the two.
 
         Raises:
-            JournalUnavailable: they are not durable, and not part of the ledger.
+            JournalUnavailable: they are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
             try:
@@ -306,7 +308,7 @@ class Allocations:
                     await self._begin(self._after(records))
                 else:
                     data, seal = encode_records(records, self._seal)
-                    await self._store.append(data)
+                    await self._store.append(data, durable=durable)
                     self._ledger, self._seal = self._after(records), seal
             except JournalUnavailable as error:
                 self._note_broken(error)
@@ -333,9 +335,10 @@ class Allocations:
             except JournalUnavailable as error:
                 self._note_broken(error)
 
-    def _is_full(self) -> bool:
-        """Large enough to begin anew; a journal that is large from the start may double first."""
-        return self._store.size_bytes > max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+    def _is_full(self, share: float = 1.0) -> bool:
+        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+        return self._store.size_bytes > share * limit
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         ledger = self._ledger

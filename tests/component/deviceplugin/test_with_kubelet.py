@@ -56,7 +56,7 @@ class Agent:
         door = JournalDoor(str(self.state_dir))
         keeper = Allocations(
             self.bus, conditions, clock, self.live, account,
-            store=JournalDisk(self.state_dir), door=door, node=Node("machine", "boot"),
+            store=JournalDisk(self.state_dir, write_seconds=30.0), door=door, node=Node("machine", "boot"),
         )  # fmt: skip
         plugins = DevicePlugins(self.bus, conditions, self.live, door, serve=self._serve, read_facts=self._read_facts)
         try:

@@ -6,6 +6,7 @@ Owns nothing but the order of steps: each is carried out by the part it concerns
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import anyio
 
@@ -27,7 +28,7 @@ SOURCE = "control"
 
 
 class Control:
-    """Implements `model.ports.AgentControl`."""
+    """Implements `model.ports.AgentControl` and `model.ports.ConfigurationControl`."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class Control:
         conditions: Conditions,
         live: LiveSettings,
         *,
-        load_again: Callable[[], Loaded],
+        load_again: Callable[[Path | None], Loaded],
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
@@ -43,6 +44,7 @@ class Control:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
         self._reader = WorkerThread("configuration reader")
+        self._named_file: Path | None = None
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
@@ -53,8 +55,38 @@ class Control:
 
     async def reload(self) -> str:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
+        return await self._load(self._named_file)
+
+    async def list_configurations(self) -> tuple[str, ...]:
+        """The named configurations that there are; none where the settings name no directory of them."""
+        directory = self._live.now.device_plugin.config_dir
+        if directory is None:
+            return ()
+
+        def read() -> tuple[str, ...]:
+            # What begins with two dots is how the kubelet keeps the versions of a mounted ConfigMap.
+            return tuple(sorted(path.name for path in directory.iterdir() if is_named(path)))
+
         try:
-            loaded = await self._reader.run(self._load_again, timeout_seconds=READ_SECONDS, what="read configuration")
+            return await self._reader.run(read, timeout_seconds=READ_SECONDS, what="list named configurations")
+        except (KernelError, OSError) as error:
+            raise ControlRefused(f"cannot list the named configurations in {directory}: {error}") from error
+
+    async def use_configuration(self, name: str) -> str:
+        """Put a named configuration in force, or leave the present one where it is invalid."""
+        directory = self._live.now.device_plugin.config_dir
+        if directory is None:
+            raise ControlRefused(f"cannot use configuration {name}: device_plugin.config_dir names no directory")
+        done = await self._load(directory / name)
+        self._named_file = directory / name
+        return done
+
+    async def _load(self, named_file: Path | None) -> str:
+        def load() -> Loaded:
+            return self._load_again(named_file)
+
+        try:
+            loaded = await self._reader.run(load, timeout_seconds=READ_SECONDS, what="read configuration")
         except ConfigurationInvalid as error:
             raise self._reject(tuple(str(problem) for problem in error.problems)) from error
         except KernelError as error:
@@ -139,6 +171,11 @@ class Control:
                 self._resume_at = None
                 with contextlib.suppress(ControlRefused):  # the driver's condition says why, and a person can resume
                     await self.resume()
+
+
+def is_named(path: Path) -> bool:
+    """Whether an entry of the directory is a named configuration."""
+    return not path.name.startswith("..") and not path.is_dir()
 
 
 class InjectedCrash(Exception):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nodeagent.config.load import Loaded
 
@@ -27,8 +28,11 @@ class AgentPlan:
     """One run of the agent."""
 
     loaded: Loaded
-    load_again: Callable[[], Loaded]
-    """For a reload: the same sources, read anew; raises `ConfigurationInvalid`."""
+    load_again: Callable[[Path | None], Loaded]
+    """For a reload: the same sources, read anew, and a named configuration if one is in force.
+
+    Raises `ConfigurationInvalid`.
+    """
     environ: dict[str, str] = field(default_factory=dict)
     require_driver: bool = False
     simulation: SimulationPlan | None = None

@@ -1,6 +1,7 @@
 """Starts an agent in this process and turns what goes wrong into one line and an exit code."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from nodeagent.app.agent import run_agent
 from nodeagent.app.errors import DriverRequired, StartRefused
@@ -15,7 +16,7 @@ from nodeagent.kernel.errors import VitalComponentFailed
 
 
 def launch(
-    load: Callable[[], Loaded],
+    load: Callable[[Path | None], Loaded],
     environ: dict[str, str],
     *,
     require_driver: bool = False,
@@ -23,14 +24,14 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end.
+    """Run to the end; `load` reads the settings, with a named configuration or without.
 
     Raises:
         CommandFailed: it could not start, or ended badly.
     """
     plan = AgentPlan(
-        loaded=load(),
-        load_again=lambda: _load_for_reload(load),
+        loaded=load(None),
+        load_again=lambda named_file: _load_for_reload(load, named_file),
         environ=environ,
         require_driver=require_driver,
         simulation=simulation,
@@ -54,10 +55,10 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
     return str(error)
 
 
-def _load_for_reload(load: Callable[[], Loaded]) -> Loaded:
+def _load_for_reload(load: Callable[[Path | None], Loaded], named_file: Path | None) -> Loaded:
     """A reload wants the problems themselves, where the command line wants a message."""
     try:
-        return load()
+        return load(named_file)
     except CommandFailed as error:
         if isinstance(error.__cause__, ConfigurationInvalid):
             raise error.__cause__ from None

@@ -52,6 +52,19 @@ def read_config_files(config_file: Path | None) -> FilesRead:
     return FilesRead(tuple(texts), tuple(problems), tuple(notices))
 
 
+def read_named_file(path: Path) -> FilesRead:
+    """A named configuration, which lies over the files of the agent."""
+    texts: list[ConfigText] = []
+    problems: list[Problem] = []
+    try:
+        texts.append(ConfigText(path, _read_text(path)))
+    except _NotUsable as error:
+        problems.append(Problem(Origin("file", str(path), error.line), "", str(error)))
+    except OSError as error:
+        problems.append(_cannot_read(path, error))
+    return FilesRead(tuple(texts), tuple(problems), ())
+
+
 class _NotUsable(Exception):  # never leaves this module
     """The path leads to something that is no configuration text."""
 

@@ -1,6 +1,7 @@
 """From files, environment and flags to settings, with the origin of every value and every problem at once.
 
-Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, foreign environment variables that clusters
+Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, the named configuration that the node's label
+chooses, foreign environment variables that clusters
 already use, `NODEAGENT_<SECTION>__<KEY>`, `--set section.key=value`.
 Mappings merge key by key, lists and single values replace what is under them.
 Writes nothing, and changes nothing that is in force: an invalid configuration is an exception, not half a result.
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.config.errors import ConfigurationInvalid, Problem
-from nodeagent.config.files import ConfigText, read_config_files
+from nodeagent.config.files import ConfigText, FilesRead, read_config_files, read_named_file
 from nodeagent.config.knobs import Findings, Place, RejectedError, is_absent, read_section
 from nodeagent.config.nvidia import Translation, translate_nvidia
 from nodeagent.config.rules import decide_breaches
@@ -39,7 +40,11 @@ class Loaded(Struct, frozen=True):
 
 
 def load_settings(
-    config_file: Path | None = None, *, environ: MappingOf[str, str], overrides: Sequence[str] = ()
+    config_file: Path | None = None,
+    *,
+    environ: MappingOf[str, str],
+    overrides: Sequence[str] = (),
+    named_file: Path | None = None,
 ) -> Loaded:
     """Read everything that has a say, and judge it.
 
@@ -47,11 +52,12 @@ def load_settings(
         config_file: the main file; None for the default one, which may be missing.
         environ: the environment.
         overrides: the texts of `--set`, in order.
+        named_file: the named configuration in force; it lies over the other files.
 
     Raises:
         ConfigurationInvalid: with every problem of every source.
     """
-    files = read_config_files(config_file)
+    files = _join(read_config_files(config_file), read_named_file(named_file) if named_file is not None else None)
     parts = [_read_file(text) for text in files.texts]
     variables, variable_problems = read_environment(Settings, environ)
     flags, flag_problems = read_flags(overrides)
@@ -84,6 +90,12 @@ def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) ->
     if findings.problems:
         raise ConfigurationInvalid(findings.problems)
     return Loaded(settings, findings.origins, tuple(_not_built(tree)))
+
+
+def _join(files: FilesRead, named: FilesRead | None) -> FilesRead:
+    if named is None:
+        return files
+    return FilesRead((*files.texts, *named.texts), (*files.problems, *named.problems), files.notices)
 
 
 def _read_file(text: ConfigText) -> Translation:

@@ -344,6 +344,26 @@ class AgentControl(Protocol):
         ...
 
 
+class ConfigurationControl(Protocol):
+    """The named configurations of this node, one of which the cluster chooses."""
+
+    async def list_configurations(self) -> tuple[str, ...]:
+        """Their names.
+
+        Raises:
+            ControlRefused: they cannot be listed.
+        """
+        ...
+
+    async def use_configuration(self, name: str) -> str:
+        """Put one in force; says what changed.
+
+        Raises:
+            ControlRefused: it is invalid; the one before stays in force.
+        """
+        ...
+
+
 class KubeletCheckpoint(Value, frozen=True):
     """What the kubelet has written down for its own restart: advisory, and perhaps of pods that are gone."""
 

@@ -34,7 +34,7 @@ def select(cluster: Cluster, selector: str) -> list[str]:
 
 
 def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -> None:
-    """People select nodes by model, count and presence; a label of somebody else stays, and nothing is written twice."""
+    """People select nodes by model, count and presence; a label of somebody else stays."""
     node.api.patch(NODE, {"metadata": {"labels": {"team": "blue"}}})
     make_agent(gpus="simulated:dgx-h100", settings=QUICK)
     wait("the labels", lambda: labels_of(node).get(COUNT) == "8")
@@ -108,3 +108,23 @@ def test_an_outage_loses_nothing(node: Cluster, make_agent: MakeAgent) -> None:
     node.end_outage()
     node.api.patch(NODE, {"metadata": {"labels": {COUNT: None}}})
     wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1", timeout_seconds=120)
+
+
+def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAgent) -> None:
+    """Another sharing by one label, within seconds and without the agent's restart; a wrong name changes nothing."""
+    configs = node.layout.agent / "configs"
+    configs.mkdir()
+    (configs / "plain").write_text("{}")
+    (configs / "shared").write_text(
+        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+    )
+    settings = QUICK | {"device_plugin": {"config_dir": str(configs), "default_config": "plain"}}
+    agent = make_agent(settings=settings)
+    wait("the labels", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "1")
+    key = "nvidia.com/device-plugin.config"
+    node.api.patch(NODE, {"metadata": {"labels": {key: "shared"}}})
+    wait("the labels to follow", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "4")
+    wait("the kubelet to follow", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "4")
+    node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
+    wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
+    assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"

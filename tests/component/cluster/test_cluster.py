@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings
+from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
@@ -58,20 +60,32 @@ class FakeControl:
         self.done.append("resume")
         return ""
 
+    async def list_configurations(self) -> tuple[str, ...]:
+        if self.refusal is not None:
+            raise self.refusal
+        return ("plain", "shared")
+
+    async def use_configuration(self, name: str) -> str:
+        self.done.append(f"use {name}")
+        return ""
+
 
 class Stage:
     """The component with everything round it."""
 
-    def __init__(self, clock: FakeClock, **kubernetes: Any) -> None:
+    def __init__(self, clock: FakeClock, *, named: bool = False, **kubernetes: Any) -> None:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.live = LiveSettings(Settings(kubernetes=KubernetesSettings(**kubernetes)))
+        plugin = DevicePluginSettings(config_dir=Path("/configs") if named else None)
+        self.live = LiveSettings(Settings(kubernetes=KubernetesSettings(**kubernetes), device_plugin=plugin))
         self.api, self.control = FakeNodeApi(), FakeControl()
         self._clock = clock
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
-        cluster = Cluster(self.bus, self.conditions, self._clock, self.live, self.api, self.control, rng=Random(1))
+        cluster = Cluster(
+            self.bus, self.conditions, self._clock, self.live, self.api, self.control, self.control, rng=Random(1)
+        )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cluster.run(task_status=task_status))
             yield self
@@ -251,3 +265,56 @@ async def test_events_can_be_switched_off(clock: FakeClock) -> None:
         stage.bus.publish_fact(GpuVanished(gpu=gpu_uuid(1), generation=2), source="test")
         await settle(60)
         assert stage.api.events == []
+
+
+CONFIG = "nvidia.com/device-plugin.config"
+
+
+async def test_the_label_chooses_the_configuration(clock: FakeClock) -> None:
+    """Switched when the label changes, within two seconds, and only then."""
+    stage = Stage(clock, named=True)
+    stage.api.become(labels={CONFIG: "plain"})
+    async with stage.running():
+        await settle()
+        stage.api.become(labels={CONFIG: "shared"})
+        await settle(1)
+        stage.api.become(labels={CONFIG: "shared", "team": "blue"})
+        await settle(60)
+        assert stage.control.done == ["use plain", "use shared"]
+
+
+async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> None:
+    """The present one stays, and people are told where they look; it is over with the right name."""
+    stage = Stage(clock, named=True)
+    stage.api.become(labels={CONFIG: "plain"})
+    async with stage.running():
+        await settle()
+        stage.api.become(labels={CONFIG: "typo"})
+        await settle(1)
+        stage.api.become(labels={CONFIG: "typo", "team": "blue"})
+        await settle(10)
+        assert stage.control.done == ["use plain"]
+        assert "named-configuration-unknown" in stage.codes()
+        assert [event.reason for event, _ in stage.api.events] == ["NamedConfigurationRefused"]
+        stage.api.become(labels={CONFIG: "plain"})
+        await settle(10)
+        assert "named-configuration-unknown" not in stage.codes()
+
+
+async def test_a_configuration_that_is_refused_is_said(clock: FakeClock) -> None:
+    """A directory that cannot be read is no reason to fall over, with events or without."""
+    stage = Stage(clock, named=True, events=False)
+    stage.control.refusal = ControlRefused("no such directory")
+    async with stage.running():
+        await settle(10)
+        assert "named-configuration-unknown" in stage.codes()
+        assert stage.control.done == []
+
+
+async def test_without_a_directory_the_label_means_nothing(clock: FakeClock) -> None:
+    """A cluster that uses the label for something else is left to it."""
+    stage = Stage(clock)
+    stage.api.become(labels={CONFIG: "plain"})
+    async with stage.running():
+        await settle(10)
+        assert stage.control.done == []

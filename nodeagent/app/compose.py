@@ -6,18 +6,25 @@ from collections.abc import Sequence
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
+from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
 from nodeagent.components.driver.component import Driver
-from nodeagent.components.exporter.component import MetricsRenderer
+from nodeagent.components.exporter.component import Exporter, MetricsRenderer
+from nodeagent.components.health.book import BOOK_VERSION
+from nodeagent.components.health.component import Health
+from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
 from nodeagent.components.web.component import NodeView, WebComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.process_places import HostProcessPlaces
+from nodeagent.edge.host.sealed_file import SealedFile
+from nodeagent.edge.host.sealed_store import SealedStore
 from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
@@ -29,9 +36,9 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
+from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -46,15 +53,19 @@ class Composition:
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or platform.node()
         self.bus = Bus(self.clock)
-        self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
+        self.clearing = ClearingDoor()
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
         )
+        specs = self.specs()
+        self.gates = Gates(list_gates(specs), clock=self.clock)
+        self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
-            self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
+            specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
         self.control = Control(
             self.bus,
@@ -64,26 +75,12 @@ class Composition:
             crash=self.supervisor.inject,
             gpus=hardware.gpus,
             faults=hardware.faults,
+            clearing=self.clearing,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            ComponentSpec(
-                "deviceplugin",
-                self.kubelet.build_plugins,
-                needs=("inventory_known", "allocations_recovered"),
-                opens=("plugin_registered",),
-                vital=True,
-                stop_stage=10,
-            ),
-            ComponentSpec(
-                "allocations",
-                self.kubelet.build_allocations,
-                opens=("allocations_recovered",),
-                vital=True,
-                stop_stage=30,
-            ),
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -94,13 +91,38 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
+            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec(
+                "allocations",
+                self.kubelet.build_allocations,
+                opens=("allocations_recovered",),
+                vital=True,
+                stop_stage=30,
+            ),
+            *self.containers.specs(),
+            *self._plugin_specs(),
+            ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
             *self.cluster.specs(),
         )
+
+    def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
+        if not self.live.now.device_plugin.enabled:
+            return ()
+        plugin = ComponentSpec(
+            "deviceplugin",
+            self.kubelet.build_plugins,
+            needs=("inventory_known", "allocations_recovered", *self.containers.list_gates_of_plugins()),
+            opens=("plugin_registered",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (plugin,)
 
     async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
+        self.containers.close()
         await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
@@ -119,9 +141,23 @@ class Composition:
     def _build_inventory(self) -> Component:
         return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
 
-    def _build_web(self) -> Component:
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
-        metrics = MetricsRenderer(
+    def _build_health(self) -> Component:
+        settings = self.live.now
+        file = SealedFile(settings.node.state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION)
+        is_simulated = settings.gpus.simulated_profile is not None
+        return Health(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            SealedStore(file, proc_root=settings.node.proc_dir),
+            self.clearing,
+            kernel_log=None if is_simulated else settings.health.kernel_log,
+        )
+
+    def _make_exporter(self) -> Exporter:
+        """One for the life of the process: its totals outlive a restart of the component."""
+        agent = MetricsRenderer(
             self.bus,
             self.gates,
             self.conditions,
@@ -131,6 +167,13 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
         )
+        # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
+        is_simulated = self.live.now.gpus.simulated_profile is not None
+        places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
+        return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
+
+    def _build_web(self) -> Component:
+        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(
             self.bus,
             view,
@@ -138,8 +181,9 @@ class Composition:
             self.live,
             public=self.listeners.public,
             admin=self.listeners.admin,
-            render_metrics=metrics.render,
+            metrics=self.exporter.answer,
             introspect=self._introspect,
+            access=self.listeners.access,
         )
 
     def reports(self) -> Sequence[ComponentReport]:
@@ -161,6 +205,11 @@ class Composition:
 
     def _introspect(self) -> object:
         return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
+
+
+def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
+    """Every gate that somebody opens, in the order of the table; one that nobody opens would look closed for ever."""
+    return tuple(gate for spec in specs for gate in (*spec.opens_itself, *spec.opens))
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:

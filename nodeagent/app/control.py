@@ -11,8 +11,10 @@ from pathlib import Path
 import anyio
 
 from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.files import list_files
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded
+from nodeagent.config.named import choose_configuration
 from nodeagent.config.reload import ReloadPlan, decide_reload
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
@@ -21,7 +23,7 @@ from nodeagent.kernel.log import configure_logging, get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.ports import FaultInjector, GpuSource
+from nodeagent.model.ports import FaultInjector, GpuClearing, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -36,15 +38,17 @@ class Control:
         conditions: Conditions,
         live: LiveSettings,
         *,
-        load_again: Callable[[Path | None], Loaded],
+        load_again: Callable[[str], Loaded],
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
+        clearing: GpuClearing,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
+        self._clearing = clearing
         self._reader = WorkerThread("configuration reader")
-        self._named_file: Path | None = None
+        self._node_label = ""
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
@@ -55,35 +59,36 @@ class Control:
 
     async def reload(self) -> str:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
-        return await self._load(self._named_file)
+        return await self._load(self._node_label)
 
-    async def list_configurations(self) -> tuple[str, ...]:
-        """The named configurations that there are; none where the settings name no directory of them."""
-        directory = self._live.now.device_plugin.config_dir
-        if directory is None:
-            return ()
+    async def follow_label(self, label: str) -> str:
+        """Put the named configuration in force that the node's label asks for; an unknown name changes nothing."""
+        settings = self._live.now.device_plugin
+        if settings.config_dir is None:
+            raise ControlRefused(f"cannot use configuration {label}: device_plugin.config_dir names no directory")
+        names = await self._list_configurations(settings.config_dir)
+        chosen = choose_configuration(names, label, settings.default_config)
+        if chosen.problem and label:
+            raise ControlRefused(chosen.problem)
+        done = await self._load(label)
+        self._node_label = label
+        return done
 
+    async def _list_configurations(self, directory: Path) -> tuple[str, ...]:
         def read() -> tuple[str, ...]:
-            # What begins with two dots is how the kubelet keeps the versions of a mounted ConfigMap.
-            return tuple(sorted(path.name for path in directory.iterdir() if is_named(path)))
+            names, problems = list_files(directory)
+            if problems:
+                raise ControlRefused("; ".join(str(problem) for problem in problems))
+            return names
 
         try:
             return await self._reader.run(read, timeout_seconds=READ_SECONDS, what="list named configurations")
-        except (KernelError, OSError) as error:
-            raise ControlRefused(f"cannot list the named configurations in {directory}: {error}") from error
+        except KernelError as error:
+            raise ControlRefused(str(error)) from error
 
-    async def use_configuration(self, name: str) -> str:
-        """Put a named configuration in force, or leave the present one where it is invalid."""
-        directory = self._live.now.device_plugin.config_dir
-        if directory is None:
-            raise ControlRefused(f"cannot use configuration {name}: device_plugin.config_dir names no directory")
-        done = await self._load(directory / name)
-        self._named_file = directory / name
-        return done
-
-    async def _load(self, named_file: Path | None) -> str:
+    async def _load(self, node_label: str) -> str:
         def load() -> Loaded:
-            return self._load_again(named_file)
+            return self._load_again(node_label)
 
         try:
             loaded = await self._reader.run(load, timeout_seconds=READ_SECONDS, what="read configuration")
@@ -161,6 +166,10 @@ class Control:
         self._log.info("driver_resumed")
         return "the driver is taken back"
 
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word."""
+        return await self._clearing.clear_gpu(name, reason, who)
+
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""
         while True:
@@ -171,11 +180,6 @@ class Control:
                 self._resume_at = None
                 with contextlib.suppress(ControlRefused):  # the driver's condition says why, and a person can resume
                     await self.resume()
-
-
-def is_named(path: Path) -> bool:
-    """Whether an entry of the directory is a named configuration."""
-    return not path.name.startswith("..") and not path.is_dir()
 
 
 class InjectedCrash(Exception):

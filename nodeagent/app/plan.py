@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nodeagent.config.load import Loaded
 
@@ -28,8 +27,8 @@ class AgentPlan:
     """One run of the agent."""
 
     loaded: Loaded
-    load_again: Callable[[Path | None], Loaded]
-    """For a reload: the same sources, read anew, and a named configuration if one is in force.
+    load_again: Callable[[str], Loaded]
+    """For a reload: the same sources, read anew, with the named configuration that this node label chooses.
 
     Raises `ConfigurationInvalid`.
     """

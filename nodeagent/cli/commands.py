@@ -2,6 +2,7 @@
 
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.durations import parse_duration
+from nodeagent.cli.gpu_arguments import parse_xid
 
 CONFIG = Argument(
     ("--config", "-c"),
@@ -111,6 +112,42 @@ STATUS = Command(
     ),
 )
 
+DOCTOR = Command(
+    "doctor",
+    "check everything by itself, also where no agent runs, and say what to do",
+    runs="nodeagent.cli.doctor.command:run",
+    description=(
+        "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
+        "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(
+            ("--bundle",),
+            "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
+            metavar="FILE.tar.gz",
+        ),
+    ),
+    examples=(
+        Example("nodeagent doctor", "when nothing else explains it"),
+        Example("nodeagent doctor --bundle report.tar.gz", "for a bug report"),
+        Example("nodeagent doctor --gpus simulated:dgx-h100", "to see what it checks"),
+    ),
+)
+
+COMPLETION = Command(
+    "completion",
+    "the completion script for a shell",
+    runs="nodeagent.cli.completion:run",
+    arguments=(Argument(("shell",), "bash, zsh or fish", metavar="SHELL", choices=("bash", "zsh", "fish")),),
+    examples=(
+        Example("nodeagent completion bash > /etc/bash_completion.d/nodeagent", "for every user's bash"),
+        Example("nodeagent completion zsh > _nodeagent", "into a directory of $fpath"),
+        Example("nodeagent completion fish > nodeagent.fish", "into ~/.config/fish/completions"),
+    ),
+)
+
 CONFIGURATION = Command(
     "config",
     "check and explain the configuration",
@@ -143,33 +180,101 @@ CONFIGURATION = Command(
     ),
 )
 
-LABELS = Command(
-    "labels",
-    "the labels of this node: wanted, in place, where, since when",
-    runs="nodeagent.cli.labels:show",
-    description="Asks the running agent. Exit code 1: not every label is as wanted.",
-    arguments=(*NODE, JSON),
-    examples=(
-        Example("nodeagent labels", "what the node is called, and what is in the way"),
-        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
-        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
+CDI = Command(
+    "cdi",
+    "the specifications from which container runtimes learn what a GPU is made of",
+    description="Works without a running agent. Kinds, devices and files are read afresh each time.",
+    subcommands=(
+        Command(
+            "generate",
+            "print the specification of this node's GPUs, or write it to a file",
+            runs="nodeagent.cli.cdi:generate",
+            description="Exit code 1: a device had to be left out; standard error says which and why.",
+            arguments=(
+                *NODE,
+                Argument(
+                    ("--kind",),
+                    "for which kind (default: nvidia.com/gpu)",
+                    metavar="VENDOR/CLASS",
+                    default="nvidia.com/gpu",
+                ),
+                Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
+            ),
+            examples=(
+                Example("nodeagent cdi generate", "what containers would get on this node"),
+                Example("nodeagent cdi generate -o /etc/cdi/nvidia.json", "on a node without a running agent"),
+            ),
+        ),
+        Command(
+            "list",
+            "every device name that a runtime would resolve on this node, and what is in its way",
+            runs="nodeagent.cli.cdi:list_devices",
+            description="Exit code 1: a file is invalid, or files cancel each other.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
+        ),
+        Command(
+            "validate",
+            "say what is wrong with specification files, or that nothing is",
+            runs="nodeagent.cli.cdi:validate",
+            description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
+            arguments=(
+                CONFIG,
+                SET,
+                JSON,
+                Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
+            ),
+            examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
+        ),
     ),
 )
 
-RENDER = Command(
-    "render",
-    "print what the agent would write, without an agent and without writing it",
-    arguments=(),
+RUNTIME = Command(
+    "runtime",
+    "the container runtime: what it is, and the least that must change for it to take CDI devices",
+    description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
     subcommands=(
         Command(
-            "labels",
-            "the labels that this node should have, one key=value a line",
-            runs="nodeagent.cli.labels:render",
-            arguments=(*NODE, JSON),
+            "detect",
+            "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
+            runs="nodeagent.cli.runtime:detect",
+            description="Exit code 1: it does not, or it is not known.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent runtime detect", "before anything else"),),
+        ),
+        Command(
+            "plan",
+            "what `configure` would change, as a unified diff",
+            runs="nodeagent.cli.runtime:plan",
+            arguments=(CONFIG, SET),
             examples=(
-                Example("nodeagent render labels", "this node's labels"),
-                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+                Example("nodeagent runtime plan", "nothing is written"),
+                Example("nodeagent runtime plan --set runtime.legacy_class=true", "with the runtime class nvidia"),
             ),
+        ),
+        Command(
+            "configure",
+            "write the change; what was there before is kept",
+            runs="nodeagent.cli.runtime:configure",
+            description="The runtime's own tool judges the change before it replaces anything.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(
+                    ("--restart",),
+                    "restart the runtime too, and take everything back if it does not come back with the setting",
+                    action="store_true",
+                ),
+            ),
+            examples=(Example("nodeagent runtime configure --restart", "now, with a way back"),),
+        ),
+        Command(
+            "unconfigure",
+            "give back, byte for byte, what was there before",
+            runs="nodeagent.cli.runtime:unconfigure",
+            description="Exit code 1: a file was changed by somebody else since, and is left alone.",
+            arguments=(CONFIG, SET),
+            examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
         ),
     ),
 )
@@ -188,9 +293,190 @@ RELOAD = Command(
     arguments=(CONFIG, SET),
 )
 
+RELEASE = Command(
+    "release",
+    "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
+    runs="nodeagent.cli.control:release",
+    description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(
+            ("--for",), "take it back after so long (driver.release_seconds)", metavar="DURATION", parse=parse_duration
+        ),
+        Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
+    ),
+    examples=(Example("nodeagent release --for 10m --reason 'driver upgrade'", "before `modprobe -r nvidia`"),),
+)
+
+RESUME = Command(
+    "resume",
+    "have the running agent take the driver back, in whatever version it now is",
+    runs="nodeagent.cli.control:resume",
+    arguments=(CONFIG, SET),
+)
+
+GPU = Command(
+    "gpu",
+    "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
+    subcommands=(
+        Command(
+            "list",
+            "every GPU and MIG device, with its health",
+            runs="nodeagent.cli.gpu:show_list",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
+        ),
+        Command(
+            "topology",
+            "how GPUs reach each other, and which CPUs are near",
+            runs="nodeagent.cli.gpu:show_topology",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
+        ),
+        Command(
+            "health",
+            "the verdict on every device, what to do, and how it may return",
+            runs="nodeagent.cli.gpu:show_health",
+            description="Only the running agent judges.\nExit code 1: not every device is healthy.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "xids",
+            "what the driver's error numbers mean, and what this node makes of them",
+            runs="nodeagent.cli.gpu:show_xids",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
+            ),
+            examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "holders",
+            "which processes hold the device files, by pid, command and pod",
+            runs="nodeagent.cli.gpu:show_holders",
+            description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "clear",
+            "take a GPU back into service that only a person can clear",
+            runs="nodeagent.cli.gpu:clear",
+            description="Who, when and why are written down. What is still bad at the next look is found again.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+                Argument(("--reason",), "why; it is required", metavar="TEXT"),
+            ),
+            examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
+        ),
+    ),
+)
+
+METRICS = Command(
+    "metrics",
+    "which metrics there are, and which are missing and why",
+    subcommands=(
+        Command(
+            "list",
+            "every field of DCGM exporter: shown, available, or missing with the reason",
+            runs="nodeagent.cli.metrics:list_metrics",
+            description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
+                Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent metrics list", "what dashboards can use"),
+                Example("nodeagent metrics list --csv > fields.csv", "a list to choose from"),
+                Example("nodeagent metrics list --strict --set metrics.fields_file=/etc/fields.csv", "check a list"),
+            ),
+        ),
+    ),
+)
+
+
+RENDER = Command(
+    "render",
+    "print what the agent would serve or write, without serving or writing it",
+    subcommands=(
+        Command(
+            "labels",
+            "the labels that this node should have, one key=value a line",
+            runs="nodeagent.cli.labels:render",
+            arguments=(*NODE, JSON),
+            examples=(
+                Example("nodeagent render labels", "this node's labels"),
+                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+            ),
+        ),
+        Command(
+            "metrics",
+            "the GPU series of /metrics, from two samples taken now",
+            runs="nodeagent.cli.metrics:render",
+            description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
+            arguments=(
+                *NODE,
+                Argument(("--openmetrics",), "in OpenMetrics rather than the text format", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent render metrics --gpus simulated:dgx-h100", "series of a node you do not have"),
+            ),
+        ),
+    ),
+)
+
+
+TOP = Command(
+    "top",
+    "GPUs, pods and processes at work, again every two seconds",
+    runs="nodeagent.cli.top:run",
+    description="Asks the running agent. Commands and pods of processes are read from this host.",
+    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    examples=(
+        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top --once", "for a ticket"),
+    ),
+)
+
+
+LABELS = Command(
+    "labels",
+    "the labels of this node: wanted, in place, where, since when",
+    runs="nodeagent.cli.labels:show",
+    description="Asks the running agent. Exit code 1: not every label is as wanted.",
+    arguments=(*NODE, JSON),
+    examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
+)
+
+
 ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
-    subcommands=(RUN, SIMULATE, STATUS, LABELS, RENDER, CONFIGURATION, RELOAD, VERSION),
+    subcommands=(
+        RUN,
+        SIMULATE,
+        STATUS,
+        DOCTOR,
+        TOP,
+        GPU,
+        CDI,
+        RUNTIME,
+        LABELS,
+        METRICS,
+        RENDER,
+        CONFIGURATION,
+        RELOAD,
+        RELEASE,
+        RESUME,
+        COMPLETION,
+        VERSION,
+    ),
 )

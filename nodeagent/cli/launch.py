@@ -1,7 +1,6 @@
 """Starts an agent in this process and turns what goes wrong into one line and an exit code."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from nodeagent.app.agent import run_agent
 from nodeagent.app.errors import DriverRequired, StartRefused
@@ -10,13 +9,13 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
-from nodeagent.edge.http.errors import ListenFailed
-from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.edge.http.errors import HttpError
+from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
 from nodeagent.kernel.errors import VitalComponentFailed
 
 
 def launch(
-    load: Callable[[Path | None], Loaded],
+    load: Callable[[str], Loaded],
     environ: dict[str, str],
     *,
     require_driver: bool = False,
@@ -24,14 +23,14 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end; `load` reads the settings, with a named configuration or without.
+    """Run to the end; `load` reads the settings, given the node label that chooses a named configuration.
 
     Raises:
         CommandFailed: it could not start, or ended badly.
     """
     plan = AgentPlan(
-        loaded=load(None),
-        load_again=lambda named_file: _load_for_reload(load, named_file),
+        loaded=load(""),
+        load_again=lambda node_label: _load_for_reload(load, node_label),
         environ=environ,
         require_driver=require_driver,
         simulation=simulation,
@@ -42,7 +41,7 @@ def launch(
         run_agent(plan)
     except* DriverRequired as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
-    except* (StartRefused, ListenFailed, UnknownProfile) as errors:
+    except* (StartRefused, HttpError, UnknownProfile, InvalidProfile) as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
         raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
@@ -55,10 +54,10 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
     return str(error)
 
 
-def _load_for_reload(load: Callable[[Path | None], Loaded], named_file: Path | None) -> Loaded:
+def _load_for_reload(load: Callable[[str], Loaded], node_label: str) -> Loaded:
     """A reload wants the problems themselves, where the command line wants a message."""
     try:
-        return load(named_file)
+        return load(node_label)
     except CommandFailed as error:
         if isinstance(error.__cause__, ConfigurationInvalid):
             raise error.__cause__ from None

@@ -13,7 +13,7 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
     """Run the agent until it is told to stop."""
     environ = dict(read_environment())
     launch(
-        lambda named_file: load_for(arguments, environ, named_file=named_file),
+        lambda node_label: load_for(arguments, environ, node_label=node_label),
         environ,
         require_driver=arguments.require_driver,
     )

@@ -23,9 +23,9 @@ def load_for(
     environ: Mapping[str, str],
     *,
     extra: tuple[str, ...] = (),
-    named_file: Path | None = None,
+    node_label: str = "",
 ) -> Loaded:
-    """The settings; `extra` is weaker than what the person typed, `named_file` is a named configuration.
+    """The settings; `extra` is weaker than what the person typed, `node_label` chooses a named configuration.
 
     Raises:
         CommandFailed: with every problem, a line each.
@@ -33,7 +33,7 @@ def load_for(
     file = Path(arguments.config) if arguments.config else None
     try:
         overrides = [*extra, *list_overrides(arguments)]
-        return load_settings(file, environ=environ, overrides=overrides, named_file=named_file)
+        return load_settings(file, environ=environ, overrides=overrides, node_label=node_label)
     except ConfigurationInvalid as error:
         lines = [str(problem) for problem in error.problems]
         raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error

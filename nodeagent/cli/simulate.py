@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     _make_private(directory)
     try:
         launch(
-            lambda named_file: load_for(arguments, environ, extra=extra, named_file=named_file),
+            lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
             environ,
             simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
             stop_after_seconds=getattr(arguments, "for"),
@@ -44,6 +44,7 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
     paths = {
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",
+        "cdi.dir": directory / "cdi",
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",

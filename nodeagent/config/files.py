@@ -52,17 +52,22 @@ def read_config_files(config_file: Path | None) -> FilesRead:
     return FilesRead(tuple(texts), tuple(problems), tuple(notices))
 
 
-def read_named_file(path: Path) -> FilesRead:
-    """A named configuration, which lies over the files of the agent."""
-    texts: list[ConfigText] = []
-    problems: list[Problem] = []
+def list_files(directory: Path) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """The names of the files in a directory, links to files included."""
     try:
-        texts.append(ConfigText(path, _read_text(path)))
-    except _NotUsable as error:
-        problems.append(Problem(Origin("file", str(path), error.line), "", str(error)))
+        return tuple(sorted(path.name for path in directory.iterdir() if not path.is_dir())), ()
     except OSError as error:
-        problems.append(_cannot_read(path, error))
-    return FilesRead(tuple(texts), tuple(problems), ())
+        return (), (_cannot_read(directory, error),)
+
+
+def read_config_file(path: Path) -> tuple[tuple[ConfigText, ...], tuple[Problem, ...]]:
+    """One file that must be there."""
+    try:
+        return (ConfigText(path, _read_text(path)),), ()
+    except _NotUsable as error:
+        return (), (Problem(Origin("file", str(path), error.line), "", str(error)),)
+    except OSError as error:
+        return (), (_cannot_read(path, error),)
 
 
 class _NotUsable(Exception):  # never leaves this module

@@ -1,8 +1,7 @@
 """From files, environment and flags to settings, with the origin of every value and every problem at once.
 
-Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, the named configuration that the node's label
-chooses, foreign environment variables that clusters
-already use, `NODEAGENT_<SECTION>__<KEY>`, `--set section.key=value`.
+Order, weakest first: defaults, the main file, `conf.d/*.yaml` by name, the named configuration of this node (`named`),
+foreign environment variables that clusters already use, `NODEAGENT_<SECTION>__<KEY>`, `--set section.key=value`.
 Mappings merge key by key, lists and single values replace what is under them.
 Writes nothing, and changes nothing that is in force: an invalid configuration is an exception, not half a result.
 """
@@ -16,8 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.config.errors import ConfigurationInvalid, Problem
-from nodeagent.config.files import ConfigText, FilesRead, read_config_files, read_named_file
+from nodeagent.config.files import ConfigText, FilesRead, list_files, read_config_file, read_config_files
 from nodeagent.config.knobs import Findings, Place, RejectedError, is_absent, read_section
+from nodeagent.config.named import choose_configuration
 from nodeagent.config.nvidia import Translation, translate_nvidia
 from nodeagent.config.rules import decide_breaches
 from nodeagent.config.schema import NOT_BUILT, Settings
@@ -44,7 +44,7 @@ def load_settings(
     *,
     environ: MappingOf[str, str],
     overrides: Sequence[str] = (),
-    named_file: Path | None = None,
+    node_label: str = "",
 ) -> Loaded:
     """Read everything that has a say, and judge it.
 
@@ -52,21 +52,45 @@ def load_settings(
         config_file: the main file; None for the default one, which may be missing.
         environ: the environment.
         overrides: the texts of `--set`, in order.
-        named_file: the named configuration in force; it lies over the other files.
+        node_label: the value of the node's label that chooses a named configuration.
 
     Raises:
         ConfigurationInvalid: with every problem of every source.
     """
-    files = _join(read_config_files(config_file), read_named_file(named_file) if named_file is not None else None)
+    files = read_config_files(config_file)
     parts = [_read_file(text) for text in files.texts]
     variables, variable_problems = read_environment(Settings, environ)
     flags, flag_problems = read_flags(overrides)
-    problems = [*files.problems, *(problem for part in parts for problem in part.problems)]
-    loaded = decide_settings(
-        [*(part.tree for part in parts), *variables, *flags], [*problems, *variable_problems, *flag_problems]
-    )
-    said = [*files.notices, *(notice for part in parts for notice in part.notices), *loaded.notices]
-    return msgspec.structs.replace(loaded, notices=tuple(said), files=tuple(text.path for text in files.texts))
+    problems = [*files.problems, *variable_problems, *flag_problems]
+
+    def decide() -> Loaded:
+        said_wrong = [*problems, *(problem for part in parts for problem in part.problems)]
+        return decide_settings([*(part.tree for part in parts), *variables, *flags], said_wrong)
+
+    loaded = decide()
+    named = _find_named(loaded.settings, node_label)
+    problems.extend(named.problems)
+    parts.extend(_read_file(text) for text in named.texts)
+    if named.texts or named.problems:
+        loaded = decide()
+    said = [*files.notices, *named.notices, *(notice for part in parts for notice in part.notices), *loaded.notices]
+    read = tuple(text.path for text in (*files.texts, *named.texts))
+    return msgspec.structs.replace(loaded, notices=tuple(said), files=read)
+
+
+def _find_named(settings: Settings, node_label: str) -> FilesRead:
+    """The named configuration that this node uses, which lies over the other files."""
+    directory = settings.device_plugin.config_dir
+    if directory is None:
+        return FilesRead((), (), ())
+    entries, problems = list_files(directory)
+    if problems:
+        return FilesRead((), problems, ())
+    chosen = choose_configuration(entries, node_label, settings.device_plugin.default_config)
+    if chosen.problem:
+        return FilesRead((), (), (f"{directory}: {chosen.problem}",))
+    texts, problems = read_config_file(directory / chosen.name)
+    return FilesRead(texts, problems, ())
 
 
 def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) -> Loaded:
@@ -90,12 +114,6 @@ def decide_settings(layers: Iterable[Node], problems: Sequence[Problem] = ()) ->
     if findings.problems:
         raise ConfigurationInvalid(findings.problems)
     return Loaded(settings, findings.origins, tuple(_not_built(tree)))
-
-
-def _join(files: FilesRead, named: FilesRead | None) -> FilesRead:
-    if named is None:
-        return files
-    return FilesRead((*files.texts, *named.texts), (*files.problems, *named.problems), files.notices)
 
 
 def _read_file(text: ConfigText) -> Translation:

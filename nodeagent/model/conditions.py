@@ -93,8 +93,142 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
 
 DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_CONDITIONS)
 
+BLINDING_CODES: tuple[str, ...] = tuple(code for code in DRIVER_CODES if code != "driver-nodes-missing")
+"""Those that explain why nothing is known of any GPU; NVML works without the nodes that only containers need."""
+
+CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="cdi-not-written",
+        severity="error",
+        title="CDI specifications cannot be brought up to date",
+        remedy="mend what the detail names; the files that are in place stay as they are",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="cdi-conflict",
+        severity="error",
+        title="CDI files cancel each other out",
+        remedy="remove one of the files that the detail names, or stop the program that writes it",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="cdi-file-invalid",
+        severity="warning",
+        title="a CDI file of another program is invalid, runtimes ignore it",
+        remedy="mend or remove the file; `nodeagent cdi validate` shows what is wrong with it",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="cdi-device-left-out",
+        severity="warning",
+        title="a GPU has no CDI entry, containers cannot be given it",
+        remedy="mend what the detail names; `nodeagent cdi generate` shows what would be written",
+        show_after_seconds=5.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="cdi-driver-files-missing",
+        severity="warning",
+        title="the driver's libraries are not found, containers get only device nodes",
+        remedy="point `driver.root` at the driver installation",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="runtime-not-found",
+        severity="warning",
+        title="the container runtime that serves the kubelet is not known",
+        remedy="start it, or set `runtime.kind` and `runtime.socket`; `nodeagent runtime detect` shows what was seen",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="runtime-cdi-off",
+        severity="error",
+        title="the container runtime does not take CDI devices, pods that ask for GPUs will not start",
+        remedy="run `nodeagent runtime plan`, then `nodeagent runtime configure`, or set `runtime.manage: true`",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="runtime-config-blocked",
+        severity="error",
+        title="the container runtime's configuration cannot be changed as it should",
+        remedy="mend what the detail names; nothing was written",
+    ),
+    ConditionDefinition(
+        code="runtime-restart-needed",
+        severity="warning",
+        title="the container runtime must be restarted for its configuration to take effect",
+        remedy="run the command in the detail when convenient; running containers survive it",
+    ),
+    ConditionDefinition(
+        code="runtime-config-conflict",
+        severity="error",
+        title="another program keeps undoing the container runtime's configuration",
+        remedy="find the program that writes the file in the detail, and have it keep the setting",
+    ),
+    ConditionDefinition(
+        code="runtime-restart-failed",
+        severity="error",
+        title="the container runtime did not come back as it should, the change was rolled back",
+        remedy="read the runtime's log; it is not tried again until a file or a setting changes",
+    ),
+)
+
+HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="gpu-unhealthy",
+        severity="error",
+        title="a GPU is not fit for work",
+        remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-suspect",
+        severity="warning",
+        title="a GPU works and needs attention",
+        remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-health-unknown",
+        severity="warning",
+        title="a GPU has not answered for too long, it is not handed out",
+        remedy="check `nodeagent status` for a stuck driver call and `dmesg | grep NVRM` for the GPU's address",
+        show_after_seconds=15.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="health-unwatched",
+        severity="warning",
+        title="faults of GPUs may go unseen",
+        remedy="check the driver and the detail; polled levels are judged as long as they can be read",
+        show_after_seconds=15.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="kernel-log-unwatched",
+        severity="info",
+        title="the kernel log cannot be read, XIDs are known from NVML alone",
+        remedy="give nodeagent CAP_SYSLOG and /dev/kmsg, or set `health.watch_kernel_log: false`",
+    ),
+    ConditionDefinition(
+        code="health-not-durable",
+        severity="warning",
+        title="verdicts about GPUs cannot be written down, a restart would forget the newest",
+        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
+        code="health-history-lost",
+        severity="info",
+        title="stored verdicts were damaged, faults that only a person could clear may be forgotten",
+        remedy="look at the file that was moved aside; this stands until the agent is restarted",
+    ),
+)
+
 CATALOGUE: tuple[ConditionDefinition, ...] = (
     *DRIVER_CONDITIONS,
+    *CONTAINER_CONDITIONS,
+    *HEALTH_CONDITIONS,
     ConditionDefinition(
         code="component-failed",
         severity="error",
@@ -106,14 +240,14 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU on the PCI bus is not listed by the driver",
         remedy="read `dmesg | grep NVRM` for its address; reset or reseat the GPU, or reboot the node",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-lost",
         severity="error",
         title="a GPU no longer answers",
         remedy="drain the node and reboot it; replace the GPU if it happens again",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-unreadable",
@@ -121,7 +255,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="something of a GPU could not be read",
         remedy="see `nodeagent gpu list --json`; mostly an old driver or a missing permission",
         show_after_seconds=30.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="sample-stale",
@@ -129,7 +263,13 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="GPU readings are old",
         remedy="check `nodeagent status` for a stuck driver call; the last values are still served, marked stale",
         show_after_seconds=10.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="metrics-fields-unusable",
+        severity="warning",
+        title="a line of the list of metrics cannot be used",
+        remedy="see `nodeagent metrics list`; mend or remove the line in `metrics.fields_file`, the others are in use",
     ),
     ConditionDefinition(
         code="journal-unavailable",
@@ -161,7 +301,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="devices or settings cannot be offered as configured",
         remedy="mend what the detail names; everything else is offered",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="plugin-not-registered",

@@ -14,7 +14,7 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 from nodeagent.model.values import Value
 
 
@@ -68,6 +68,15 @@ class DriverChanged(Value, frozen=True):
     detail: str = ""
 
 
+class GpuCleared(Value, frozen=True):
+    """A person took a GPU back into service; it was written down first."""
+
+    gpu: GpuUuid
+    who: str
+    reason: str
+    cleared: tuple[str, ...] = ()
+
+
 class VerdictChanged(Value, frozen=True):
     """A device's health verdict is another than before."""
 
@@ -75,6 +84,30 @@ class VerdictChanged(Value, frozen=True):
     before: Verdict
     after: Verdict
     reason: str = ""
+
+
+class CdiSpecsWritten(Value, frozen=True):
+    """CDI specifications were written or taken away, because they were not what they should be."""
+
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    generation: int
+
+
+class RuntimeConfigured(Value, frozen=True):
+    """The container runtime's configuration was written; it counts from the runtime's next start."""
+
+    paths: tuple[str, ...]
+    repair: bool = False
+    """Whether somebody had undone it."""
+
+
+class RuntimeRestarted(Value, frozen=True):
+    """The container runtime was restarted, and rolled back where that failed."""
+
+    command: str
+    failure: str = ""
+    """Why it was rolled back; empty when all is well."""
 
 
 class DevicesAdvertised(Value, frozen=True):
@@ -150,6 +183,7 @@ STATES: tuple[type[Value], ...] = (
     DriverState,
     Inventory,
     NodeSample,
+    EventWatch,
     HealthReport,
     RuntimeState,
     CdiState,
@@ -168,6 +202,10 @@ FACTS: tuple[type[Value], ...] = (
     MigLayoutChanged,
     DriverChanged,
     VerdictChanged,
+    CdiSpecsWritten,
+    RuntimeConfigured,
+    RuntimeRestarted,
+    GpuCleared,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

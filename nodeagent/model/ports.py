@@ -4,11 +4,13 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import field
 
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
@@ -16,6 +18,7 @@ from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -71,6 +74,114 @@ class ValidationMarkers(Protocol):
 
     async def wait_change(self) -> None:
         """Return when somebody may have changed or removed one."""
+        ...
+
+
+class DriverFileSource(Protocol):
+    """The driver as it lies on the host's disk and in its /dev."""
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Look once, bounded in time.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+
+class SpecDirectories(Protocol):
+    """The directories of CDI specifications; the agent writes in one of them."""
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read, the lower directory first.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        ...
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole, with the directory where it is missing.
+
+        Raises:
+            NodeagentError: it cannot be written; the one before stays.
+        """
+        ...
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when a file has come, gone or changed since the last reading."""
+        ...
+
+
+class HookInstaller(Protocol):
+    """Puts the hook program on the host."""
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program there, executable; False when it was there already.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
+        ...
+
+
+class ContainerRuntime(Protocol):
+    """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Which runtimes there are, and what the running ones say about themselves."""
+        ...
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        """The files that it reads at its next start, in its order, and those of `extra` that exist."""
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when one of the files read last has changed."""
+        ...
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        """Have its own tool judge a configuration; False where it has none.
+
+        Raises:
+            NodeagentError: it would not accept it.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write all of them or none, and remember what was there before.
+
+        Raises:
+            NodeagentError: nothing was written.
+        """
+        ...
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        """Put back what was there before these changes."""
+        ...
+
+    async def restore(self) -> Restored:
+        """Give back everything that was ever changed, byte for byte."""
+        ...
+
+    async def restart(self, command: Sequence[str]) -> None:
+        """Restart it.
+
+        Raises:
+            NodeagentError: it did not start.
+        """
         ...
 
 
@@ -304,6 +415,32 @@ class PodResources(Protocol):
         ...
 
 
+class GpuClearing(Protocol):
+    """Whoever judges health, asked to take a GPU back on a person's word."""
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Forget the faults of a GPU; says what was forgotten. What is bad at the next look is found again.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+
+
+class ProcessPlace(Value, frozen=True):
+    """Where a process lives; an empty UID is a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ProcessPlaces(Protocol):
+    """Which pod a process belongs to."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Those that can be told; a process that ended, or is out of sight, is left out."""
+        ...
+
+
 class AgentControl(Protocol):
     """What a person may tell the running agent to do, over the admin socket."""
 
@@ -343,23 +480,23 @@ class AgentControl(Protocol):
         """Take the driver back."""
         ...
 
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word; says what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+        ...
+
 
 class ConfigurationControl(Protocol):
     """The named configurations of this node, one of which the cluster chooses."""
 
-    async def list_configurations(self) -> tuple[str, ...]:
-        """Their names.
+    async def follow_label(self, label: str) -> str:
+        """Put the one in force that the node's label asks for, or the default for none; says what changed.
 
         Raises:
-            ControlRefused: they cannot be listed.
-        """
-        ...
-
-    async def use_configuration(self, name: str) -> str:
-        """Put one in force; says what changed.
-
-        Raises:
-            ControlRefused: it is invalid; the one before stays in force.
+            ControlRefused: there is none of that name, or it is invalid; the one before stays in force.
         """
         ...
 

@@ -14,6 +14,79 @@ class RuntimeKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class RuntimeFlavour(StrEnum):
+    """Who starts the runtime and writes its configuration."""
+
+    PLAIN = "plain"
+    K3S = "k3s"
+    RKE2 = "rke2"
+    MICROK8S = "microk8s"
+    K0S = "k0s"
+
+
+class RuntimeCandidate(Value, frozen=True):
+    """A container runtime that was seen on this node."""
+
+    kind: RuntimeKind
+    socket: str
+    flavour: RuntimeFlavour = RuntimeFlavour.PLAIN
+    answers: bool = False
+    """Whether it answered on its socket."""
+    problem: str = ""
+    """Why it did not."""
+    version: str = ""
+    pid: int | None = None
+    executable: str = ""
+    arguments: tuple[str, ...] = ()
+    cdi_in_force: bool | None = None
+    """What the running daemon itself says about CDI; `None` when it does not say."""
+    handlers: tuple[str, ...] | None = None
+    """Runtime classes that it would run; `None` when it does not say."""
+
+
+class RuntimeEvidence(Value, frozen=True):
+    """Everything from which it follows which runtime serves the kubelet."""
+
+    candidates: tuple[RuntimeCandidate, ...] = ()
+    kubelet_endpoint: str = ""
+    """The socket that the kubelet was told to use; empty when that cannot be seen."""
+    wrapper: str = ""
+    """Where the program behind the runtime class `nvidia` is; empty when there is none."""
+
+
+class ConfigFile(Value, frozen=True):
+    """One file of a runtime's configuration."""
+
+    path: str
+    content: bytes | None = None
+    """`None` when there is no such file."""
+    problem: str = ""
+
+
+class ConfigTree(Value, frozen=True):
+    """The main file first, then everything it brings in, in the order in which the runtime reads it."""
+
+    files: tuple[ConfigFile, ...]
+    problems: tuple[str, ...] = ()
+
+
+class FileChange(Value, frozen=True):
+    """A file as it is and as it should be."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    """`None` takes the file away."""
+
+
+class Restored(Value, frozen=True):
+    """What became of the files that we had changed."""
+
+    given_back: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Changed by somebody else since; left as they are."""
+
+
 class RuntimeState(Value, frozen=True):
     """State: whether containers on this node can be given GPUs."""
 
@@ -22,6 +95,8 @@ class RuntimeState(Value, frozen=True):
     socket: str = ""
     config_file: str = ""
     cdi_enabled: bool | None = None
+    problem: str = ""
+    """Why it is not known, or what is in the way of the settings; empty when nothing is."""
     restart_needed: str = ""
     """The exact command that would bring the written configuration into force; empty when it is in force."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import agent, bus_publish
+from tests.bench import agent, bus_publish, metrics, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -25,8 +25,11 @@ def main() -> int:
     rows: list[Row] = []
     for what, measure in (
         ("publishing on the bus", _measure_bus),
+        ("rendering metrics", metrics.measure),
         (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
         ("an agent at work", agent.measure_work),
+        ("decisions of the device plugin", plugin.measure_decisions),
+        ("admissions through the whole agent", plugin.measure_admissions),
     ):
         sys.stderr.write(f"measuring {what}\n")
         rows += measure()

@@ -17,6 +17,7 @@ class FakeStore:
         self.problem = ""
         self.set_aside_names: list[str] = []
         self.begun = 0
+        self.synced = True
         self.is_open = False
         self.path = "/state/allocations.journal"
 
@@ -39,11 +40,12 @@ class FakeStore:
         self.current, self.previous = content, self.current
         self.begun += 1
 
-    async def append(self, content: bytes) -> None:
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
         self._maybe_fail()
+        self.synced = durable
         self.current = (self.current or b"") + content
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         self.is_open = False
 
     def _maybe_fail(self) -> None:

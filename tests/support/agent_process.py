@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ class AgentProcess:
 
     @property
     def admin_socket(self) -> Path:
-        return self.directory / f"nodeagent-simulation-{os.geteuid()}" / "run" / "admin.sock"
+        simulation = self.directory / f"nodeagent-simulation-{os.geteuid()}"
+        return (simulation if simulation.exists() else self.directory) / "run" / "admin.sock"
 
     def wait_announced(self) -> None:
         """Read standard output until the page's address is there."""
@@ -40,6 +42,23 @@ class AgentProcess:
                 return
         assert self.process.stderr is not None
         raise AssertionError(f"the agent ended: {self.process.stderr.read()}")
+
+    def wait_started(self) -> None:
+        """Read the log until the address is there; a thread goes on reading, so that the agent never waits for us."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.output.append(line)
+            if "agent_started" in line:
+                self.url = json.loads(line)["url"]
+                break
+        else:
+            raise AssertionError(f"the agent ended: {''.join(self.output)}")
+        threading.Thread(target=self._keep_reading, name="agent log", daemon=True).start()
+
+    def _keep_reading(self) -> None:
+        assert self.process.stderr is not None
+        with contextlib.suppress(ValueError):  # closed under us at the end of the test
+            self.output.extend(self.process.stderr)
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body over TCP."""
@@ -66,14 +85,22 @@ class AgentProcess:
 
     def wait_for(self, path: str, wanted: str) -> str:
         """The body once it contains `wanted`."""
+        return self.wait_until(path, lambda body: wanted in body, f"never said {wanted!r}")
+
+    def wait_gone(self, path: str, unwanted: str) -> str:
+        """The body once it does not contain `unwanted` any more."""
+        return self.wait_until(path, lambda body: unwanted not in body, f"never stopped saying {unwanted!r}")
+
+    def wait_until(self, path: str, is_so: Callable[[str], bool], complaint: str) -> str:
+        """The body once it is so."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         body = ""
         while time.monotonic() < deadline:
             body = self.get(path)[1]
-            if wanted in body:
+            if is_so(body):
                 return body
             time.sleep(0.05)
-        raise AssertionError(f"{path} never said {wanted!r}; last: {body}")
+        raise AssertionError(f"{path} {complaint}; last: {body}")
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end; its exit status."""
@@ -89,9 +116,8 @@ class AgentProcess:
 
 def command_environment(directory: Path) -> dict[str, str]:
     """An environment in which a simulation finds its own directory and nothing else."""
-    kept = {
-        name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_START", "COVERAGE_FILE") if name in os.environ
-    }
+    # Coverage tells its children through the environment how to go on measuring.
+    kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COV")}
     return {**kept, "TMPDIR": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
 
 
@@ -122,6 +148,37 @@ def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
     agent = AgentProcess(process, directory)
     try:
         agent.wait_announced()
+        yield agent
+    finally:
+        agent.stop()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@contextlib.contextmanager
+def running_agent(directory: Path, *words: str, variables: dict[str, str] | None = None) -> Iterator[AgentProcess]:
+    """`nodeagent run` with all it writes below `directory`, stopped at the end of the block."""
+    settings = {
+        "node.state_dir": directory / "state",
+        "node.run_dir": directory / "run",
+        "kubelet.root_dir": directory / "kubelet",
+        "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
+        "driver.validation_dir": directory / "validations",
+        "driver.manage_device_nodes": "false",
+        "http.listen": "127.0.0.1:0",
+    }
+    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nodeagent", "run", *sets, *words],
+        env={**command_environment(directory), **(variables or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    agent = AgentProcess(process, directory)
+    try:
+        agent.wait_started()
         yield agent
     finally:
         agent.stop()

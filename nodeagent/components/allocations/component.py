@@ -6,7 +6,7 @@ Refuses to answer from memory alone, unless the configuration says so for a disk
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -23,6 +23,7 @@ from nodeagent.components.allocations.ledger import (
     apply_record,
     open_record,
 )
+from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
     Difference,
@@ -32,7 +33,7 @@ from nodeagent.components.allocations.reconcile import (
     adopt_checkpoint,
     reconcile,
 )
-from nodeagent.components.allocations.recovery import Found, recover_ledger
+from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
@@ -45,55 +46,12 @@ from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import KubeletCheckpoint, PodListing
+from nodeagent.model.ports import PodListing
 
+ASK_SECONDS = 1.0
+"""How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
-
-
-class JournalStore(Protocol):
-    """The journal's file; bounded in time, and failing with `JournalUnavailable`."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How large the journal is."""
-        ...
-
-    async def open(self) -> tuple[bytes | None, bytes | None, str]:
-        """Take the place for this agent alone; the journal, the one before it, and what could not be read."""
-        ...
-
-    async def set_aside(self, stamp: str) -> None:
-        """Keep a damaged journal under another name."""
-        ...
-
-    async def begin(self, content: bytes) -> None:
-        """Replace it durably, also after a failure."""
-        ...
-
-    async def append(self, content: bytes) -> None:
-        """Add to it durably."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
-
-class Kubelet(Protocol):
-    """The kubelet as the keeper of allocations knows it."""
-
-    async def read_pods(self) -> PodListing:
-        """All active pods; raises a `NodeagentError` when it cannot be asked."""
-        ...
-
-    async def read_checkpoint(self) -> KubeletCheckpoint:
-        """What it wrote down for its own restart; raises a `NodeagentError` when that cannot be read."""
-        ...
-
-    def identify_run(self) -> tuple[str, float] | None:
-        """A name for its present run and the Unix time when that began; `None` while it is down. Costs microseconds."""
-        ...
 
 
 class Node(NamedTuple):
@@ -125,6 +83,7 @@ class Allocations:
         self._log = get_logger(component=self.name)
         self._ledger = Ledger()
         self._seal = 0
+        self._opened = False
         self._broken = "not begun"
         self._size_when_begun = 0
         self._turn = anyio.Lock()
@@ -150,7 +109,7 @@ class Allocations:
                 task_status.started()
                 await self._tend_forever()
         finally:
-            self._store.close()
+            await self._store.aclose()
 
     async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
         """Make an allocation durable; the port's contract is in `model.ports`."""
@@ -197,7 +156,7 @@ class Allocations:
         holders = find_holders(self._ledger, devices, run) if run is not None else ()
         if not holders or run is None or not settings.device_plugin.refuse_held_devices:
             return
-        listing = await self._read_pods()
+        listing = await self._read_pods(ASK_SECONDS)
         refusal = decide_refusal(
             holders, devices, listing, run, self._clock.monotonic(), settings.journal.free_after_seconds
         )
@@ -207,14 +166,26 @@ class Allocations:
 
     async def _recover(self) -> None:
         """Begin with the newest state that is beyond doubt, and ask the kubelet about the rest."""
+        await self._open()
+        if not await self._look():
+            await self._adopt_checkpoint()
+        await self._mend()
+        self._publish()
+
+    async def _open(self) -> bool:
+        """Read what the last agent left, once; until that succeeds nothing is written over it."""
+        if self._opened:
+            return True
         try:
             current, previous, problem = await self._store.open()
         except JournalUnavailable as error:
             self._note_broken(error)
-            current, previous, problem = None, None, ""
+            return False
+        self._opened = True
         history_max = self._live.now.journal.history_entries
         recovered = recover_ledger(Found(current=current, previous=previous), *self._node, history_max)
-        self._ledger = recovered.ledger
+        self._ledger = merge_ledgers(recovered.ledger, self._ledger, history_max)
+        self._absences = {}
         damage = "; ".join(filter(None, (recovered.damage, problem)))
         if damage:
             self._log.warning("journal_damaged", damage=damage, allocations=len(self._ledger.entries))
@@ -225,10 +196,7 @@ class Allocations:
                 await self._store.set_aside(stamp)
             except JournalUnavailable as error:
                 self._log.warning("journal_not_set_aside", error=str(error))
-        if not await self._look():
-            await self._adopt_checkpoint()
-        await self._mend()
-        self._publish()
+        return True
 
     async def _adopt_checkpoint(self) -> None:
         """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
@@ -243,9 +211,11 @@ class Allocations:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
-            if self._broken:
+            # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
+            if self._broken or self._is_full(share=0.5):
                 async with self._turn:
                     await self._mend()
+                    self._publish()
             run = self._identify_run()
             due = self._clock.monotonic() - looked_at >= self._live.now.kubelet.pod_resources_poll_seconds
             if run is not None and (due or run != looked_run):
@@ -255,15 +225,15 @@ class Allocations:
     async def _look(self) -> bool:
         """Hold the ledger against the kubelet's list; returns whether there was one."""
         run = self._identify_run()
-        asked = self._clock.wall()
-        listing = await self._read_pods() if run is not None else None
+        numbers_below = self._ledger.next_number
+        listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
         async with self._turn:
             look = Look(
                 listing=listing,
                 run=run,
-                asked_seconds=asked,
+                numbers_below=numbers_below,
                 now_seconds=self._clock.wall(),
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
@@ -281,7 +251,8 @@ class Allocations:
         gone = [entry.allocation for number, entry in self._ledger.entries.items() if number in freed]
         if result.records:
             try:
-                await self._write(result.records)
+                # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
+                await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._accept(result.records)
             self._publish()
@@ -304,9 +275,9 @@ class Allocations:
         self._bus.publish_fact(fact, source=self.name)
         self._log.warning("allocation_differed", kind=fact.kind, devices=list(fact.devices), detail=fact.detail)
 
-    async def _read_pods(self) -> PodListing | None:
+    async def _read_pods(self, timeout_seconds: float) -> PodListing | None:
         try:
-            with anyio.fail_after(self._live.now.kubelet.call_timeout_seconds):
+            with anyio.fail_after(timeout_seconds):
                 listing = await self._kubelet.read_pods()
         except (NodeagentError, TimeoutError) as error:
             self._conditions.set("pod-resources-unavailable", detail=str(error) or "no answer in time")
@@ -325,11 +296,11 @@ class Allocations:
             self._run = KubeletRun(identity=identity, since_seconds=self._clock.monotonic() - age)
         return self._run
 
-    async def _write(self, records: Sequence[Record]) -> None:
-        """Make records durable and only then part of the ledger; shielded, so that a cancellation cannot part the two.
+    async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
+        """Write records down and only then into the ledger; shielded, so that a cancellation cannot part the two.
 
         Raises:
-            JournalUnavailable: they are not durable, and not part of the ledger.
+            JournalUnavailable: they are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
             try:
@@ -337,14 +308,16 @@ class Allocations:
                     await self._begin(self._after(records))
                 else:
                     data, seal = encode_records(records, self._seal)
-                    await self._store.append(data)
+                    await self._store.append(data, durable=durable)
                     self._ledger, self._seal = self._after(records), seal
             except JournalUnavailable as error:
                 self._note_broken(error)
                 raise
 
     async def _begin(self, ledger: Ledger) -> None:
-        """Begin the journal anew with this ledger."""
+        """Begin the journal anew with this ledger; never before what the last agent left has been read."""
+        if not self._opened:
+            raise JournalUnavailable(self._store.path, self._broken)
         data, seal = encode_records([open_record(ledger, *self._node)], 0)
         await self._store.begin(data)
         self._ledger, self._seal, self._size_when_begun = ledger, seal, len(data)
@@ -355,14 +328,17 @@ class Allocations:
     async def _mend(self) -> None:
         """Begin anew with what is known."""
         with anyio.CancelScope(shield=True):
+            if not await self._open():
+                return
             try:
                 await self._begin(self._ledger)
             except JournalUnavailable as error:
                 self._note_broken(error)
 
-    def _is_full(self) -> bool:
-        """Large enough to begin anew; a journal that is large from the start may double first."""
-        return self._store.size_bytes > max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+    def _is_full(self, share: float = 1.0) -> bool:
+        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+        return self._store.size_bytes > share * limit
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         ledger = self._ledger

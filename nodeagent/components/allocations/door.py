@@ -6,11 +6,22 @@ Refuses to let anybody wait for a journal that is not kept: an Allocate that can
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
+from nodeagent.components.allocations.ledger import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import AllocationJournal
+
+
+class Keeper(AllocationJournal, Protocol):
+    """Who keeps the journal, and remembers what ended."""
+
+    @property
+    def history(self) -> tuple[Ended, ...]:
+        """Ended allocations, oldest first."""
+        ...
 
 
 class JournalDoor:
@@ -18,10 +29,10 @@ class JournalDoor:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._keeper: AllocationJournal | None = None
+        self._keeper: Keeper | None = None
 
     @contextmanager
-    def lead_to(self, keeper: AllocationJournal) -> Iterator[None]:
+    def lead_to(self, keeper: Keeper) -> Iterator[None]:
         """Lead to this keeper for as long as the block lasts."""
         self._keeper = keeper
         try:
@@ -48,3 +59,8 @@ class JournalDoor:
     def doubtful(self) -> Collection[DeviceId]:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return self._keeper.doubtful() if self._keeper is not None else ()
+
+    @property
+    def history(self) -> tuple[Ended, ...]:
+        """Ended allocations, oldest first, as far as they are remembered."""
+        return self._keeper.history if self._keeper is not None else ()

@@ -47,11 +47,12 @@ class Look(Value, frozen=True):
 
     listing: PodListing
     run: KubeletRun
-    asked_seconds: float
-    """When the list was asked for, in Unix time like the entries."""
+    numbers_below: int
+    """Entries of this number and above are younger than the question."""
     now_seconds: float
+    """Unix time, for the records."""
     monotonic_seconds: float
-    """Now on the clock that never jumps, by which absences are measured."""
+    """The clock that never jumps, by which everything is measured."""
     free_after_seconds: float
     recovering: bool = False
     """Whether this is the first list since the agent started."""
@@ -80,7 +81,7 @@ def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Re
     still_absent: dict[int, Absence] = {}
     differences: list[Difference] = []
     for number, entry in ledger.entries.items():
-        if entry.allocation.since_seconds >= look.asked_seconds:
+        if number >= look.numbers_below:
             continue
         shown = [held for held in look.listing.containers if not set(held.devices).isdisjoint(entry.devices)]
         if shown:
@@ -166,10 +167,8 @@ def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
     """A container that never showed up gets twice the time: its pod may still be on its way into the list."""
     if absence.lists < _LISTS_NEEDED or look.monotonic_seconds - look.run.since_seconds < look.free_after_seconds:
         return False
-    if look.monotonic_seconds - absence.since_seconds < look.free_after_seconds:
-        return False
-    age = look.now_seconds - entry.allocation.since_seconds
-    return entry.allocation.pod is not None or age >= 2 * look.free_after_seconds
+    patience = look.free_after_seconds * (1 if entry.allocation.pod is not None else 2)
+    return look.monotonic_seconds - absence.since_seconds >= patience
 
 
 def _adopt(ledger: Ledger, look: Look) -> Iterator[Granted]:

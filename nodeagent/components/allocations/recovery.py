@@ -7,7 +7,7 @@ Refuses to lose evidence: whatever is not used whole is to be set aside.
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal import parse_journal
-from nodeagent.components.allocations.ledger import Entry, Ledger, Opened, replay
+from nodeagent.components.allocations.ledger import Entry, Granted, Ledger, Opened, apply_record, replay
 from nodeagent.model.values import Value
 
 
@@ -57,3 +57,13 @@ def _distrust(ledger: Ledger) -> Ledger:
     """After a reboot no container of old runs: entries stay until somebody says more, but are no proof of anything."""
     entries: dict[int, Entry] = {number: replace(entry, seen_by="") for number, entry in ledger.entries.items()}
     return replace(ledger, entries=entries)
+
+
+def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledger:
+    """What the journal held, with what was learnt while it could not be read; the latter is newer, and renumbered."""
+    ledger = recovered
+    for entry in present.entries.values():
+        if ledger.holding(entry.allocation.resource, entry.devices) is None:
+            numbered = replace(entry, allocation=replace(entry.allocation, number=ledger.next_number))
+            ledger = apply_record(ledger, Granted(entry=numbered), history_max)
+    return ledger

@@ -21,14 +21,9 @@ from nodeagent.components.cluster.status import (
     mark_lost,
 )
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import (
-    CONFIGURATION_LABEL,
-    choose_configuration,
-    decide_taint,
-    find_pause,
-    parse_taint,
-)
+from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.named import LABEL
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -69,7 +64,7 @@ class Cluster:
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._control, self._configurations = node, control, configurations
-        self._configuration: str | None = None
+        self._followed = ""
         self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._away_since: float | None = None
@@ -237,23 +232,19 @@ class Cluster:
     async def _honour_choices(self) -> None:
         with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
             async for node in nodes:
-                await self._honour_choice(node.value.labels.get(CONFIGURATION_LABEL, ""))
+                await self._honour_choice(node.value.labels.get(LABEL, ""))
 
     async def _honour_choice(self, label: str) -> None:
         """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
-        settings = self._live.now.device_plugin
-        if settings.config_dir is None:
+        if self._live.now.device_plugin.config_dir is None:
             return
         try:
-            names = await self._configurations.list_configurations()
-            choice = choose_configuration(label, settings.default_config, names)
-            if choice.name not in (None, self._configuration):
-                self._log.info("configuration_chosen", name=choice.name)
-                await self._configurations.use_configuration(choice.name)
-                self._configuration = choice.name
-            await self._complain(choice.problem)
+            if label != self._followed:
+                self._log.info("configuration_chosen", label=label, done=await self._configurations.follow_label(label))
+                self._followed = label
+            await self._complain("")
         except NodeagentError as error:
-            await self._complain(f"{label or 'the default'}: {error}")
+            await self._complain(str(error))
 
     async def _complain(self, problem: str) -> None:
         """Say once, where people look, that the label cannot be followed."""

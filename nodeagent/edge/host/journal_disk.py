@@ -12,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+import anyio
+
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 from nodeagent.edge.host.journal_file import JournalFile, JournalFiles
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import JournalUnavailable
 
@@ -24,7 +27,7 @@ T = TypeVar("T")
 JOURNAL_NAME: Final = "allocations.journal"
 LOCK_NAME: Final = "state.lock"
 READ_SECONDS: Final = 10.0
-WRITE_SECONDS: Final = 1.0
+WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
 
 
@@ -36,6 +39,7 @@ class JournalDisk:
     ) -> None:
         self._directory = directory
         self._write_seconds, self._read_seconds = write_seconds, read_seconds
+        self._log = get_logger(component="journal")
         self._worker = WorkerThread("journal")
         self._file = JournalFile(directory, JOURNAL_NAME)
         self._lock = StateLock(directory / LOCK_NAME)
@@ -91,21 +95,30 @@ class JournalDisk:
         await self._do(begin, self._write_seconds, "beginning the allocation journal")
         self._failed = False
 
-    async def append(self, content: bytes) -> None:
-        """Add to the journal durably.
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to the journal, durably where somebody relies on it.
 
         Raises:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
         file = self._file
-        await self._do(lambda: file.append(content), self._write_seconds, "writing the allocation journal")
+        await self._do(
+            lambda: file.append(content, durable=durable), self._write_seconds, "writing the allocation journal"
+        )
 
-    def close(self) -> None:
-        """Let go of file, lock and thread; what was acknowledged is durable already, so nothing here can block."""
-        self._file.close()
-        self._lock.release()
-        self._locked = False
-        self._worker.close()
+    async def aclose(self) -> None:
+        """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._worker.run(
+                    self._file.close, timeout_seconds=self._write_seconds, what="closing the journal"
+                )
+            except WorkerError as error:
+                # The hung call still has the file, which must not be closed under it: it goes with the process.
+                self._log.warning("journal_not_closed", path=self.path, error=str(error))
+            self._lock.release()
+            self._locked = False
+            self._worker.close()
 
     def _take_directory(self) -> None:
         """In the thread: make the directory fit, and make sure that it is ours."""

@@ -1,4 +1,4 @@
-"""The file of an append-only journal: begun whole, then appended to, and each time durable before the call returns.
+"""The file of an append-only journal: begun whole, then appended to, durable before the call returns.
 
 Owns the directory's files of one name: the journal, the one before it, damaged ones set aside, leftovers of interrupted
 writes. Refuses to know what the bytes mean, and to go on after a failed write: after that only `begin` helps, because
@@ -22,6 +22,7 @@ from nodeagent.edge.host.errors import (
 from nodeagent.model.errors import JournalUnavailable
 
 _READ_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_READ_ATTEMPTS: Final = 3
 _SET_ASIDE_KEPT: Final = 3
 _OPEN_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -105,8 +106,8 @@ class JournalFile:
         except FileNotWritten as error:
             raise JournalUnavailable(str(self.path), str(error)) from error
 
-    def append(self, content: bytes) -> None:
-        """Add to the end, durably.
+    def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to the end; what is not durable yet survives a kill, and a power cut once something after it is durable.
 
         Raises:
             JournalUnavailable: it may or may not be there; the journal must be begun anew.
@@ -115,7 +116,9 @@ class JournalFile:
         try:
             foreign = self._identify() != self._expected
             if not foreign:
-                self._write_durably(content)
+                self._write(content)
+                if durable:
+                    os.fdatasync(self._descriptor)
                 self._expect(size)
         except OSError as error:
             self.close()
@@ -133,11 +136,10 @@ class JournalFile:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def _write_durably(self, content: bytes) -> None:
+    def _write(self, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
-        os.fdatasync(self._descriptor)
 
     def _keep_previous(self) -> None:
         """Give the present file a second name, so that at no moment there is neither."""
@@ -163,12 +165,16 @@ class JournalFile:
 
 
 def _read(path: Path, problems: list[str]) -> bytes | None:
-    try:
-        return read_bounded(path, limit_bytes=_READ_LIMIT_BYTES, follow_symlink=False)
-    except FileUnreadable as error:
-        if error.is_absent:
-            return None
-        problems.append(str(error))
-    except FileTooLarge as error:
-        problems.append(str(error))
+    """A file that could not be read once may be whole: it is given up only after some attempts."""
+    for attempt in range(1, _READ_ATTEMPTS + 1):
+        try:
+            return read_bounded(path, limit_bytes=_READ_LIMIT_BYTES, follow_symlink=False)
+        except FileUnreadable as error:
+            if error.is_absent:
+                return None
+            problem = str(error)
+        except FileTooLarge as error:
+            problem = str(error)
+        if attempt == _READ_ATTEMPTS:
+            problems.append(problem)
     return b""

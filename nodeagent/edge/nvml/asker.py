@@ -14,7 +14,7 @@ import msgspec
 from nodeagent.edge.nvml.connection import Connection, WorkerDied
 from nodeagent.edge.nvml.protocol import Answer, Request
 from nodeagent.edge.nvml.suspects import Suspects
-from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
+from nodeagent.model.errors import DriverError, DriverStuck
 
 T = TypeVar("T")
 
@@ -24,6 +24,8 @@ class NvmlSettings:
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""
+    """Empty, or `/`, for a driver on the host itself."""
+
     library: str = ""
     """The library itself; empty: look below the driver root."""
 
@@ -37,6 +39,8 @@ class NvmlSettings:
     """For a GPU that hung the last time; doubled each time it hangs again, up to the time of a warm one."""
 
     open_timeout_seconds: float = 10.0
+    """For a new worker to start, load the library and initialise it."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the worker's otherwise empty environment."""
 
@@ -88,17 +92,9 @@ class Asker:
             raise self._note_silence(index, error) from error
         except WorkerDied as error:
             raise self._note_silence(index, error) from error
-        except DriverUnavailable as error:
-            if self.suspects.is_suspect(index):
-                raise GpuSilent(error) from error  # no worker in time for its short leash: nobody learned anything
-            raise
         self.suspects.note_answer(index)
         self._note_warm(index)
         return answer
-
-    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
-        self.suspects.note_silence(index, str(error), anyio.current_time())
-        return GpuSilent(error)
 
     def note_persistent(self, index: int, *, is_persistent: bool) -> None:
         """Whether the driver keeps this GPU awake by itself: then it never needs the time to wake up."""
@@ -109,6 +105,10 @@ class Asker:
         self._warm.clear()
         self._persistent.clear()
         self.suspects.clear()
+
+    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
+        self.suspects.note_silence(index, str(error), anyio.current_time())
+        return GpuSilent(error)
 
     def _decide_timeout(self, index: int, *, is_fresh: bool) -> float:
         """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""

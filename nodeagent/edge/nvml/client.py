@@ -47,6 +47,7 @@ class NvmlGpus:
         self._gpus: dict[int, Gpu] = {}
         self._missing: dict[int, MissingGpu] = {}
         self._count = 0
+        self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
@@ -70,7 +71,8 @@ class NvmlGpus:
             return await self._connection.open()
         except RequestFailed as failed:
             failure = failed.failure
-            return NvmlAnswer(code=failure.code, message=failure.message, library_path=failure.library_path)
+            message = failure.message.removesuffix(f" (NVML code {failure.code})")  # the answer has it as a number
+            return NvmlAnswer(code=failure.code, message=message, library_path=failure.library_path)
         except DriverUnavailable as error:
             return NvmlAnswer(code=UNLOADABLE, message=str(error))
 
@@ -97,6 +99,10 @@ class NvmlGpus:
 
     async def read_inventory(self) -> GpuReadout:
         """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
+        async with self._enumerating:
+            return await self._enumerate()
+
+    async def _enumerate(self) -> GpuReadout:
         await self._renew_for_lost()
         await self._count_gpus()
         silent: GpuSilent | None = None
@@ -125,6 +131,8 @@ class NvmlGpus:
             await self.read_inventory()
         began, time_seconds = self._clock.monotonic(), self._clock.wall()
         known = dict(self._gpus)  # an enumeration may go on meanwhile
+        if not known and self._missing:
+            raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
         samples: dict[int, GpuSample] = {}
         calls = 0
         silent: GpuSilent | None = None
@@ -144,7 +152,7 @@ class NvmlGpus:
         if silent is not None and not samples:
             raise silent.error
         for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index))
+            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), hung=True)
         return NodeSample(
             time_seconds=time_seconds,
             gpus=tuple(samples[index] for index in sorted(samples)),
@@ -171,10 +179,8 @@ class NvmlGpus:
 
     async def resume(self) -> None:
         """Start a new worker, which loads whatever library is there now."""
-        self._asker.forget()
-        self._gpus.clear()
+        self._forget_gpus(0)
         self._levels.clear()
-        self._count = 0
         await self._connection.resume()
         self._log.info("driver_resumed")
 
@@ -202,10 +208,14 @@ class NvmlGpus:
         except RequestFailed as failed:
             raise translate_failure(failed.failure) from failed
         if count != self._count:
-            self._count = count or 0
-            self._asker.forget()
-            self._gpus.clear()
-            self._missing.clear()
+            self._forget_gpus(count or 0)
+
+    def _forget_gpus(self, count: int) -> None:
+        """There is another number of GPUs: whatever was known of an index may be of another GPU now."""
+        self._count = count
+        self._asker.forget()
+        self._gpus.clear()
+        self._missing.clear()
 
     async def _read_gpu(self, index: int) -> None:
         """Ask one GPU for everything.

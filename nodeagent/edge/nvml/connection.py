@@ -6,7 +6,7 @@ Refuses to know GPUs: which of them hung a request is the client's to judge.
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from nodeagent.kernel.mailbox import BoundedQueue
 from nodeagent.model.driver import NvmlAnswer
 from nodeagent.model.errors import DriverReleased, DriverStuck, DriverUnavailable
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _SAID_LIMIT = 1024
@@ -34,7 +35,7 @@ _CHILD_SETTINGS = ChildSettings(
     # asks does so about once a second, which bounds what a library that always crashes can cost.
     backoff=BackoffSettings(first_seconds=0.02, limit_seconds=0.5, stable_seconds=4.0),
     # A process that SIGKILL does not end at once sleeps in the driver: it is left behind and the next one started.
-    kill_seconds=0.05,
+    kill_seconds=0.08,
 )
 
 
@@ -47,10 +48,11 @@ class RequestFailed(Exception):
 
 
 class WorkerDied(DriverUnavailable):
-    """A question ended the worker, and the next one too: the library crashes over it."""
+    """A question ended the worker: the library crashed over it, or over what was asked before."""
 
     def __init__(self, what: str, how: str) -> None:
-        super().__init__("use NVML", f"{what} ended the worker twice: it {how}")
+        super().__init__("use NVML", f"{what} ended the worker: it {how}")
+        self.how = how
 
 
 class Connection:
@@ -91,25 +93,20 @@ class Connection:
             DriverReleased: the driver was given up on purpose.
             DriverUnavailable: there is no worker to ask.
         """
-        deaths = 0
-        while True:
+
+        async def ask_cold() -> Answer[T]:
+            # The opening has its own deadline: a worker that has yet to start must not use up a GPU's short time.
+            await self.open()
+            return await self._request(request, decoder, cold_seconds or timeout_seconds, what)
+
+        async def ask_once() -> Answer[T]:
             if self._is_fresh():
-                # First, and by its own deadline: a worker that has yet to start must not use up a GPU's short time.
-                await self.open()
-                timeout_seconds = cold_seconds or timeout_seconds
-            try:
-                answer = await self._request(request, decoder, timeout_seconds, what)
-            except ChildDied as error:
-                # Once more: it may have ended itself to be replaced, or fallen victim to what was asked before.
-                deaths += 1
-                if deaths > 1:
-                    raise WorkerDied(what, error.how) from error
-                continue
-            if answer.failure is not None:
-                raise RequestFailed(answer.failure)
-            if not answer.closed:
-                return answer.value
-            self._opened_pid = None  # replaced between the look and the question
+                return await ask_cold()
+            answer = await self._request(request, decoder, timeout_seconds, what)
+            # Closed: the worker was replaced between the look and the question.
+            return await ask_cold() if answer.closed else answer
+
+        return _unpack(await _try_twice(ask_once))
 
     async def open(self) -> NvmlAnswer:
         """Have the worker load and initialise the library, unless it has.
@@ -118,23 +115,18 @@ class Connection:
             RequestFailed: NVML does not work, and says or shows why.
             DriverError: as in `ask`.
         """
-        request, what = Request(do="open"), "initialising NVML"
+        what = "initialising NVML"
+
+        async def open_once() -> Answer[NvmlAnswer]:
+            return await self._request(Request(do="open"), OPENED, self._open_seconds, what)
+
         try:
-            answer = await self._request(request, OPENED, self._open_seconds, what)
-        except ChildDied:
-            try:
-                answer = await self._request(request, OPENED, self._open_seconds, what)
-            except ChildDied as error:
-                raise DriverUnavailable("use NVML", f"{what} ended the worker: it {error.how}") from error
-        if answer.failure is not None:
-            raise RequestFailed(answer.failure)
-        assert answer.value is not None
-        child = self._child
-        self._opened_pid = child.statistics().pid if child is not None else None
-        if answer.value.is_first:
-            self.opened += 1
-            self._said.put_nowait(None)
-        return answer.value.nvml
+            answer = _unpack(await _try_twice(open_once))
+        except WorkerDied as error:
+            raise DriverUnavailable("use NVML", f"{what} ended the worker: it {error.how}") from error
+        assert answer is not None
+        self._note_opened()
+        return answer
 
     async def renew(self) -> None:
         """Replace the worker, so that a new process sees the driver afresh."""
@@ -177,14 +169,22 @@ class Connection:
         try:
             payload = await self._get_child().request(encode_request(request), timeout_seconds=timeout_seconds)
             return decoder.decode(payload)
-        except ChildDied:
-            raise
+        except ChildDied as error:
+            raise WorkerDied(what, error.how) from error
         except ChildStuck as error:
             raise DriverStuck(what, timeout_seconds) from error
         except ChildError as error:
             raise DriverUnavailable("ask the NVML worker", str(error)) from error
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise DriverUnavailable("understand the NVML worker", f"{what}: {error}") from error
+
+    def _note_opened(self) -> None:
+        statistics = self.statistics()
+        pid = None if statistics is None else statistics.pid
+        if pid != self._opened_pid:
+            self._opened_pid = pid
+            self.opened += 1
+            self._said.put_nowait(None)
 
     def _is_fresh(self) -> bool:
         """Whether the present worker, if there is one, has yet to open the library."""
@@ -217,6 +217,22 @@ class Connection:
         child, self._child = self._child, None
         if child is not None:
             await child.end()
+
+
+async def _try_twice(attempt: Callable[[], Awaitable[R]]) -> R:
+    """Once more after a death: the worker may have ended itself to be replaced, or fallen victim to an earlier call."""
+    try:
+        return await attempt()
+    except WorkerDied:
+        return await attempt()
+
+
+def _unpack(answer: Answer[T]) -> T | None:
+    if answer.failure is not None:
+        raise RequestFailed(answer.failure)
+    if answer.closed:
+        raise DriverUnavailable("ask the NVML worker", "it is replaced faster than it can be asked")
+    return answer.value
 
 
 def render_command(root: str, library: str) -> list[str]:

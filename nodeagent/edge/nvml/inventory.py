@@ -48,7 +48,6 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
 
 _CPU_MASK_WORDS = 16
-_GPU_REMOTE_TYPES = {pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: True}
 
 # pynvml function → name in the model, for what can be taken as it comes
 _PLAIN = {
@@ -176,7 +175,7 @@ def _read_link(query: Query, number: int, *, active: bool) -> dict[str, Any]:
     if not active:
         return link
     kind = query.ask(what, "nvmlDeviceGetNvLinkRemoteDeviceType", number)
-    link["remote_is_switch"] = _GPU_REMOTE_TYPES.get(kind, False)
+    link["remote_is_switch"] = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
     remote = query.ask(what, "nvmlDeviceGetNvLinkRemotePciInfo", number)
     if remote is not None:
         link["remote"] = _shorten_address(remote.busId)

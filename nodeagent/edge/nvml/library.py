@@ -18,6 +18,9 @@ SEARCH = (
 )
 """Where drivers put it, below the driver root."""
 
+CONTAINER_ROOT = "/run/nvidia/driver"
+"""Where a driver container shows its file system: the driver of a host that has none itself."""
+
 _LINKS_MAX = 16
 _WSL = "this is WSL: its GPUs have no NVML events, MIG or device nodes, nodeagent does not serve them"
 _TEGRA = "this is a Tegra system: its integrated GPU has no NVML, nodeagent does not serve it"
@@ -69,8 +72,8 @@ def load_library(path: str) -> Library:
     try:
         handle = ctypes.CDLL(path)
     except OSError as error:
-        # A container's loader may have an old cache: the usual places are worth a look of our own.
-        found = search_below("") if path == SONAME else None
+        # A container's loader may have an old cache, and a driver container keeps the library in a root of its own.
+        found = search_below("") or search_below(CONTAINER_ROOT) if path == SONAME else None
         if found is not None:
             return load_library(found)
         reason = _TEGRA if is_tegra("") else "is the driver installed?"

@@ -53,13 +53,6 @@ class Answer(Value, Generic[T], frozen=True):
     closed: bool = False
 
 
-class OpenAnswer(Value, frozen=True):
-    """The library works; `is_first` when it was not open before this request."""
-
-    nvml: NvmlAnswer
-    is_first: bool
-
-
 class SampleAnswer(Value, frozen=True):
     """A sample and its price."""
 
@@ -79,7 +72,7 @@ class Report(Value, frozen=True):
     """NVML's code for the end of the wait."""
 
 
-OPENED = msgspec.json.Decoder(Answer[OpenAnswer])
+OPENED = msgspec.json.Decoder(Answer[NvmlAnswer])
 COUNTED = msgspec.json.Decoder(Answer[int])
 GPU = msgspec.json.Decoder(Answer[Gpu])
 SAMPLED = msgspec.json.Decoder(Answer[SampleAnswer])

@@ -115,7 +115,10 @@ class Sampler:
         _put(sample, "vgpu_license_active", _read_license(query) if self._is_guest else False)
         _put(sample, "profiling", self._read_profiling(query, None))
         if self._mig:
+            marks = len(query.unreadable)
             sample["mig"] = [self._read_mig(query, entity) for entity in self._mig]
+            # A device that cannot be read may be one that is no more: list them again next time.
+            self._is_unsure = self._is_unsure or len(query.unreadable) > marks
             return
         sample["processes"], self._newest_process_sample = read_gpu_processes(query, self._newest_process_sample)
 

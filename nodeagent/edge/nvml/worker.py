@@ -84,7 +84,7 @@ class Worker:
     def do_open(self) -> dict[str, Any]:
         """Load the library and initialise it; again, when the driver was not ready before."""
         if self._is_open and self._library is not None:
-            return {"nvml": self._describe(self._library), "is_first": False}
+            return self._describe(self._library)
         path = find_library(self._root, self._configured)
         if self._library is None:
             self._library = load_library(path)
@@ -95,7 +95,7 @@ class Worker:
         if code != errors.SUCCESS:
             raise CallFailed("nvmlInitWithFlags", code)
         self._is_open = True
-        return {"nvml": self._describe(self._library), "is_first": True}
+        return self._describe(self._library)
 
     def _describe(self, library: Library) -> dict[str, Any]:
         code, cuda = call("nvmlSystemGetCudaDriverVersion_v2")

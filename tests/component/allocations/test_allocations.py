@@ -117,6 +117,7 @@ async def test_nobody_is_answered_while_nobody_keeps_the_journal(world: World) -
         await world.door.record(GPU, device_ids("a"))
     await world.door.identify(GPU, device_ids("a"))
     assert not world.door.doubtful()
+    assert world.door.history == ()
     async with world.running():
         pass
     with pytest.raises(JournalUnavailable):
@@ -135,6 +136,16 @@ async def test_identity_is_learnt_when_the_container_starts(world: World) -> Non
         assert world.published() == {"a": "train"}
         assert world.kubelet.lists_asked == asked + 1
     assert world.durable().entries[1].allocation.pod == pod_named("train")
+
+
+async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
+    """An answer to the kubelet waits for the disk; what the kubelet says can be heard again."""
+    async with world.running():
+        await world.door.record(GPU, device_ids("a"))
+        assert world.store.synced
+        world.kubelet.listing = listing(holding("train", "a"))
+        await world.door.identify(GPU, device_ids("a"))
+        assert not world.store.synced
 
 
 async def test_a_silent_kubelet_is_not_in_the_way_of_a_start(world: World) -> None:
@@ -166,7 +177,7 @@ async def test_a_list_that_never_comes_ends_in_time(world: World, monkeypatch: p
 
 async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> None:
     """The kubelet sends no word of a release; two lists without the pod, half a minute apart, are one."""
-    async with world.running() as keeper:
+    async with world.running():
         await world.door.record(GPU, device_ids("a"))
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
@@ -176,7 +187,7 @@ async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> N
         await anyio.sleep(25)
         assert world.published() == {}
         assert [freed.devices for freed in world.facts(DevicesFreed)] == [device_ids("a")]
-        assert [ended.allocation.devices for ended in keeper.history] == [device_ids("a")]
+        assert [ended.allocation.devices for ended in world.door.history] == [device_ids("a")]
     assert world.durable_devices() == []
 
 
@@ -198,7 +209,7 @@ async def test_a_forgetful_kubelet_is_refused_a_held_device(world: World) -> Non
             await world.door.record(GPU, device_ids("ab"))
         assert [refused.devices for refused in world.facts(AllocationRefused)] == [device_ids("ab")]
         await world.door.record(GPU, device_ids("b"))
-        await anyio.sleep(2)
+        await anyio.sleep(22)
         assert world.published() == {"a": "train!", "b": "-"}
         assert "allocations-differ" in world.set_conditions()
         assert [differed.kind for differed in world.facts(AllocationDiffered)] == ["forgotten"]
@@ -292,6 +303,34 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
     assert world.durable_devices() == ["a"]
 
 
+async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeClock) -> None:
+    """What the last agent left is read before anything is written, however late, and joined with what is new."""
+    world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
+    async with world.running():
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
+    world.store.failure = "input/output error"
+    world.kubelet.listing = listing(holding("train", "a"))
+    async with world.running():
+        await world.door.record(GPU, device_ids("c"))
+        assert world.published() == {"a": "train", "c": "-"}
+        world.store.failure = ""
+        await anyio.sleep(2)
+        assert world.published() == {"a": "-", "b": "-", "c": "-"}
+        await anyio.sleep(10)
+        assert world.published() == {"a": "train", "b": "-", "c": "-"}
+    assert sorted(world.durable().entries) == [1, 2, 3]
+
+
+async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
+    """A holder whose kubelet remembers it after all is no reason to refuse."""
+    async with world.running():
+        await held_by_an_earlier_run(world)
+        world.kubelet.listing = listing(holding("other", "a"))
+        await world.door.record(GPU, device_ids("a"))
+        assert world.published() == {"a": "-"}
+
+
 @pytest.mark.parametrize("may_set_aside", [True, False])
 async def test_damage_is_set_aside_told_and_made_up_for(
     world: World, monkeypatch: pytest.MonkeyPatch, *, may_set_aside: bool
@@ -353,13 +392,29 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     assert len(world.durable().history) <= 5 + 20
 
 
+async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
+    """Half full is early enough to do it while nobody waits."""
+    world = World(clock, Settings(journal=JournalSettings(rotate_bytes=4096, history_entries=0)))
+    async with world.running():
+        await anyio.sleep(0.5)
+        began = world.store.begun
+        while world.store.size_bytes <= 4096 / 2:
+            await world.door.record(GPU, device_ids("a"))
+        assert world.store.begun == began
+        await anyio.sleep(1)
+        assert world.store.begun == began + 1
+        await anyio.sleep(5)
+        assert world.store.begun == began + 1
+    assert world.durable_devices() == ["a"]
+
+
 async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet that hangs up while the disk works neither tears the record nor parts it from the table."""
     append = world.store.append
 
-    async def slow(content: bytes) -> None:
+    async def slow(content: bytes, *, durable: bool = True) -> None:
         await anyio.sleep(0.5)
-        await append(content)
+        await append(content, durable=durable)
 
     async with world.running():
         monkeypatch.setattr(world.store, "append", slow)

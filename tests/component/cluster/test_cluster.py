@@ -50,6 +50,9 @@ class FakeControl:
     async def crash_component(self, name: str, reason: str) -> str:
         raise AssertionError("nobody asked for a crash")
 
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        raise AssertionError("nobody asked for a GPU to be cleared")
+
     async def release(self, reason: str, seconds: float | None) -> str:
         if self.refusal is not None:
             raise self.refusal
@@ -60,13 +63,10 @@ class FakeControl:
         self.done.append("resume")
         return ""
 
-    async def list_configurations(self) -> tuple[str, ...]:
-        if self.refusal is not None:
-            raise self.refusal
-        return ("plain", "shared")
-
-    async def use_configuration(self, name: str) -> str:
-        self.done.append(f"use {name}")
+    async def follow_label(self, label: str) -> str:
+        if self.refusal is not None or label not in ("", "plain", "shared"):
+            raise self.refusal or ControlRefused(f"no configuration {label}")
+        self.done.append(f"use {label}")
         return ""
 
 
@@ -304,6 +304,7 @@ async def test_a_configuration_that_is_refused_is_said(clock: FakeClock) -> None
     """A directory that cannot be read is no reason to fall over, with events or without."""
     stage = Stage(clock, named=True, events=False)
     stage.control.refusal = ControlRefused("no such directory")
+    stage.api.become(labels={CONFIG: "plain"})
     async with stage.running():
         await settle(10)
         assert "named-configuration-unknown" in stage.codes()

@@ -16,8 +16,8 @@ from tests.fakes.nvml.control import FakeNvml
 PATIENT = NvmlSettings(call_timeout_seconds=20, warm_timeout_seconds=20, leash_seconds=20, open_timeout_seconds=20)
 """For tests in which nothing hangs, on however slow a machine."""
 
-STRICT = NvmlSettings(call_timeout_seconds=5, warm_timeout_seconds=0.5, leash_seconds=0.25, open_timeout_seconds=20)
-"""For tests in which something hangs on purpose."""
+STRICT = NvmlSettings(call_timeout_seconds=20, warm_timeout_seconds=1.5, leash_seconds=0.25, open_timeout_seconds=20)
+"""For tests in which something hangs on purpose; what does not hang has a hundred times the time it needs."""
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from nodeagent.edge.nvml.client import NvmlGpus
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import parse_pci_address
+from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import GpuSample
 
 
@@ -22,7 +23,7 @@ async def the_answer_is_whole(gpus: NvmlGpus) -> None:
     assert answer.library_path
 
 
-async def every_gpu_has_an_identity(gpus: NvmlGpus) -> None:
+async def every_gpu_has_an_identity(gpus: GpuSource) -> None:
     """UUIDs and addresses are of the right form and belong to one GPU each; enumerating twice finds the same."""
     readout = await gpus.read_inventory()
     assert readout.gpus
@@ -51,7 +52,7 @@ def _check_gpu(gpu: Gpu) -> None:
         assert device.parent == gpu.uuid
 
 
-async def every_sample_is_plausible(gpus: NvmlGpus) -> None:
+async def every_sample_is_plausible(gpus: GpuSource) -> None:
     """Numbers are in their ranges, counters do not go back, and every GPU of the inventory has its sample."""
     known = {gpu.uuid for gpu in (await gpus.read_inventory()).gpus}
     before = await gpus.read_sample()
@@ -95,7 +96,7 @@ async def events_can_be_watched(gpus: NvmlGpus) -> None:
         assert waiting.cancelled_caught
 
 
-async def release_gives_everything_back(gpus: NvmlGpus) -> None:
+async def release_gives_everything_back(gpus: GpuSource) -> None:
     """Released, nothing is answered; resumed, the same GPUs are there."""
     known = [gpu.uuid for gpu in (await gpus.read_inventory()).gpus]
     await gpus.release("a test")

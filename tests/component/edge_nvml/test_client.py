@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.nvml.errors import UNLOADABLE
+from nodeagent.edge.nvml.errors import REASONS, UNLOADABLE
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import FabricPhase, PathKind
 from tests.component.edge_nvml.conftest import MakeFake
@@ -163,7 +163,7 @@ async def test_a_driver_that_does_not_start_is_an_answer(fake: FakeNvml, code: i
             with pytest.raises(DriverUnavailable, match=f"NVML code {code}"):
                 await gpus.read_inventory()
         assert answer.code == code
-        assert "nvmlInitWithFlags: " in answer.message
+        assert answer.message == f"nvmlInitWithFlags: {REASONS[code]}"
         assert len((await gpus.read_inventory()).gpus) == 8
 
 

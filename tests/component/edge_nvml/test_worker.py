@@ -61,11 +61,12 @@ def make_worker(load_in_process: Load, pipe: tuple[int, int]) -> MakeWorker:
 
 
 def test_nothing_is_answered_before_the_library_is_open(make_worker: MakeWorker) -> None:
-    """The agent is told to open first; opening twice is told apart."""
+    """The agent is told to open first; opening twice changes nothing."""
     worker, _ = make_worker("t4")
     assert worker.answer({"do": "count"}) == {"closed": True}
-    assert worker.answer({"do": "open"})["value"]["is_first"] is True
-    assert worker.answer({"do": "open"})["value"]["is_first"] is False
+    opened = worker.answer({"do": "open"})
+    assert opened["value"]["gpu_count"] == 1
+    assert worker.answer({"do": "open"}) == opened
     assert worker.answer({"do": "count"}) == {"value": 1}
 
 
@@ -80,6 +81,19 @@ def test_failures_are_answers(make_worker: MakeWorker) -> None:
     assert worker.answer({"do": "count"})["failure"]["message"].startswith("nvmlDeviceGetCount_v2: ")
     loaded.fake.fail("nvmlDeviceGetUUID", 15)
     assert worker.answer({"do": "gpu", "index": 0})["failure"]["code"] == 15
+
+
+def test_a_new_enumeration_makes_the_samples_ask_again(make_worker: MakeWorker) -> None:
+    """What a GPU did not support before may be there after a change; a bad index is a failure of that index."""
+    worker, loaded = make_worker("t4")
+    worker.answer({"do": "open"})
+    request = {"do": "sample", "gpu": "0000:00:1e.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
+    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["sample"]
+    loaded.fake.gpu(0).fan_percent = 30
+    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["sample"]
+    assert worker.answer({"do": "gpu", "index": 0})["value"]["name"] == "Tesla T4"
+    assert worker.answer(dict(request))["value"]["sample"]["fan_speed_percent"] == 30
+    assert worker.answer({"do": "gpu", "index": 1})["failure"]["code"] == 2
 
 
 def test_a_missing_library_is_an_answer(pipe: tuple[int, int], tmp_path: Path) -> None:
@@ -179,8 +193,8 @@ def test_the_launch_keeps_costly_modules_out(monkeypatch: pytest.MonkeyPatch) ->
     served: list[tuple[str, ...]] = []
     monkeypatch.setattr(worker, "serve", lambda *arguments: served.append(arguments))
     monkeypatch.delitem(sys.modules, "ctypes.util", raising=False)
-    launch.main(["/root", ""])
-    assert served == [("/root", "")]
+    launch.main(["/driver", ""])
+    assert served == [("/driver", "")]
     assert sys.modules["ctypes.util"].__dict__["find_library"] is None
 
 
@@ -322,6 +336,18 @@ def test_a_device_without_a_spoken_name_gets_a_computed_one(load_in_process: Loa
     assert "profile of mig device 0" in [mark["what"] for mark in query.unreadable]
 
 
+def test_a_device_that_is_gone_is_left_out_soon(load_in_process: Load) -> None:
+    """A layout that changed between enumerations costs one sample with marks; the next has the devices that exist."""
+    loaded = load_in_process("a100-80gb-mig")
+    sampler = Sampler(loaded.handle(0))
+    assert len(sampler.read()[0]["mig"]) == 7
+    loaded.fake.cut(0, ["3g.40gb"])
+    assert sampler.read()[0]["unreadable"] != []
+    after, _ = sampler.read()
+    assert [share["uuid"] for share in after["mig"]] == [loaded.fake.gpu(0).mig_devices[0].uuid.decode()]
+    assert after["unreadable"] == []
+
+
 def test_processes_are_merged_over_lists(load_in_process: Load) -> None:
     """One that computes and draws is one process, with the larger of its memories; unknown memory stays unknown."""
     loaded = load_in_process("t4")
@@ -346,6 +372,23 @@ def test_a_library_asked_for_by_name_tells_its_file(load_in_process: Load) -> No
     found = Path(load_library(SONAME).path)
     assert found.is_absolute()
     assert found.name == SONAME
+
+
+def test_counters_start_over_when_samples_do_not_match(load_in_process: Load) -> None:
+    """A failure between two samples costs one reading, not the counters for good."""
+    loaded = load_in_process()
+    sampler = Sampler(loaded.handle(0))
+    sampler.read()
+    for function in ("nvmlGpmMetricsGet", "nvmlGpmSampleGet"):
+        time.sleep(0.12)
+        with loaded.fake.failing(function, 999):
+            broken, _ = sampler.read()
+        assert "profiling" not in broken
+        time.sleep(0.12)
+        assert "profiling" not in sampler.read()[0]
+        time.sleep(0.12)
+        assert "profiling" in sampler.read()[0]
+    sampler.close()
 
 
 def test_profiling_buffers_that_cannot_be_had_are_told(load_in_process: Load) -> None:

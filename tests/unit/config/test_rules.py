@@ -46,7 +46,7 @@ def test_mps_with_mixed_mig_is_a_contradiction(tmp_path: Path) -> None:
     [
         f"node: {{run_dir: {LONG}}}",
         f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 10}}}",
-        "device_plugin: {default_config: a, config_dir: /c}",
+        "device_plugin: {default_config: a, config_dir: /}",
         "device_plugin: {resource_prefix: b.c}\nresources: {mig: [{pattern: a, name: b.c/d}]}",
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import choose_configuration, decide_taint, find_pause, parse_taint
+from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
@@ -114,29 +114,6 @@ def test_a_node_is_given_up_after_bounded_attempts() -> None:
 def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -> None:
     """Both writers' values count, also behind a value of the user's; false and other operands do not."""
     assert find_pause(labels) == pause
-
-
-@pytest.mark.parametrize(
-    ("label", "default", "names", "name", "problem"),
-    [
-        ("a", None, ("a", "b"), "a", ""),
-        ("c", "a", ("a", "b"), None, "no such configuration, there are: a, b"),
-        ("c", None, (), None, "there are: none"),
-        ("", "b", ("a", "b"), "b", ""),
-        ("", "c", ("a", "b"), None, "no c"),
-        ("", None, ("a", "default"), "default", ""),
-        ("", None, ("a",), "a", ""),
-        ("", None, ("a", "b"), None, ""),
-        ("", None, (), None, ""),
-    ],
-)
-def test_the_named_configuration(
-    label: str, default: str | None, names: tuple[str, ...], name: str | None, problem: str
-) -> None:
-    """Label, then default, then the one called so, then the only one; an unknown name changes nothing and is said."""
-    choice = choose_configuration(label, default, names)
-    assert choice.name == name
-    assert (problem in choice.problem) if problem else not choice.problem
 
 
 def test_taints_are_read_as_kubectl_writes_them() -> None:

@@ -21,10 +21,10 @@ async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
     await disk.begin(b"one\n")
     await disk.append(b"two\n")
     assert disk.size_bytes == 8
-    disk.close()
+    await disk.aclose()
     disk = JournalDisk(tmp_path)
     assert await disk.open() == (b"one\ntwo\n", None, "")
-    disk.close()
+    await disk.aclose()
 
 
 async def test_a_second_agent_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
@@ -33,9 +33,9 @@ async def test_a_second_agent_is_refused_by_name_of_the_first(tmp_path: Path) ->
     await first.open()
     with pytest.raises(StateLocked, match=f"process {os.getpid()} holds it"):
         await second.open()
-    first.close()
+    await first.aclose()
     await second.open()
-    second.close()
+    await second.aclose()
 
 
 async def test_an_unfit_directory_is_tried_again_at_the_beginning(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ async def test_an_unfit_directory_is_tried_again_at_the_beginning(tmp_path: Path
     other = JournalDisk(place)
     with pytest.raises(StateLocked):
         await other.open()
-    other.close()
-    disk.close()
+    await other.aclose()
+    await disk.aclose()
 
 
 async def test_a_directory_taken_meanwhile_is_not_written(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ async def test_a_directory_taken_meanwhile_is_not_written(tmp_path: Path) -> Non
     with pytest.raises(JournalUnavailable, match="holds it"):
         await late.begin(b"late\n")
     assert (place / "allocations.journal").read_bytes() == b"other\n"
-    late.close()
-    other.close()
+    await late.aclose()
+    await other.aclose()
 
 
 async def test_an_unwritable_lock_is_an_unfit_directory(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_an_unwritable_lock_is_an_unfit_directory(tmp_path: Path) -> None:
     disk = JournalDisk(tmp_path)
     with pytest.raises(JournalUnavailable, match=r"state\.lock"):
         await disk.open()
-    disk.close()
+    await disk.aclose()
 
 
 async def test_damage_is_set_aside(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_damage_is_set_aside(tmp_path: Path) -> None:
     await disk.set_aside("now")
     await disk.begin(b"one\n")
     assert (tmp_path / "allocations.journal.bad.now").read_bytes() == b"damaged"
-    disk.close()
+    await disk.aclose()
 
 
 async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
@@ -103,10 +103,10 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     back, ended = threading.Event(), threading.Event()
     append = JournalFile.append
 
-    def hang(file: JournalFile, content: bytes) -> None:
+    def hang(file: JournalFile, content: bytes, *, durable: bool = True) -> None:
         back.wait(10)
         try:
-            append(file, content)
+            append(file, content, durable=durable)
         finally:
             ended.set()
 
@@ -118,5 +118,27 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     back.set()
     assert ended.wait(10)
     await disk.append(b"four\n")
-    disk.close()
+    await disk.aclose()
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
+
+
+async def test_a_hung_call_keeps_its_file_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing ends in time and frees the lock; the file under the hung call is left alone."""
+    disk = JournalDisk(tmp_path, write_seconds=0.05)
+    await disk.open()
+    await disk.begin(b"one\n")
+    back, ended = threading.Event(), threading.Event()
+    close = JournalFile.close
+
+    def hang(file: JournalFile) -> None:
+        back.wait(10)
+        close(file)
+        ended.set()
+
+    monkeypatch.setattr(JournalFile, "close", hang)
+    await disk.aclose()
+    other = JournalDisk(tmp_path)
+    assert (await other.open())[0] == b"one\n"
+    back.set()
+    assert ended.wait(10)
+    await other.aclose()

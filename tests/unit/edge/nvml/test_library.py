@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.nvml.library import SEARCH, SONAME, LibraryUnusable, find_library, load_library, resolve_below
+from nodeagent.edge.nvml.library import (
+    CONTAINER_ROOT,
+    SEARCH,
+    SONAME,
+    LibraryUnusable,
+    find_library,
+    load_library,
+    resolve_below,
+)
 
 
 def put_library(root: Path, directory: str, version: str = "570.26") -> Path:
@@ -48,10 +56,12 @@ def test_on_the_host_the_dynamic_loader_is_asked(monkeypatch: pytest.MonkeyPatch
     assert find_library("/", "") == find_library("", "") == SONAME
 
 
-def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container with an old cache the library may lie in a usual place that the loader does not look at."""
+@pytest.mark.parametrize("place", ["", CONTAINER_ROOT])
+def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """An old cache, or a driver container: the usual places of the host and of the container are looked at."""
     file = put_library(tmp_path, SEARCH[1])
-    monkeypatch.setattr("nodeagent.edge.nvml.library.search_below", lambda _root: str(file))
+    places = {place: str(file)}
+    monkeypatch.setattr("nodeagent.edge.nvml.library.search_below", places.get)
     monkeypatch.setattr("nodeagent.edge.nvml.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
     with pytest.raises(LibraryUnusable, match=f"cannot load {file}: .*file too short"):
         load_library("libnvidia-ml-of-nowhere.so.1")

@@ -1,0 +1,24 @@
+"""Chooses whose driver files containers get: the host's, or none where the GPUs are made up."""
+
+from pathlib import Path
+
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.cdi_files import HostDriverFiles
+from nodeagent.edge.host.driver_files import DriverFileFinder
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ports import DriverFileSource
+
+
+def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileSource:
+    """The host's driver; with simulated GPUs only where the settings name a root of its own for it.
+
+    Simulated GPUs beside a made-up driver root behave in containers like real ones, which is how the whole way into
+    a container is tried without hardware.
+    """
+    if settings.gpus.simulated_profile is not None and settings.driver.root == Path("/"):
+        from nodeagent.edge.simulated.driver_files import MadeUpDriverFiles  # noqa: PLC0415 - real nodes do without it
+
+        return MadeUpDriverFiles()
+    node = settings.node
+    finder = DriverFileFinder(proc_root=node.proc_dir, sys_root=node.sys_dir)
+    return HostDriverFiles(settings.driver.root, settings.driver.dev_root, finder, worker)

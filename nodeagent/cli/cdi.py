@@ -1,0 +1,148 @@
+"""`nodeagent cdi generate|list|validate`."""
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.hardware import choose_hardware
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.components.cdi.decide import render_specs
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
+from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
+from nodeagent.components.cdi.spec import render_spec_name
+from nodeagent.components.inventory.diff import decide_inventory
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.cdi_files import SpecFiles
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.kernel.log import configure_logging
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.cdi import SpecContent
+from nodeagent.model.errors import DriverError, NodeagentError
+
+
+def generate(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Print or write one specification."""
+    settings = load_for(arguments, read_environment()).settings
+    configure_logging(form=settings.log.format, level="error")
+    try:
+        plan = anyio.run(_plan, settings)
+        rendered = render_specs(plan)
+    except DriverError as error:
+        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+    except (NodeagentError, UnknownProfile) as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    content = rendered.get(render_spec_name(arguments.kind))
+    for each in plan.left_out:
+        print(f"nodeagent: left out: {each}", file=streams.err)
+    if content is None:
+        kinds = ", ".join(spec.kind for spec in plan.specs) or "none, because there is no device to describe"
+        raise CommandFailed(f"nothing to write for {arguments.kind}; this node has: {kinds}", ExitCode.UNREACHABLE)
+    _put_out(content, arguments.output, streams)
+    return ExitCode.UNWELL if plan.left_out else ExitCode.OK
+
+
+def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Show what a runtime resolves."""
+    settings = load_for(arguments, read_environment()).settings
+    readings = [parse_spec(content) for content in SpecFiles(settings.cdi.dir).read_nowait()]
+    conflicts = find_conflicts(readings)
+    names = [
+        {"name": name, "file": reading.path, "resolves": name not in conflicts}
+        for reading in readings
+        for name in reading.names
+    ]
+    problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
+    if arguments.json:
+        print(json.dumps({"devices": names, "problems": problems}, indent=2), file=streams.out)
+    else:
+        rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
+        print(
+            "\n".join(render_table(["DEVICE", "RESOLVES", "FILE"], rows, width=read_width(streams.out))),
+            file=streams.out,
+        )
+        for problem in problems:
+            print(f"problem: {problem}", file=streams.out)
+    return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+def validate(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Judge files."""
+    settings = load_for(arguments, read_environment()).settings
+    contents = _read_files(arguments.files) if arguments.files else SpecFiles(settings.cdi.dir).read_nowait()
+    readings = [parse_spec(content) for content in contents]
+    problems = _describe_invalid(readings)
+    if not arguments.files:
+        problems += describe_conflicts(find_conflicts(readings)).values()
+    if arguments.json:
+        found = {"valid": not problems, "problems": problems, "files": [reading.path for reading in readings]}
+        print(json.dumps(found, indent=2), file=streams.out)
+    else:
+        valid = [f"valid: {reading.path} ({reading.kind})" for reading in readings if not reading.problem]
+        invalid = [f"problem: {problem}" for problem in problems]
+        print("\n".join([*valid, *invalid]) or "no file to judge", file=streams.out)
+    return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+async def _plan(settings: Settings) -> SpecPlan:
+    """What this node's specifications would say now."""
+    hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
+    worker = WorkerThread("driver files")
+    try:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(hardware.run, name="GPU source")
+            inventory = decide_inventory(None, await hardware.gpus.read_inventory())
+            files = await choose_driver_files(settings, worker).read_driver_files()
+            tasks.cancel_scope.cancel()
+    except* NodeagentError as errors:
+        raise _first(errors) from None
+    finally:
+        worker.close()
+    hook = settings.cdi.hook_dir / HOOK_PROGRAM if settings.cdi.hooks == "ldcache" else None
+    return plan_specs(inventory, files, public=True, hook=hook)
+
+
+def _first(errors: BaseExceptionGroup[NodeagentError]) -> NodeagentError:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, NodeagentError)
+    return error
+
+
+def _put_out(content: bytes, output: str | None, streams: Streams) -> None:
+    if output is None:
+        streams.out.write(content.decode())
+        return
+    path = Path(output).absolute()
+    if not is_spec_name(path.name):
+        raise CommandFailed(f"{output}: runtimes read only names that end in .json or .yaml", ExitCode.BAD_INPUT)
+    try:
+        write_atomically(path, content)
+    except HostError as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    print(f"written: {path}", file=streams.out)
+
+
+def _read_files(names: Sequence[str]) -> tuple[SpecContent, ...]:
+    contents = []
+    for name in names:
+        try:
+            contents.append(SpecContent(path=name, content=read_bounded(Path(name))))
+        except HostError as error:
+            raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    return tuple(contents)
+
+
+def _describe_invalid(readings: Sequence[SpecReading]) -> list[str]:
+    return [f"{reading.path}: {reading.problem}" for reading in readings if reading.problem]

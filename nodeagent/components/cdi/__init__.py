@@ -1,0 +1,1 @@
+"""CDI specifications: what a GPU is made of, written where container runtimes read it."""

@@ -1,0 +1,199 @@
+"""Keeps the node's CDI specifications equal to what its GPUs and its driver are.
+
+Owns `CdiState` and the specification files. They are made anew when the driver, the inventory, the device nodes or the
+files themselves change, and looked at every half minute besides.
+Refuses to touch them while there is no working driver: what a running upgrade shows is not what will be.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.cdi.decide import (
+    CODES,
+    SpecChanges,
+    decide_changes,
+    decide_problems,
+    decide_public,
+    plan_own_paths,
+    render_specs,
+    render_state,
+)
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, plan_specs
+from nodeagent.components.cdi.registry import SpecReading, parse_spec
+from nodeagent.config.live import LiveSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.report import Degraded
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ports import DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.runtime import CdiState
+
+REVIEW_SECONDS = 30.0
+"""How long a change that no watch notices, such as a new firmware file, may go unseen."""
+RETRY_SECONDS = 2.0
+"""Pause before a failed pass, or one that had to leave out a device, is repeated."""
+
+
+class Cdi:
+    """The cdi component."""
+
+    name = "cdi"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        live: LiveSettings,
+        driver_files: DriverFileSource,
+        directories: SpecDirectories,
+        *,
+        hook: HookInstaller | None = None,
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            bus: where the inventory comes from and the state goes.
+            conditions: where this part's conditions are set.
+            live: the settings in force.
+            driver_files: finds the driver.
+            directories: where specifications lie.
+            hook: puts the hook program on the host; none where there is no host to put it on.
+        """
+        self._bus, self._conditions, self._live = bus, conditions, live
+        self._driver_files, self._directories, self._hook = driver_files, directories, hook
+        self._own_paths = plan_own_paths(directories.locate)
+        self._attention = Waker()
+        self._parsed: dict[SpecContent, SpecReading] = {}
+        self._planned: tuple[object, dict[str, bytes], tuple[str, ...]] | None = None
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Write, say, wait; started after the first pass that found a working driver and an inventory."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="cdi states")
+            tasks.start_soon(self._watch_settings, name="cdi settings")
+            tasks.start_soon(self._watch_files, name="cdi files")
+            while not await self._try_pass():
+                await self._wait_for_more()
+            task_status.started()
+            while True:
+                await self._wait_for_more()
+                await self._try_pass()
+
+    async def _wait_for_more(self) -> None:
+        """Return when something has changed, or when it is time to look by ourselves."""
+        with anyio.move_on_after(RETRY_SECONDS if self._is_incomplete() else REVIEW_SECONDS):
+            await self._attention.wait()
+
+    async def _try_pass(self) -> bool:
+        """One pass; False while it finds nothing to write about, or fails."""
+        try:
+            is_done = await self._pass()
+        except NodeagentError as error:
+            self._note_trouble(str(error))
+            return False
+        self._note_trouble("")
+        return is_done
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(Inventory, DriverState, client=self.name) as states:
+            async for _ in states:
+                self._attention.wake()
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for _ in reloads:
+                self._attention.wake()
+
+    async def _watch_files(self) -> None:
+        while True:
+            try:
+                await self._directories.wait_change()
+            except NodeagentError as error:
+                self._log.debug("cdi_watch_interrupted", reason=str(error))
+            self._attention.wake()
+            # So that two writers who never agree cost at most one pass a second.
+            await anyio.sleep(1.0)
+
+    async def _pass(self) -> bool:
+        """Bring the files in line; False while there is nothing to write about."""
+        driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
+        if driver is None or not driver.value.ready or inventory is None:
+            return False
+        files = await self._driver_files.read_driver_files()
+        hook = await self._install_hook()
+        contents = await self._directories.read_specs()
+        readings = self._parse(contents)
+        public = decide_public(readings, self._own_paths, wanted=self._live.now.cdi.public_kind)
+        wanted, left_out = self._plan(inventory.value, files, public=public, hook=hook)
+        changes = decide_changes(wanted, contents, self._own_paths)
+        if changes.write or changes.remove:
+            await self._apply(changes, inventory.value.generation)
+            readings = self._parse(await self._directories.read_specs())
+        self._publish(inventory.value.generation, readings, left_out, files)
+        return True
+
+    def _plan(
+        self, inventory: Inventory, files: DriverFiles, *, public: bool, hook: Path | None
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """The files' contents; made anew only when something they depend on has changed."""
+        origin = (inventory, files, public, hook)
+        if self._planned is None or self._planned[0] != origin:
+            plan = plan_specs(inventory, files, public=public, hook=hook)
+            self._planned = (origin, render_specs(plan), plan.left_out)
+        return self._planned[1], self._planned[2]
+
+    def _parse(self, contents: Sequence[SpecContent]) -> list[SpecReading]:
+        """What runtimes make of the files; each content is parsed once."""
+        self._parsed = {each: self._parsed.get(each) or parse_spec(each) for each in contents}
+        return [self._parsed[each] for each in contents]
+
+    async def _install_hook(self) -> Path | None:
+        settings = self._live.now.cdi
+        if settings.hooks == "none" or self._hook is None:
+            return None
+        path = settings.hook_dir / HOOK_PROGRAM
+        if await self._hook.install(path):
+            self._log.info("cdi_hook_installed", path=str(path))
+        return path
+
+    async def _apply(self, changes: SpecChanges, generation: int) -> None:
+        for name in changes.remove:
+            await self._directories.remove_spec(name)
+        for name, content in changes.write.items():
+            await self._directories.write_spec(name, content)
+        paths = tuple(self._directories.locate(name) for name in changes.write)
+        removed = tuple(self._directories.locate(name) for name in changes.remove)
+        self._log.info("cdi_specs_written", written=paths, removed=removed, generation=generation)
+        fact = CdiSpecsWritten(written=paths, removed=removed, generation=generation)
+        self._bus.publish_fact(fact, source=self.name)
+
+    def _publish(
+        self, generation: int, readings: list[SpecReading], left_out: tuple[str, ...], files: DriverFiles
+    ) -> None:
+        state = render_state(generation, readings, self._own_paths, left_out)
+        envelope = self._bus.publish_state(state, source=self.name)
+        problems = decide_problems(readings, left_out, files)
+        for code in CODES:
+            self._conditions.replace(code, problems[code], cause=envelope)
+
+    def _is_incomplete(self) -> bool:
+        state = self._bus.latest(CdiState)
+        return self._bus.latest(Degraded, self.name) is not None or bool(state is not None and state.value.left_out)
+
+    def _note_trouble(self, trouble: str) -> None:
+        if trouble:
+            self._conditions.set("cdi-not-written", detail=trouble)
+            self._bus.publish_state(Degraded(trouble), source=self.name, key=self.name)
+        else:
+            self._conditions.clear("cdi-not-written")
+            self._bus.retract_state(Degraded, self.name)

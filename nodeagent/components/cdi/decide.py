@@ -1,0 +1,120 @@
+"""What to write and what to take away, so that the directories say what they should; and what to tell people.
+
+Owns the rule that the public kind is left to whoever else defines it, and is withdrawn when somebody begins to.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import json
+
+from nodeagent.components.cdi.plan_specs import OWN_KIND, PUBLIC_KIND, VENDOR, SpecPlan
+from nodeagent.components.cdi.registry import (
+    SpecReading,
+    describe_conflicts,
+    find_conflicts,
+    find_foreign_definers,
+)
+from nodeagent.components.cdi.spec import render_spec, render_spec_name
+from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.runtime import CdiSpecFile, CdiState
+from nodeagent.model.values import Value
+
+OWN_KINDS: Final = (
+    OWN_KIND,
+    PUBLIC_KIND,
+    *(f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed", "imex-channel")),
+)
+CODES: Final = ("cdi-conflict", "cdi-file-invalid", "cdi-device-left-out", "cdi-driver-files-missing")
+
+
+class SpecInvalid(NodeagentError):
+    """A specification of ours would be refused by a runtime; it is not written."""
+
+    def __init__(self, name: str, problems: Sequence[str]) -> None:
+        super().__init__(
+            f"the specification {name} would be invalid ({'; '.join(problems)}):"
+            " the file in place stays, report this with the output of `nodeagent cdi generate`"
+        )
+        self.problems = tuple(problems)
+
+
+class SpecChanges(Value, frozen=True):
+    """What to do to our own files."""
+
+    write: Mapping[str, bytes] = {}
+    remove: tuple[str, ...] = ()
+
+
+def plan_own_paths(locate: Callable[[str], str]) -> dict[str, str]:
+    """Path to name of each file that may be ours."""
+    names = [render_spec_name(kind) for kind in OWN_KINDS]
+    return {locate(name): name for name in names}
+
+
+def decide_public(readings: Iterable[SpecReading], own_paths: Iterable[str], *, wanted: bool) -> bool:
+    """Whether to define the public kind: never beside another file that does."""
+    return wanted and not find_foreign_definers(readings, PUBLIC_KIND, own_paths)
+
+
+def render_specs(plan: SpecPlan) -> dict[str, bytes]:
+    """The content of each file by its name.
+
+    Raises:
+        SpecInvalid: a runtime would refuse one of them.
+    """
+    rendered = {render_spec_name(spec.kind): render_spec(spec) for spec in plan.specs}
+    for name, content in rendered.items():
+        if problems := find_spec_problems(json.decode(content)):
+            raise SpecInvalid(name, problems)
+    return rendered
+
+
+def decide_changes(
+    wanted: Mapping[str, bytes], found: Iterable[SpecContent], own_paths: Mapping[str, str]
+) -> SpecChanges:
+    """What differs. The device plugin's own kind is never taken away: pods may be on their way to its names."""
+    there = {own_paths[each.path]: each for each in found if each.path in own_paths}
+    kept = render_spec_name(OWN_KIND)
+    return SpecChanges(
+        write={
+            name: content for name, content in wanted.items() if name not in there or there[name].content != content
+        },
+        remove=tuple(name for name in there if name not in wanted and name != kept),
+    )
+
+
+def render_state(
+    generation: int, readings: Iterable[SpecReading], own_paths: Iterable[str], left_out: tuple[str, ...]
+) -> CdiState:
+    """What the node has now, as everybody else may know it."""
+    ours = set(own_paths)
+    files = tuple(
+        CdiSpecFile(
+            path=reading.path,
+            kind=reading.kind,
+            version=reading.version,
+            devices=reading.devices,
+            ours=reading.path in ours,
+        )
+        for reading in readings
+        if not reading.problem
+    )
+    return CdiState(generation=generation, files=files, left_out=left_out)
+
+
+def decide_problems(
+    readings: Sequence[SpecReading], left_out: Iterable[str], files: DriverFiles
+) -> dict[str, dict[str, str]]:
+    """For each code of `CODES`, what it says of whom; an empty mapping says all is well."""
+    missing = not files.libraries and not files.made_up
+    return {
+        "cdi-conflict": describe_conflicts(find_conflicts(readings)),
+        "cdi-file-invalid": {
+            reading.path: f"{reading.path}: {reading.problem}" for reading in readings if reading.problem
+        },
+        "cdi-device-left-out": {each.partition(" ")[0]: each for each in left_out},
+        "cdi-driver-files-missing": {"": "no library of the driver was found below `driver.root`"} if missing else {},
+    }

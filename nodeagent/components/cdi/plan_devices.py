@@ -1,0 +1,147 @@
+"""Which names can be asked for, and which device nodes each of them stands for.
+
+Owns the rule that a GPU whose node is missing is left out, with the reason, and all others stay.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from nodeagent.components.cdi.spec import ContainerEdits, Device, DeviceNode
+from nodeagent.model.cdi import DriverFile, DriverFiles
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.values import Value
+
+ALL = "all"
+PERMISSIONS = "rwm"
+CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+_CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
+_GRAPHICS = "gfx"
+
+
+class DevicePlan(Value, frozen=True):
+    """The devices of a specification, and those it does not have."""
+
+    devices: tuple[Device, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class _Entry(Value, frozen=True):
+    """One GPU or MIG device: its names, and its nodes or why they are not to be had."""
+
+    names: tuple[str, ...]
+    nodes: tuple[DriverFile, ...] = ()
+    reason: str = ""
+
+
+def plan_gpu_devices(inventory: Inventory, files: DriverFiles) -> DevicePlan:
+    """Every GPU that is not partitioned and every MIG device, by index, type and UUID, and all of them together."""
+    if files.made_up:
+        return _plan_made_up(inventory)
+    nodes = {node.path: node for node in files.nodes}
+    entries = [entry for gpu in inventory.gpus for entry in _plan_gpu(gpu, nodes, files)]
+    found = [entry for entry in entries if not entry.reason]
+    devices = [
+        Device(name=name, container_edits=ContainerEdits(device_nodes=_render_nodes(entry.nodes)))
+        for entry in found
+        for name in entry.names
+    ]
+    if found:
+        everything = _render_nodes(node for entry in found for node in entry.nodes)
+        devices.append(Device(name=ALL, container_edits=ContainerEdits(device_nodes=everything)))
+    left_out = tuple(f"{entry.names[-1]} (GPU {entry.names[0]}): {entry.reason}" for entry in entries if entry.reason)
+    return DevicePlan(devices=tuple(devices), left_out=left_out)
+
+
+def plan_node_device(paths: Iterable[str], files: DriverFiles) -> tuple[DeviceNode, ...]:
+    """The nodes that exist among the paths; a path that ends in `*` stands for a number or nothing behind it."""
+    wanted = tuple(paths)
+    return _render_nodes(node for node in files.nodes if any(_matches(node.path, path) for path in wanted))
+
+
+def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
+    """One device for each IMEX channel that exists, by its number, and all of them together."""
+    channels = {node.path.removeprefix(_CHANNEL): node for node in files.nodes if node.path.startswith(_CHANNEL)}
+    devices = [
+        Device(name=number, container_edits=ContainerEdits(device_nodes=_render_nodes([channels[number]])))
+        for number in sorted(channels, key=int)
+    ]
+    if channels:
+        everything = ContainerEdits(device_nodes=_render_nodes(channels.values()))
+        devices.append(Device(name=ALL, container_edits=everything))
+    return tuple(devices)
+
+
+def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> tuple[_Entry, ...]:
+    if gpu.mig is not None and gpu.mig.enabled:
+        return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig.devices)
+    names = (str(gpu.index), f"gpu{gpu.index}", gpu.uuid)
+    if reason := _find_fault(gpu, nodes):
+        return (_Entry(names=names, reason=reason),)
+    return (_Entry(names=names, nodes=(nodes[f"/dev/nvidia{gpu.minor}"], *_find_drm(gpu, nodes, files))),)
+
+
+def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> _Entry:
+    place = f"{gpu.index}:{device.index}"
+    names = (place, f"mig{place}", device.uuid)
+    if reason := _find_fault(gpu, nodes):
+        return _Entry(names=names, reason=reason)
+    instance = f"gpu{gpu.minor}/gi{device.gpu_instance_id}"
+    found = [nodes[f"/dev/nvidia{gpu.minor}"]]
+    for capability in (f"{instance}/access", f"{instance}/ci{device.compute_instance_id}/access"):
+        minor = files.capability_minors.get(capability)
+        if minor is None:
+            return _Entry(names=names, reason=f"the driver names no capability {capability}")
+        path = f"/dev/nvidia-caps/nvidia-cap{minor}"
+        if path not in nodes:
+            return _Entry(names=names, reason=f"{path} is missing")
+        found.append(nodes[path])
+    drm = _find_drm(gpu, nodes, files) if _GRAPHICS in device.profile else ()
+    return _Entry(names=names, nodes=(*found, *drm))
+
+
+def _find_fault(gpu: Gpu, nodes: Mapping[str, DriverFile]) -> str:
+    if gpu.lost:
+        return f"the GPU is lost: {gpu.lost}"
+    if gpu.minor is None:
+        return "the driver does not tell its minor number"
+    return "" if f"/dev/nvidia{gpu.minor}" in nodes else f"/dev/nvidia{gpu.minor} is missing"
+
+
+def _find_drm(gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> tuple[DriverFile, ...]:
+    paths = (f"/dev/dri/{name}" for name in files.drm_names.get(gpu.pci.address, ()))
+    return tuple(nodes[path] for path in paths if path in nodes)
+
+
+def _render_nodes(nodes: Iterable[DriverFile]) -> tuple[DeviceNode, ...]:
+    by_path = {node.path: node for node in nodes}
+    return tuple(
+        DeviceNode(
+            path=path,
+            host_path=by_path[path].host_path if by_path[path].host_path != path else "",
+            permissions=PERMISSIONS,
+        )
+        for path in sorted(by_path, key=lambda path: (path.count("/"), path))
+    )
+
+
+def _matches(path: str, wanted: str) -> bool:
+    if not wanted.endswith("*"):
+        return path == wanted
+    stem = wanted[:-1]
+    rest = path.removeprefix(stem)
+    return path.startswith(stem) and (not rest or rest.isdigit())
+
+
+def _plan_made_up(inventory: Inventory) -> DevicePlan:
+    """Devices of a simulation: a container learns which it was given, and nothing of the host's is touched."""
+    devices: list[Device] = []
+    told: list[str] = []
+    for gpu in inventory.gpus:
+        alone = () if gpu.mig is not None and gpu.mig.enabled else ((str(gpu.index), f"gpu{gpu.index}", gpu.uuid),)
+        parts = ((f"{gpu.index}:{mig.index}", f"mig{gpu.index}:{mig.index}", mig.uuid) for mig in gpu.mig_devices)
+        for names in (*alone, *parts):
+            variable = f"NODEAGENT_SIMULATED_{names[0].replace(':', '_')}={names[-1]}"
+            told.append(variable)
+            devices += [Device(name=name, container_edits=ContainerEdits(env=(variable,))) for name in names]
+    if told:
+        devices.append(Device(name=ALL, container_edits=ContainerEdits(env=tuple(told))))
+    return DevicePlan(devices=tuple(devices))

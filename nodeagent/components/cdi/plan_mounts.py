@@ -1,0 +1,84 @@
+"""Which files of the driver are seen where in a container.
+
+Owns the way without hooks. Programs ask for a library by the name it was linked against (its SONAME), so each library
+is mounted under that name, in directories that the dynamic linker of the image searches although its cache lists
+nothing there: `/usr/lib` (musl, Debian, Arch), `/usr/lib64` (Fedora, SUSE), and Debian's own directory, because images
+with a stale copy of the driver have it there and their linker cache leads to it.
+With a hook that makes a linker cache, each library is mounted once and the hook makes the names.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from nodeagent.components.cdi.spec import Mount
+from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary
+
+READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+
+EVERYWHERE = ("/usr/lib64", "/usr/lib")
+"""Directories that one or the other dynamic linker searches by itself."""
+
+ONLY_FOR_STORAGE = frozenset({"/etc/cufile.json", "/run/udev"})
+"""Files that belong to GPUDirect Storage alone."""
+
+_UNLINKED_DIRECTORIES = ("/vdpau", "/xorg/", "/nvidia/xorg")
+"""Plug-ins that are opened by path; nothing is gained by showing them to the dynamic linker."""
+
+_EXTRA_NAMES = {
+    "libcuda.so": ("libcuda.so",),
+    "libnvidia-opticalflow.so": ("libnvidia-opticalflow.so",),
+    "libGLX_nvidia.so": ("libGLX_indirect.so.0",),
+    "libnvidia-allocator.so": ("gbm/nvidia-drm_gbm.so",),
+    "libglxserver_nvidia.so": ("libglxserver_nvidia.so",),
+}
+"""Names under which programs open a library although no package makes a link for it everywhere."""
+
+
+def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:
+    """Every mount, outer directories first as runtimes want them, each place once."""
+    wanted = [*_plan_library_mounts(files, hooks=hooks), *_plan_file_mounts(files)]
+    places: dict[str, Mount] = {}
+    for mount in wanted:
+        places.setdefault(mount.container_path, mount)
+    return tuple(sorted(places.values(), key=lambda mount: (mount.container_path.count("/"), mount.container_path)))
+
+
+def list_links(library: DriverLibrary) -> tuple[str, ...]:
+    """Every other name, relative to its directory, under which programs look for a library."""
+    stem = f"{library.name.partition('.so')[0]}.so"
+    names = (library.soname, *library.links, *_EXTRA_NAMES.get(stem, ()))
+    return tuple(name for name in dict.fromkeys(names) if name and name != library.name)
+
+
+def list_library_directories(files: DriverFiles) -> tuple[str, ...]:
+    """Where the libraries are that a linker cache should list."""
+    return tuple(sorted({library.directory for library in files.libraries if _is_linked(library)}))
+
+
+def _plan_library_mounts(files: DriverFiles, *, hooks: bool) -> Iterator[Mount]:
+    for library in files.libraries:
+        yield _mount(library, library.path)
+    if hooks:
+        return
+    for library in files.libraries:
+        yield from (_mount(library, f"{library.directory}/{name}") for name in list_links(library))
+    debian = (f"/usr/lib/{files.triplet}",) if files.triplet else ()
+    for library in filter(_is_linked, files.libraries):
+        name = library.soname or library.name
+        yield from (_mount(library, f"{directory}/{name}") for directory in (*debian, *EVERYWHERE))
+
+
+def _plan_file_mounts(files: DriverFiles) -> Iterable[Mount]:
+    for each in files.files:
+        if each.path not in ONLY_FOR_STORAGE:
+            yield _mount(each, each.path)
+    for socket in files.sockets:
+        yield Mount(host_path=socket.host_path, container_path=socket.path, options=SOCKET)
+
+
+def _is_linked(library: DriverLibrary) -> bool:
+    return not any(part in f"{library.directory}/" for part in _UNLINKED_DIRECTORIES)
+
+
+def _mount(file: DriverFile, place: str) -> Mount:
+    return Mount(host_path=file.host_path, container_path=place, options=READ_ONLY)

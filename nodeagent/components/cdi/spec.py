@@ -1,0 +1,105 @@
+"""A CDI specification as values, in the shape of its file.
+
+Owns the part of the format that the agent writes, and the lowest version of the format that a content needs.
+Refuses everything else: reading other people's files is the work of `registry.py` and `validate.py`.
+"""
+
+import re
+from typing import Final, Literal
+
+from msgspec import json
+
+from nodeagent.model.values import Value
+
+_BASE_VERSION: Final = (0, 3, 0)
+_HOST_PATH_VERSION: Final = (0, 5, 0)
+_DIGIT_NAME_VERSION: Final = (0, 5, 0)
+_DOTTED_CLASS_VERSION: Final = (0, 6, 0)
+_DIGIT_FIRST: Final = re.compile(r"[0-9]")
+
+
+class DeviceNode(Value, frozen=True, rename="camel", omit_defaults=True):
+    """A device node in the container.
+
+    Neither type nor numbers are written: with them the runtime would believe a number that a reboot has changed;
+    without them it looks at the node itself.
+    """
+
+    path: str
+    host_path: str = ""
+    permissions: str = ""
+
+
+class Mount(Value, frozen=True, rename="camel", omit_defaults=True):
+    """A bind mount."""
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...] = ()
+
+
+class Hook(Value, frozen=True, rename="camel", omit_defaults=True):
+    """A program that the runtime starts on the host while it creates a container."""
+
+    hook_name: Literal["createContainer"]
+    path: str
+    args: tuple[str, ...] = ()
+
+
+class ContainerEdits(Value, frozen=True, rename="camel", omit_defaults=True):
+    """What is changed in a container."""
+
+    env: tuple[str, ...] = ()
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+NO_EDITS: Final = ContainerEdits()
+
+
+class Device(Value, frozen=True, rename="camel", omit_defaults=True):
+    """One name that can be asked for."""
+
+    name: str
+    container_edits: ContainerEdits
+
+
+class Spec(Value, frozen=True, rename="camel", omit_defaults=True):
+    """One file."""
+
+    cdi_version: str
+    kind: str
+    devices: tuple[Device, ...]
+    container_edits: ContainerEdits = NO_EDITS
+    """Applied once, when any device of the file is asked for."""
+
+
+def build_spec(kind: str, devices: tuple[Device, ...], edits: ContainerEdits = NO_EDITS) -> Spec:
+    """A specification that declares no more than it needs, because older readers refuse newer versions."""
+    version = max(
+        _BASE_VERSION,
+        _DOTTED_CLASS_VERSION if "." in kind.partition("/")[2] else _BASE_VERSION,
+        *(_need(device) for device in devices),
+        _need_for_edits(edits),
+    )
+    return Spec(cdi_version=".".join(map(str, version)), kind=kind, devices=devices, container_edits=edits)
+
+
+def render_spec(spec: Spec) -> bytes:
+    """The file's content: equal specifications give equal bytes."""
+    return json.format(json.encode(spec), indent=1) + b"\n"
+
+
+def render_spec_name(kind: str) -> str:
+    """The name of the file for a kind, as other tools would name it."""
+    return f"{kind.replace('/', '-')}.json"
+
+
+def _need(device: Device) -> tuple[int, int, int]:
+    name_version = _DIGIT_NAME_VERSION if _DIGIT_FIRST.match(device.name) else _BASE_VERSION
+    return max(name_version, _need_for_edits(device.container_edits))
+
+
+def _need_for_edits(edits: ContainerEdits) -> tuple[int, int, int]:
+    return _HOST_PATH_VERSION if any(node.host_path for node in edits.device_nodes) else _BASE_VERSION

@@ -1,0 +1,82 @@
+"""Preferred allocation as people ask for it: by index, for a request that they make up.
+
+Owns how devices are named on a command line.
+Refuses names that mean no device: a person wants to know of a slip.
+"""
+
+from collections.abc import Sequence
+
+from nodeagent.components.deviceplugin.offer import Resource
+from nodeagent.components.deviceplugin.prefer import Explanation, Group, Preference
+from nodeagent.components.deviceplugin.resources import plan_resources
+from nodeagent.components.deviceplugin.topology import plan_topology
+from nodeagent.config.schema import Settings
+from nodeagent.model.errors import GpuUnknown, RequestInvalid
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import DeviceId
+
+
+def explain_preference(
+    inventory: Inventory,
+    settings: Settings,
+    *,
+    size: int,
+    available: Sequence[str] = (),
+    must_include: Sequence[str] = (),
+    resource: str = "",
+) -> Explanation:
+    """What the kubelet would be told for this request, and why.
+
+    Args:
+        inventory: the node's GPUs.
+        settings: the settings in force.
+        size: how many devices the container asks for.
+        available: the free devices, by index, MIG index, UUID or device id; none named means all.
+        must_include: those that must be among the answer.
+        resource: the resource; empty means the only one, or the first by name.
+
+    Raises:
+        GpuUnknown: a name means no device of the resource.
+        RequestInvalid: this node does not offer the resource.
+    """
+    offered = plan_resources(inventory, settings).resources
+    chosen = next((each for each in offered if resource in ("", each.name)), None)
+    if chosen is None:
+        known = ", ".join(each.name for each in offered) or "nothing"
+        raise RequestInvalid(resource or "any GPU resource", f"this node offers {known}")
+    preference = Preference(chosen, plan_topology(inventory), settings.device_plugin.shared_allocation_policy)
+    free = find_devices(chosen, available) if available else tuple(device.id for device in chosen.devices)
+    return preference.explain(free, find_devices(chosen, must_include), size)
+
+
+def find_devices(resource: Resource, names: Sequence[str]) -> tuple[DeviceId, ...]:
+    """The devices of these names, each share of a device that is named as a whole.
+
+    Raises:
+        GpuUnknown: a name means none of them.
+    """
+    found: list[DeviceId] = []
+    for name in names:
+        meant = [device.id for device in resource.devices if name in (device.id, device.uuid, device.index)]
+        if not meant:
+            raise GpuUnknown(name, tuple(dict.fromkeys(device.index for device in resource.devices)))
+        found.extend(meant)
+    return tuple(dict.fromkeys(found))
+
+
+def render_explanation(explanation: Explanation) -> tuple[str, ...]:
+    """The explanation in lines of text."""
+    answer = ", ".join(explanation.devices) or "none, the kubelet chooses"
+    lines = [f"devices    {answer}", f"because    {explanation.rule}"]
+    if explanation.choice is not None:
+        lines.append(f"score      {_render_scores(explanation.choice)}")
+    if explanation.runner_up is not None:
+        lines.append(f"runner-up  {', '.join(explanation.runner_up.devices)}")
+        lines.append(f"           {_render_scores(explanation.runner_up)}")
+    if not explanation.exact:
+        lines.append("           the links form no hierarchy and are too many to search: there may be a better group")
+    return tuple(lines)
+
+
+def _render_scores(group: Group) -> str:
+    return f"{group.score} within the group, {group.total} with the groups that can be made of the rest"

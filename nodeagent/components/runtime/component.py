@@ -1,0 +1,254 @@
+"""Knows which container runtime serves the kubelet, and sees to it that containers can be given GPUs.
+
+Owns `RuntimeState`, the runtime's conditions, and the writing of its configuration where the settings ask for it.
+Where CDI is on, nothing is ever written. A setting that somebody undoes is put back a few times an hour, then it is a
+conflict for a person. A restart that does not bring the setting into force is taken back, and not tried again.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.plan import apply_to_tree
+from nodeagent.config.live import LiveSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.report import Degraded
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
+from nodeagent.model.ports import ContainerRuntime
+from nodeagent.model.runtime import FileChange, RuntimeState
+
+REVIEW_SECONDS = 30.0
+"""How long a change that shows in no file, such as a restart of the runtime, may go unseen."""
+VERIFY_SECONDS = 0.5
+"""Pause between questions to a runtime that was restarted."""
+_HOUR_SECONDS = 3600.0
+CODES = (
+    "runtime-not-found",
+    "runtime-cdi-off",
+    "runtime-config-blocked",
+    "runtime-restart-needed",
+    "runtime-config-conflict",
+    "runtime-restart-failed",
+)
+
+
+class RuntimeNotInForce(NodeagentError):
+    """A restarted runtime does not do what its configuration says."""
+
+    def __init__(self, timeout_seconds: float, reason: str) -> None:
+        super().__init__(f"{timeout_seconds:g} s after the restart {reason}")
+
+
+async def write_plan(runtime: ContainerRuntime, look: Look) -> tuple[FileChange, ...]:
+    """Have the runtime's own tool judge the change, then write it.
+
+    Raises:
+        NodeagentError: nothing was written.
+    """
+    changes = look.plan.changes
+    await runtime.check(look.runtime.kind, look.runtime.executable, apply_to_tree(look.tree, changes))
+    await runtime.apply(changes)
+    return changes
+
+
+async def restart_and_verify(
+    runtime: ContainerRuntime, live: LiveSettings, look: Look, changes: Sequence[FileChange]
+) -> None:
+    """Restart the runtime, and see that it answers and that the setting is in force; otherwise take all of it back.
+
+    Raises:
+        NodeagentError: it did not; the files are as they were, and the runtime was restarted with them.
+    """
+    try:
+        await runtime.restart(look.runtime.restart_command)
+        await _wait_in_force(runtime, live, cdi=look.wanted.cdi)
+    except NodeagentError:
+        # Once begun, the way back is gone to its end, even by an agent that is told to stop meanwhile.
+        with anyio.CancelScope(shield=True):
+            if changes:
+                await runtime.undo(changes)
+            else:
+                await runtime.restore()
+            await runtime.restart(look.runtime.restart_command)
+        raise
+
+
+async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, *, cdi: bool) -> None:
+    timeout = live.now.runtime.restart_timeout_seconds
+    reason = "it does not answer"
+    with anyio.move_on_after(timeout):
+        while True:
+            look = await look_at_runtime(runtime, live.now.runtime, cdi=cdi)
+            if isinstance(look, Look) and look.is_in_force:
+                return
+            reason = look.reason if isinstance(look, NoRuntime) else "the setting is not in force"
+            await anyio.sleep(VERIFY_SECONDS)
+    raise RuntimeNotInForce(timeout, reason)
+
+
+class Runtime:
+    """The runtime component."""
+
+    name = "runtime"
+
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, runtime: ContainerRuntime
+    ) -> None:
+        self._bus, self._conditions, self._clock = bus, conditions, clock
+        self._live, self._runtime = live, runtime
+        self._attention = Waker()
+        self._written: tuple[FileChange, ...] = ()
+        """What this run of the component wrote and no restart has proved yet."""
+        self._repairs: deque[float] = deque()
+        self._has_configured = False
+        self._refused: Look | NoRuntime | None = None
+        """How things were after a restart that failed; while they stay so, nothing is tried again."""
+        self._failure = ""
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Look, do what is asked for, say, wait; started after the first look, whatever it found."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_files, name="runtime files")
+            tasks.start_soon(self._watch_settings, name="runtime settings")
+            tasks.start_soon(self._watch_allocations, name="runtime idleness")
+            await self._try_step()
+            task_status.started()
+            while True:
+                with anyio.move_on_after(REVIEW_SECONDS):
+                    await self._attention.wait()
+                await self._try_step()
+
+    async def _watch_files(self) -> None:
+        while True:
+            try:
+                await self._runtime.wait_change()
+            except NodeagentError as error:
+                self._log.debug("runtime_watch_interrupted", reason=str(error))
+            self._attention.wake()
+            await anyio.sleep(1.0)
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for _ in reloads:
+                self._refused = None
+                self._attention.wake()
+
+    async def _watch_allocations(self) -> None:
+        with self._bus.watch(AllocationTable, client=f"{self.name} idleness") as tables:
+            async for _ in tables:
+                if self._live.now.runtime.restart == "when_idle":
+                    self._attention.wake()
+
+    async def _try_step(self) -> None:
+        try:
+            problems = await self._step()
+        except NodeagentError as error:
+            problems = {"runtime-config-blocked": str(error)}
+        for code in CODES:
+            self._conditions.replace(code, {"": problems[code]} if code in problems else {})
+        trouble = problems.get("runtime-config-blocked") or problems.get("runtime-config-conflict")
+        if trouble:
+            self._bus.publish_state(Degraded(trouble), source=self.name, key=self.name)
+        else:
+            self._bus.retract_state(Degraded, self.name)
+
+    async def _step(self) -> dict[str, str]:
+        """Look and act once; what people should know, by condition."""
+        look = await self._look()
+        if self._is_given_up(look):
+            return {"runtime-restart-failed": self._failure} | self._describe(look)
+        problems: dict[str, str] = {}
+        if isinstance(look, Look) and look.plan.changes and self._live.now.runtime.manage:
+            conflict = self._find_conflict(look)
+            if conflict:
+                problems["runtime-config-conflict"] = conflict
+            else:
+                await self._configure(look)
+                look = await self._look()
+        if isinstance(look, Look) and look.restart_needed and self._may_restart():
+            problems |= await self._restart(look)
+            look = await self._look()
+            if problems:
+                self._refused = look
+        return problems | self._describe(look)
+
+    def _is_given_up(self, look: Look | NoRuntime) -> bool:
+        """Whether everything is still as a failed restart left it."""
+        if isinstance(look, Look) and isinstance(self._refused, Look) and look.tree == self._refused.tree:
+            return True
+        if isinstance(look, Look):
+            self._refused = None
+        return False
+
+    async def _look(self) -> Look | NoRuntime:
+        look = await look_at_runtime(self._runtime, self._live.now.runtime, cdi=self._live.now.cdi.enabled)
+        state = render_state(look)
+        before = self._bus.latest(RuntimeState)
+        self._bus.publish_state(state, source=self.name)
+        if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
+            self._log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
+        return look
+
+    def _describe(self, look: Look | NoRuntime) -> dict[str, str]:
+        if isinstance(look, NoRuntime):
+            # Without any sign of one, an agent that changes nothing needs none.
+            return {"runtime-not-found": look.reason} if look.seen or self._live.now.runtime.manage else {}
+        found: dict[str, str] = {}
+        if look.plan.problem and (self._live.now.runtime.manage or not look.takes_cdi):
+            found["runtime-config-blocked"] = look.plan.problem
+        elif look.restart_needed:
+            found["runtime-restart-needed"] = look.restart_needed
+        elif look.wanted.cdi and not look.takes_cdi:
+            name = f"{look.runtime.kind} {look.runtime.version}".strip()
+            found["runtime-cdi-off"] = f"{name}, configured in {look.runtime.config_file}"
+        return found
+
+    def _find_conflict(self, look: Look) -> str:
+        """Why a setting that is gone again is not put back; empty when it is."""
+        if not self._has_configured:
+            return ""
+        now = self._clock.monotonic()
+        while self._repairs and self._repairs[0] <= now - _HOUR_SECONDS:
+            self._repairs.popleft()
+        if len(self._repairs) < self._live.now.runtime.repairs_per_hour:
+            self._repairs.append(now)
+            return ""
+        paths = ", ".join(change.path for change in look.plan.changes)
+        return f"{paths} lost our setting again after {len(self._repairs)} repairs within the hour"
+
+    async def _configure(self, look: Look) -> None:
+        self._written = await write_plan(self._runtime, look)
+        paths = tuple(change.path for change in self._written)
+        self._log.info("runtime_configured", paths=paths, repair=self._has_configured)
+        self._bus.publish_fact(RuntimeConfigured(paths=paths, repair=self._has_configured), source=self.name)
+        self._has_configured = True
+
+    def _may_restart(self) -> bool:
+        settings = self._live.now.runtime
+        table = self._bus.latest(AllocationTable)
+        is_idle = table is not None and not table.value.allocations
+        return settings.manage and (settings.restart == "now" or (settings.restart == "when_idle" and is_idle))
+
+    async def _restart(self, look: Look) -> dict[str, str]:
+        command = " ".join(look.runtime.restart_command)
+        self._log.info("runtime_restart_begun", command=command)
+        self._failure = ""
+        try:
+            await restart_and_verify(self._runtime, self._live, look, self._written)
+        except NodeagentError as error:
+            self._failure = str(error)
+        self._written = ()
+        self._log.info("runtime_restarted", command=command, rolled_back=self._failure or None)
+        self._bus.publish_fact(RuntimeRestarted(command=command, failure=self._failure), source=self.name)
+        return {"runtime-restart-failed": self._failure} if self._failure else {}

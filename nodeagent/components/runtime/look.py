@@ -1,0 +1,110 @@
+"""One look at the runtime: which one it is, what its files say, what is missing, what is in force.
+
+Owns the order of these questions, for the component and the command line alike. Refuses to write anything.
+"""
+
+from pathlib import PurePosixPath
+
+from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
+from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted
+from nodeagent.components.runtime.plan_containerd import plan_containerd
+from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
+from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
+from nodeagent.config.sections.containers import RuntimeSettings
+from nodeagent.model.ports import ContainerRuntime
+from nodeagent.model.runtime import ConfigTree, RuntimeEvidence, RuntimeKind, RuntimeState
+from nodeagent.model.values import Value
+
+_PLANNERS = {
+    RuntimeKind.CONTAINERD: plan_containerd,
+    RuntimeKind.CRIO: plan_crio,
+    RuntimeKind.DOCKER: plan_docker,
+}
+_NO_WRAPPER = (
+    "the program nvidia-container-runtime is not on this node: install it, or set `runtime.legacy_class: false`"
+)
+
+
+class Look(Value, frozen=True):
+    """What was seen of the runtime that serves the kubelet, and what follows from it."""
+
+    runtime: ChosenRuntime
+    tree: ConfigTree
+    wanted: Wanted
+    plan: RuntimePlan
+
+    @property
+    def restart_needed(self) -> str:
+        """The command that brings the files as they are into force; empty when they are, or nobody knows."""
+        running, files = self.runtime.cdi_in_force, self.plan.cdi_enabled
+        cdi_waits = self.wanted.cdi and files and running is False
+        handlers = self.runtime.handlers
+        class_waits = bool(self.wanted.wrapper) and not self._is_class_missing and handlers is not None
+        waits = cdi_waits or (class_waits and CLASS not in (handlers or ()))
+        return " ".join(self.runtime.restart_command) if waits and not self.plan.changes else ""
+
+    @property
+    def _is_class_missing(self) -> bool:
+        return bool(self.plan.changes) or bool(self.plan.problem)
+
+    @property
+    def takes_cdi(self) -> bool:
+        """Whether a container can be given a CDI device now; what the daemon says counts more than its files."""
+        running = self.runtime.cdi_in_force
+        return running if running is not None else self.plan.cdi_enabled
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether everything that is wanted is there now."""
+        return not self.plan.changes and not self.plan.problem and not self.restart_needed
+
+
+async def look_at_runtime(
+    runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True
+) -> Look | NoRuntime:
+    """Look once.
+
+    Raises:
+        NodeagentError: the node does not answer.
+    """
+    evidence = await runtime.read_evidence()
+    chosen = decide_runtime(evidence, settings)
+    if isinstance(chosen, NoRuntime):
+        return chosen
+    tree = await runtime.read_config(chosen.kind, chosen.config_file, _list_own_places(chosen))
+    wanted = Wanted(cdi=cdi, wrapper=evidence.wrapper if settings.legacy_class else "")
+    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=_plan(chosen, tree, wanted, evidence, settings))
+
+
+def render_state(look: Look | NoRuntime) -> RuntimeState:
+    """What everybody else may know."""
+    if isinstance(look, NoRuntime):
+        return RuntimeState(kind=RuntimeKind.UNKNOWN, problem=look.reason)
+    return RuntimeState(
+        kind=look.runtime.kind,
+        version=look.runtime.version,
+        socket=look.runtime.socket,
+        config_file=look.runtime.config_file,
+        cdi_enabled=look.takes_cdi,
+        problem=look.plan.problem,
+        restart_needed=look.restart_needed,
+    )
+
+
+def _plan(
+    chosen: ChosenRuntime, tree: ConfigTree, wanted: Wanted, evidence: RuntimeEvidence, settings: RuntimeSettings
+) -> RuntimePlan:
+    try:
+        plan = _PLANNERS[chosen.kind](chosen, tree, wanted)
+    except (ConfigUnparsable, ConfigUneditable) as error:
+        return RuntimePlan(cdi_enabled=bool(chosen.cdi_in_force), problem=str(error))
+    if settings.legacy_class and not evidence.wrapper and not plan.problem:
+        return RuntimePlan(cdi_enabled=plan.cdi_enabled, problem=_NO_WRAPPER)
+    return plan
+
+
+def _list_own_places(chosen: ChosenRuntime) -> tuple[str, ...]:
+    """Drop-ins that no import leads to: k0s merges its directory by itself."""
+    if chosen.kind is not RuntimeKind.CONTAINERD:
+        return ()
+    return (str(PurePosixPath("/etc/k0s/containerd.d") / f"{OWN_NAME}.toml"),)

@@ -1,0 +1,53 @@
+"""What a plan to change a runtime's configuration says, whatever the runtime."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nodeagent.model.runtime import ConfigFile, ConfigTree, FileChange
+from nodeagent.model.values import Value
+
+OWN_NAME: Final = "99-nodeagent"
+HEADER: Final = b"# Written by nodeagent; `nodeagent runtime unconfigure` takes it away.\n"
+CLASS: Final = "nvidia"
+
+
+class Wanted(Value, frozen=True):
+    """What the runtime should be able to do."""
+
+    cdi: bool = True
+    wrapper: str = ""
+    """The program behind the runtime class `nvidia`; empty when the class is not wanted."""
+
+
+class RuntimePlan(Value, frozen=True):
+    """What has to be written so that it can; nothing when it can already."""
+
+    cdi_enabled: bool
+    """Whether the files as they are switch CDI on."""
+    changes: tuple[FileChange, ...] = ()
+    problem: str = ""
+    """Why it cannot be done, in one line with the remedy; empty when it can."""
+    restarts: bool = True
+    """Whether the changes need a restart of the runtime."""
+
+
+def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes]]) -> tuple[FileChange, ...]:
+    """The files whose content is to be another."""
+    before = {file.path: file.content for file in tree.files}
+    return tuple(
+        FileChange(path=path, before=before.get(path), after=content)
+        for path, content in contents
+        if before.get(path) != content
+    )
+
+
+def apply_to_tree(tree: ConfigTree, changes: Iterable[FileChange]) -> ConfigTree:
+    """The tree as it will be: changed files in their place, new ones last, as their names sort last."""
+    after = {change.path: change.after for change in changes}
+    known = {file.path for file in tree.files}
+    files = [
+        ConfigFile(path=file.path, content=after.get(file.path, file.content), problem=file.problem)
+        for file in tree.files
+    ]
+    files += [ConfigFile(path=path, content=content) for path, content in after.items() if path not in known]
+    return ConfigTree(files=tuple(files), problems=tree.problems)

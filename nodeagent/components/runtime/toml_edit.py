@@ -1,0 +1,131 @@
+"""Changes single keys of a TOML file and leaves everything else as people wrote it: comments, order, spacing.
+
+Owns the proof: what was written is parsed again by another parser and must differ by exactly the keys that were asked
+for. Refuses to write what does not pass.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AbstractTable
+
+from nodeagent.model.errors import NodeagentError
+
+KeyPath = tuple[str, ...]
+
+
+class ConfigUnparsable(NodeagentError):
+    """A configuration file is not what its format says."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot read {path}: {reason}: mend the file, nothing was written")
+        self.path, self.reason = path, reason
+
+
+class ConfigUneditable(NodeagentError):
+    """A file is valid, but the change cannot be put into it without touching something else."""
+
+    def __init__(self, path: str, keys: Sequence[KeyPath], reason: str) -> None:
+        names = ", ".join(".".join(key) for key in keys)
+        super().__init__(f"cannot set {names} in {path}: {reason}: set it by hand, nothing was written")
+        self.path = path
+
+
+def parse_toml(path: str, content: bytes | None) -> dict[str, Any]:
+    """The document; an absent or empty file is an empty one.
+
+    Raises:
+        ConfigUnparsable: it is no TOML; says in which line and column.
+    """
+    try:
+        return tomllib.loads((content or b"").decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigUnparsable(path, f"byte {error.start} is no UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigUnparsable(path, f"it is no TOML, {str(error)[:1].lower()}{str(error)[1:]}") from error
+    except RecursionError as error:
+        raise ConfigUnparsable(path, "it is nested too deeply") from error
+
+
+def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes:
+    """The file with these keys set, tables made where they are missing.
+
+    Raises:
+        ConfigUnparsable: the file is no TOML.
+        ConfigUneditable: something else would change with it.
+    """
+    wanted = merge(parse_toml(path, content), _nest(changes))
+    try:
+        document = tomlkit.parse(content.decode("utf-8"))
+        for key, value in changes.items():
+            _set(document, key, value)
+        edited = tomlkit.dumps(document).encode("utf-8")
+    except (TOMLKitError, RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
+        # The library that keeps comments meets layouts that it cannot extend; which ones is its own business.
+        raise ConfigUneditable(path, tuple(changes), f"{error}") from error
+    if parse_result(path, edited, changes) != wanted:
+        raise ConfigUneditable(path, tuple(changes), "other keys would change with it")
+    return edited
+
+
+def parse_result(path: str, edited: bytes, changes: Mapping[KeyPath, Any]) -> dict[str, Any]:
+    """What we wrote, read by another parser.
+
+    Raises:
+        ConfigUneditable: it cannot be read any more.
+    """
+    try:
+        return parse_toml(path, edited)
+    except ConfigUnparsable as error:
+        raise ConfigUneditable(path, tuple(changes), error.reason) from error
+
+
+def get(document: Mapping[str, Any], key: KeyPath) -> Any:
+    """The value at a path; `None` where there is none."""
+    value: Any = document
+    for part in key:
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+def get_table(document: Mapping[str, Any], key: KeyPath) -> dict[str, Any]:
+    """The table at a path; an empty one where there is none."""
+    value = get(document, key)
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables joined key by key; whatever else is in both is taken from `over`."""
+    merged = deepcopy(dict(base))
+    for key, value in over.items():
+        known = merged.get(key)
+        both = isinstance(known, Mapping) and isinstance(value, Mapping)
+        merged[key] = merge(known, value) if both else deepcopy(value)  # type: ignore[arg-type]  # both are mappings
+    return merged
+
+
+def _nest(changes: Mapping[KeyPath, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in changes.items():
+        for part in reversed(key):
+            value = {part: value}  # noqa: PLW2901  # it grows from the inside out
+        nested = merge(nested, value)
+    return nested
+
+
+def _set(document: Any, key: KeyPath, value: Any) -> None:
+    table = document
+    for number, part in enumerate(key[:-1]):
+        if part not in table:
+            # Only the innermost table needs a header of its own.
+            table[part] = tomlkit.table(is_super_table=number < len(key) - 2)
+        table = table[part]
+        if not isinstance(table, Mapping | AbstractTable):
+            raise TypeError(f"{part} is no table")
+    table[key[-1]] = value

@@ -1,0 +1,1 @@
+"""The container runtime of this node: its sockets, its processes, its configuration files, its restart."""

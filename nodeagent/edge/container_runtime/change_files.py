@@ -1,0 +1,170 @@
+"""Writes a runtime's configuration files, and gives back what was there before.
+
+Owns the record of our changes: for each file its content before the first of them and the fingerprint of what we wrote.
+It is written before the file is, so that a crash between the two still leads back.
+Symbolic links stay links; the file they lead to is replaced.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import DecodeError, json
+from msgspec.structs import replace
+
+from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
+from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
+from nodeagent.model.runtime import FileChange, Restored
+from nodeagent.model.values import Value
+
+RECORD_NAME: Final = "runtime-changes.json"
+_DIRECTORY_MODE: Final = 0o755
+_RECORD_MODE: Final = 0o600
+
+
+class _Entry(Value, frozen=True):
+    path: str
+    before: str | None
+    """Base64 of the content before our first change; `None` when there was no file."""
+    after: tuple[str, ...] = ()
+    """Fingerprints of what we wrote, newest last; several while one replaces the other."""
+
+
+class RuntimeFiles:
+    """Changes files and remembers how they were."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._record = state_dir / RECORD_NAME
+
+    def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write all of them, or none.
+
+        Raises:
+            FileChangedMeanwhile: a file is not as it was when the change was planned; nothing was written.
+            HostError: a file cannot be written; those written before it are as they were.
+            BackupUnreadable: the record of earlier changes is damaged; nothing was written.
+        """
+        for change in changes:
+            if _read(change.path) != change.before:
+                raise FileChangedMeanwhile(change.path)
+        known = self._load()
+        self._store(_note_changes(known, changes))
+        done: list[FileChange] = []
+        try:
+            for change in changes:
+                _write(change.path, change.after)
+                done.append(change)
+        except FileNotWritten:
+            for change in reversed(done):
+                _write(change.path, change.before)
+            self._store(known)
+            raise
+
+    def undo(self, changes: Iterable[FileChange]) -> None:
+        """Put back what was there before these changes, because they did not do what they should.
+
+        Raises:
+            HostError: a file cannot be written.
+        """
+        for change in changes:
+            if _read(change.path) == change.after:
+                _write(change.path, change.before)
+
+    def restore(self) -> Restored:
+        """Give back, byte for byte, what was there before we came; files that others have changed since stay.
+
+        Raises:
+            HostError: a file cannot be written.
+            BackupUnreadable: the record is damaged.
+        """
+        given_back: list[str] = []
+        kept: list[_Entry] = []
+        for entry in self._load():
+            content = _read(entry.path)
+            before = base64.b64decode(entry.before) if entry.before is not None else None
+            if content == before:
+                continue
+            if content is not None and _fingerprint(content) not in entry.after:
+                kept.append(entry)
+                continue
+            _write(entry.path, before)
+            given_back.append(entry.path)
+        self._store(kept)
+        return Restored(given_back=tuple(given_back), kept=tuple(entry.path for entry in kept))
+
+    def list_paths(self) -> tuple[str, ...]:
+        """The files that we have changed.
+
+        Raises:
+            BackupUnreadable: the record is damaged.
+        """
+        return tuple(entry.path for entry in self._load())
+
+    def _load(self) -> tuple[_Entry, ...]:
+        try:
+            return json.decode(read_bounded(self._record), type=tuple[_Entry, ...])
+        except FileUnreadable as error:
+            if error.is_absent:
+                return ()
+            raise
+        except (DecodeError, ValueError) as error:
+            raise BackupUnreadable(self._record, str(error)) from error
+
+    def _store(self, entries: Iterable[_Entry]) -> None:
+        kept = tuple(entries)
+        if not kept and not self._record.exists():
+            return
+        if not kept:
+            _write(str(self._record), None)
+            return
+        _make_directory(self._record)
+        write_atomically(self._record, json.encode(kept), mode=_RECORD_MODE)
+
+
+def _note_changes(known: Iterable[_Entry], changes: Iterable[FileChange]) -> tuple[_Entry, ...]:
+    entries = {entry.path: entry for entry in known}
+    for change in changes:
+        after = (_fingerprint(change.after),) if change.after is not None else ()
+        entry = entries.get(change.path)
+        if entry is not None and change.before is not None and _fingerprint(change.before) in entry.after:
+            # Ours over ours: what was there before us is still what counts.
+            entries[change.path] = replace(entry, after=(*entry.after, *after))
+        else:
+            before = base64.b64encode(change.before).decode() if change.before is not None else None
+            entries[change.path] = _Entry(path=change.path, before=before, after=after)
+    return tuple(entries.values())
+
+
+def _write(path: str, content: bytes | None) -> None:
+    place = Path(path)
+    if content is not None:
+        _make_directory(place)
+        write_atomically(place, content, follow_symlink=True)
+        return
+    try:
+        place.unlink(missing_ok=True)
+    except OSError as error:
+        raise FileNotWritten(place, "remove it", error, replaced=False) from error
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileNotWritten(path, "create its directory", error, replaced=False) from error
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return read_bounded(Path(path))
+    except FileUnreadable as error:
+        if error.is_absent:
+            return None
+        raise
+
+
+def _fingerprint(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

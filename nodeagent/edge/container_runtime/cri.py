@@ -1,0 +1,94 @@
+"""Asks a runtime over its CRI socket who it is and which configuration it has in force.
+
+Owns the two calls `Version` and `Status`. What the daemon says about itself counts more than what its files say: files
+are read at its next start.
+"""
+
+import json
+from typing import Any
+
+import anyio
+from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from nodeagent.edge.container_runtime.errors import RuntimeSilent
+from nodeagent.edge.container_runtime.wire import AnswerMalformed, parse_fields, parse_text_map, parse_texts
+from nodeagent.model.values import Value
+
+_SERVICE = "/runtime.v1.RuntimeService"
+_VERBOSE = b"\x08\x01"
+"""A `StatusRequest` whose first field, `verbose`, is true."""
+
+
+class CriAnswer(Value, frozen=True):
+    """What a runtime says about itself."""
+
+    name: str
+    version: str
+    cdi_enabled: bool | None = None
+    """`None` when it does not tell."""
+    handlers: tuple[str, ...] | None = None
+    """Runtime classes; `None` when it does not tell."""
+
+
+class _RawCodec(CodecBase):
+    """Bytes in, bytes out."""
+
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002  # the interface's own signature
+        return bytes(message)
+
+    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002  # the interface's own signature
+        return data
+
+
+async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
+    """Who answers at the socket, and what is in force.
+
+    Raises:
+        RuntimeSilent: nobody, or not in time, or nonsense.
+    """
+    channel = Channel(path=socket, codec=_RawCodec())
+    try:
+        with anyio.fail_after(timeout_seconds):
+            version = parse_texts(await _call(channel, "Version", b""))
+            status = await _call(channel, "Status", _VERBOSE)
+        return _describe(version, status)
+    except TimeoutError as error:
+        raise RuntimeSilent(socket, f"nothing within {timeout_seconds:g} s") from error
+    except GRPCError as error:
+        raise RuntimeSilent(socket, f"{error.status.name.lower()}, {error.message or 'without a reason'}") from error
+    except (OSError, ProtocolError, StreamTerminatedError, AnswerMalformed) as error:
+        raise RuntimeSilent(socket, str(error) or type(error).__name__) from error
+    finally:
+        channel.close()
+
+
+async def _call(channel: Channel, name: str, request: bytes) -> bytes:
+    method: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, f"{_SERVICE}/{name}", bytes, bytes)
+    return await method(request)
+
+
+def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
+    info = parse_text_map(status, 2)
+    handlers = [parse_texts(content).get(1, "") for number, content in parse_fields(status) if number == 3]
+    try:
+        config = json.loads(info.get("config", "{}"))
+    except ValueError:
+        # CRI-O has text of its own there, which says nothing about CDI: it has no switch for it.
+        config = {}
+    enabled = config.get("enableCDI") if isinstance(config, dict) else None
+    return CriAnswer(
+        name=version.get(2, ""),
+        version=version.get(3, ""),
+        cdi_enabled=enabled if isinstance(enabled, bool) else None,
+        handlers=tuple(handlers) or _find_runtimes(config),
+    )
+
+
+def _find_runtimes(config: Any) -> tuple[str, ...] | None:
+    containerd = config.get("containerd") if isinstance(config, dict) else None
+    runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
+    return tuple(runtimes) if isinstance(runtimes, dict) else None

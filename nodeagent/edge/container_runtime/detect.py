@@ -1,0 +1,170 @@
+"""Looks for container runtimes on this node, without judging which one counts.
+
+Owns the list of sockets, and the way from a socket to the process behind it: the kernel tells its pid, and /proc then
+tells the binary and the command line, which are truer than any convention.
+"""
+
+import socket as sockets
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import anyio
+from msgspec.structs import replace
+
+from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
+from nodeagent.edge.container_runtime.docker import ask_docker
+from nodeagent.edge.container_runtime.errors import RuntimeSilent
+from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+
+SOCKETS: Final = (
+    (RuntimeKind.CONTAINERD, RuntimeFlavour.PLAIN, "/run/containerd/containerd.sock"),
+    (RuntimeKind.CONTAINERD, RuntimeFlavour.K3S, "/run/k3s/containerd/containerd.sock"),
+    (RuntimeKind.CONTAINERD, RuntimeFlavour.MICROK8S, "/var/snap/microk8s/common/run/containerd.sock"),
+    (RuntimeKind.CONTAINERD, RuntimeFlavour.K0S, "/run/k0s/containerd.sock"),
+    (RuntimeKind.CRIO, RuntimeFlavour.PLAIN, "/var/run/crio/crio.sock"),
+    (RuntimeKind.DOCKER, RuntimeFlavour.PLAIN, "/var/run/docker.sock"),
+)
+WRAPPERS: Final = ("/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-container-runtime")
+_RKE2_DATA: Final = "/var/lib/rancher/rke2"
+_ENDPOINT_FLAG: Final = "--container-runtime-endpoint"
+_CREDENTIALS: Final = struct.Struct("3i")
+_CONNECT_SECONDS: Final = 1.0
+
+
+class RuntimeDetector:
+    """Sees the node's runtimes; the configured socket is looked at besides the usual ones."""
+
+    def __init__(
+        self,
+        *,
+        host_root: Path = Path("/"),
+        proc_root: Path = Path("/proc"),
+        socket: Path | None = None,
+        timeout_seconds: float = 5.0,
+    ) -> None:
+        self._host_root, self._proc_root, self._socket = host_root, proc_root, socket
+        self._timeout_seconds = timeout_seconds
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Look once; a runtime that hangs costs its timeout and no more."""
+        places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets()))
+        candidates: list[RuntimeCandidate] = []
+        async with anyio.create_task_group() as tasks:
+            for kind, flavour, socket in places:
+
+                async def look(kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> None:
+                    candidates.append(await self._look_at(kind, flavour, socket))
+
+                tasks.start_soon(look, kind, flavour, socket, name=f"look at {socket}")
+        endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
+        wrapper = await anyio.to_thread.run_sync(self._find_wrapper)
+        order = [socket for _, _, socket in places]
+        return RuntimeEvidence(
+            candidates=tuple(sorted(candidates, key=lambda each: order.index(each.socket))),
+            kubelet_endpoint=endpoint,
+            wrapper=wrapper,
+        )
+
+    def _find_wrapper(self) -> str:
+        return next((path for path in WRAPPERS if self._on_host(path).exists()), "")
+
+    def _list_sockets(self) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
+        listed = {path for _, _, path in SOCKETS}
+        if self._socket is not None and str(self._socket) not in listed:
+            yield _guess_kind(self._socket), RuntimeFlavour.PLAIN, str(self._socket)
+        for kind, flavour, path in SOCKETS:
+            if self._on_host(path).is_socket():
+                yield kind, self._refine(flavour), path
+
+    def _refine(self, flavour: RuntimeFlavour) -> RuntimeFlavour:
+        """K3s and RKE2 share a socket and differ by where their data is."""
+        is_rke2 = flavour is RuntimeFlavour.K3S and self._on_host(_RKE2_DATA).is_dir()
+        return RuntimeFlavour.RKE2 if is_rke2 else flavour
+
+    async def _look_at(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
+        candidate = await anyio.to_thread.run_sync(lambda: self._look_behind(kind, flavour, socket))
+        try:
+            answer = await self._ask(kind, str(self._on_host(socket)))
+        except RuntimeSilent as error:
+            return replace(candidate, problem=error.reason)
+        return replace(
+            candidate,
+            answers=True,
+            version=answer.version.removeprefix("v"),
+            cdi_in_force=answer.cdi_enabled,
+            handlers=answer.handlers,
+        )
+
+    def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
+        """The process that listens there."""
+        pid = read_peer_pid(self._on_host(socket))
+        process = self._proc_root / str(pid)
+        return RuntimeCandidate(
+            kind=kind,
+            flavour=flavour,
+            socket=socket,
+            pid=pid,
+            executable=_read_link(process / "exe") if pid else "",
+            arguments=_read_arguments(process) if pid else (),
+        )
+
+    async def _ask(self, kind: RuntimeKind, socket: str) -> CriAnswer:
+        if kind is not RuntimeKind.DOCKER:
+            return await ask_runtime(socket, timeout_seconds=self._timeout_seconds)
+        return await anyio.to_thread.run_sync(lambda: ask_docker(socket, timeout_seconds=self._timeout_seconds))
+
+    def _find_kubelet_endpoint(self) -> str:
+        """What the running kubelet was started with; its configuration file is not searched for."""
+        for name in list_names(self._proc_root):
+            if name.isdigit() and read_attribute(self._proc_root / name / "comm") == "kubelet":
+                return parse_kubelet_endpoint(_read_arguments(self._proc_root / name))
+        return ""
+
+    def _on_host(self, path: str) -> Path:
+        return self._host_root / path.lstrip("/")
+
+
+def parse_kubelet_endpoint(arguments: tuple[str, ...]) -> str:
+    """The socket in the kubelet's command line; empty when it is not there."""
+    for number, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == _ENDPOINT_FLAG:
+            value = value if equals else "".join(arguments[number + 1 : number + 2])
+            return value.removeprefix("unix://")
+    return ""
+
+
+def read_peer_pid(path: Path) -> int | None:
+    """The process that listens on a socket; `None` when nobody does, or its pid is not visible from here."""
+    connected = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    connected.settimeout(_CONNECT_SECONDS)
+    try:
+        connected.connect(str(path))
+        credentials = connected.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return None
+    finally:
+        connected.close()
+    pid: int = _CREDENTIALS.unpack(credentials)[0]
+    return pid or None
+
+
+def _guess_kind(socket: Path) -> RuntimeKind:
+    if "crio" in socket.name:
+        return RuntimeKind.CRIO
+    return RuntimeKind.DOCKER if "docker" in socket.name else RuntimeKind.CONTAINERD
+
+
+def _read_link(path: Path) -> str:
+    try:
+        return str(path.readlink()).removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def _read_arguments(process: Path) -> tuple[str, ...]:
+    raw = read_raw_attribute(process / "cmdline").rstrip(b"\0")
+    return tuple(part.decode("utf-8", "replace") for part in raw.split(b"\0")) if raw else ()

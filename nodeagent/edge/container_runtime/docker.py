@@ -1,0 +1,44 @@
+"""Asks Docker over its socket who it is and whether CDI is in force."""
+
+import http.client
+import json
+import socket as sockets
+from typing import Any
+
+from nodeagent.edge.container_runtime.cri import CriAnswer
+from nodeagent.edge.container_runtime.errors import RuntimeSilent
+
+_ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
+
+
+def ask_docker(path: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
+    """Who answers at the socket; blocks.
+
+    Raises:
+        RuntimeSilent: nobody, or not in time, or nonsense.
+    """
+    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
+    connected = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    connected.settimeout(timeout_seconds)
+    connection.sock = connected
+    try:
+        connected.connect(path)
+        connection.request("GET", "/info")
+        told = json.loads(connection.getresponse().read(_ANSWER_LIMIT_BYTES))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise RuntimeSilent(path, str(error) or type(error).__name__) from error
+    finally:
+        connection.close()
+    return _describe(told if isinstance(told, dict) else {})
+
+
+def _describe(told: dict[str, Any]) -> CriAnswer:
+    runtimes = told.get("Runtimes")
+    # Before it knew CDI, Docker did not have this field; since then it lists directories only while CDI is on.
+    directories = told.get("CDISpecDirs")
+    return CriAnswer(
+        name="docker",
+        version=str(told.get("ServerVersion", "")),
+        cdi_enabled=bool(directories) if "CDISpecDirs" in told else None,
+        handlers=tuple(runtimes) if isinstance(runtimes, dict) else None,
+    )

@@ -1,0 +1,58 @@
+"""What can go wrong between the agent and the container runtime.
+
+ContainerRuntimeError
+├── RuntimeSilent          a runtime does not answer on its socket
+├── ConfigRefused          the runtime's own tool does not accept what was to be written
+├── RestartFailed          the runtime could not be restarted
+├── BackupUnreadable       what was there before our changes cannot be told any more
+└── FileChangedMeanwhile   somebody wrote a file between our reading and our writing
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent.model.errors import NodeagentError
+
+
+class ContainerRuntimeError(NodeagentError):
+    """Something between the agent and the container runtime."""
+
+
+class RuntimeSilent(ContainerRuntimeError):
+    """A runtime does not answer."""
+
+    def __init__(self, socket: str, reason: str) -> None:
+        super().__init__(f"no answer at {socket}: {reason}")
+        self.socket, self.reason = socket, reason
+
+
+class ConfigRefused(ContainerRuntimeError):
+    """The runtime's own tool does not accept a configuration."""
+
+    def __init__(self, tool: str, said: str) -> None:
+        super().__init__(f"{tool} refuses the new configuration: {said}: nothing was written")
+        self.tool, self.said = tool, said
+
+
+class RestartFailed(ContainerRuntimeError):
+    """The runtime could not be restarted."""
+
+    def __init__(self, command: Sequence[str], said: str) -> None:
+        super().__init__(f"`{' '.join(command)}` failed: {said}: run it by hand and read its log")
+        self.command, self.said = tuple(command), said
+
+
+class BackupUnreadable(ContainerRuntimeError):
+    """The record of our changes is damaged."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read {path}: {reason}: compare the runtime's files by hand, then remove it")
+        self.path, self.reason = path, reason
+
+
+class FileChangedMeanwhile(ContainerRuntimeError):
+    """Somebody else was faster."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was changed by somebody else while it was being edited: try again")
+        self.path = path

@@ -1,0 +1,111 @@
+"""The port `ContainerRuntime` on a real host: detection, files, checks and restarts behind one door.
+
+Owns the thread in which file work and tools run; each call is bounded in time.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from nodeagent.edge.container_runtime.change_files import RuntimeFiles
+from nodeagent.edge.container_runtime.config_files import read_config_tree
+from nodeagent.edge.container_runtime.detect import RuntimeDetector
+from nodeagent.edge.container_runtime.tools import check_config, restart_runtime
+from nodeagent.edge.host.errors import HostStuck
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
+
+T = TypeVar("T")
+
+_FILE_SECONDS = 10.0
+_TOOL_SECONDS = 30.0
+_RESTART_SECONDS = 120.0
+_POLL_SECONDS = 1.0
+
+
+class HostRuntime:
+    """One node's container runtime."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        detector: RuntimeDetector,
+        worker: WorkerThread,
+        *,
+        restart_timeout_seconds: float = _RESTART_SECONDS,
+    ) -> None:
+        self._files, self._detector, self._worker = RuntimeFiles(state_dir), detector, worker
+        self._state_dir, self._restart_timeout_seconds = state_dir, restart_timeout_seconds
+        self._paths: tuple[str, ...] = ()
+        self._seen: tuple[object, ...] = ()
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Which runtimes there are."""
+        return await self._detector.read_evidence()
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        """The files that it reads."""
+
+        def read() -> ConfigTree:
+            tree = read_config_tree(kind, main, extra=extra)
+            self._paths = tuple(file.path for file in tree.files)
+            self._seen = self._identify()
+            return tree
+
+        return await self._run(read, "reading its files", _FILE_SECONDS)
+
+    async def wait_change(self) -> None:
+        """Return within two seconds of a change to one of the files read last, or to a directory they lie in."""
+        while True:
+            now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
+            if now != self._seen:
+                return
+            await anyio.sleep(_POLL_SECONDS)
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        """Have its own tool judge a configuration."""
+        return await self._run(lambda: check_config(kind, executable, tree), "checking its files", _TOOL_SECONDS)
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write them all, or none."""
+        await self._run(lambda: self._files.apply(changes), "writing its files", _FILE_SECONDS)
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        """Put back what was there before these changes."""
+        await self._run(lambda: self._files.undo(changes), "putting its files back", _FILE_SECONDS)
+
+    async def restore(self) -> Restored:
+        """Give back everything."""
+        return await self._run(self._files.restore, "putting its files back", _FILE_SECONDS)
+
+    async def restart(self, command: Sequence[str]) -> None:
+        """Restart it through its service manager."""
+        seconds = self._restart_timeout_seconds
+        # A second more for the thread, so that the command's own timeout is the one that is told.
+        await self._run(lambda: restart_runtime(command, timeout_seconds=seconds), "restarting it", seconds + 1.0)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+    def _identify(self) -> tuple[object, ...]:
+        directories = {str(Path(path).parent) for path in self._paths}
+        return tuple(_identify(path) for path in (*self._paths, *sorted(directories)))
+
+    async def _run(self, call: Callable[[], T], what: str, seconds: float) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=seconds, what=f"container runtime: {what}")
+        except WorkerError as error:
+            raise HostStuck(self._state_dir, str(error)) from error
+
+
+def _identify(path: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)  # noqa: PTH116  # called for every file, every second
+    except OSError:
+        return ()
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,167 @@
+"""The ports of the cdi component on a real host: the driver's files, and the directories of specifications.
+
+Owns the blocking file work, done in a worker thread and bounded in time.
+Refuses to know what a specification means; a name is a file, its content is bytes.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from nodeagent.edge.host.atomic_file import read_bounded, remove_stale_temporaries, write_atomically
+from nodeagent.edge.host.driver_files import DriverFileFinder
+from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck
+from nodeagent.edge.host.pseudo_file import list_names
+from nodeagent.edge.host.roots import resolve_driver_roots
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.cdi import DriverFiles, SpecContent
+
+T = TypeVar("T")
+
+DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Where runtimes look unless told otherwise; the last one has the last word."""
+
+_EXTENSIONS = (".json", ".yaml")
+_LIMIT_BYTES = 8 * 1024 * 1024
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+_TIMEOUT_SECONDS = 10.0
+_POLL_SECONDS = 0.5
+
+Fingerprint = tuple[tuple[str, ...], ...]
+
+
+class HostDriverFiles:
+    """The port `DriverFileSource`."""
+
+    def __init__(
+        self, root: Path, dev_root: Path | None, finder: DriverFileFinder, worker: WorkerThread | None = None
+    ) -> None:
+        self._root, self._dev_root, self._finder = root, dev_root, finder
+        self._worker = worker or WorkerThread("driver files")
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Find the driver and everything of it."""
+        return await _run(self._worker, self._read, "looking for the driver's files", self._root)
+
+    def read_nowait(self) -> DriverFiles:
+        """The same, in this thread; for command lines."""
+        return self._read()
+
+    def _read(self) -> DriverFiles:
+        return self._finder.read(resolve_driver_roots(self._root, dev_root=self._dev_root))
+
+
+class SpecFiles:
+    """The port `SpecDirectories`."""
+
+    def __init__(
+        self,
+        own: Path,
+        *,
+        others: Iterable[Path] = DEFAULT_DIRECTORIES,
+        worker: WorkerThread | None = None,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        self._own, self._others = own, tuple(others)
+        self._worker = worker or WorkerThread("cdi directories")
+        self._poll_seconds = poll_seconds
+        self._seen: Fingerprint | None = None
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        return str(self._own / name)
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read."""
+        return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole."""
+        await _run(self._worker, lambda: self.write_nowait(name, content), "writing a CDI specification", self._own)
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away."""
+        await _run(self._worker, lambda: self.remove_nowait(name), "removing a CDI specification", self._own)
+
+    async def wait_change(self) -> None:
+        """Return within a second of any change."""
+        while True:
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await _run(self._worker, self._identify, "watching CDI specifications", self._own)
+            if now != self._seen:
+                return
+            await anyio.sleep(self._poll_seconds)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+    def read_nowait(self) -> tuple[SpecContent, ...]:
+        """As `read_specs`, in this thread."""
+        # Before the contents, so that a change during the reading is seen by the next comparison.
+        self._seen = self._identify()
+        return tuple(
+            _read_one(directory / name) for directory in self._list_directories() for name in _names(directory)
+        )
+
+    def write_nowait(self, name: str, content: bytes) -> None:
+        """As `write_spec`, in this thread."""
+        path = self._own / name
+        try:
+            self._own.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "create its directory", error, replaced=False) from error
+        remove_stale_temporaries(path)
+        write_atomically(path, content, mode=_FILE_MODE)
+
+    def remove_nowait(self, name: str) -> None:
+        """As `remove_spec`, in this thread."""
+        path = self._own / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "remove it", error, replaced=False) from error
+
+    def _list_directories(self) -> list[Path]:
+        """Each directory once, however many names lead to it; ours under the name we were given."""
+        own = self._own.resolve()
+        others = [directory for directory in self._others if directory.resolve() != own]
+        return [*others, self._own]
+
+    def _identify(self) -> Fingerprint:
+        return tuple(
+            (str(directory), name, *_identify(directory / name))
+            for directory in self._list_directories()
+            for name in _names(directory)
+        )
+
+
+def _names(directory: Path) -> tuple[str, ...]:
+    return tuple(name for name in list_names(directory) if name.endswith(_EXTENSIONS))
+
+
+def _read_one(path: Path) -> SpecContent:
+    try:
+        return SpecContent(path=str(path), content=read_bounded(path, limit_bytes=_LIMIT_BYTES))
+    except HostError as error:
+        return SpecContent(path=str(path), problem=str(error))
+
+
+def _identify(path: Path) -> tuple[str, ...]:
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (str(status.st_ino), str(status.st_size), str(status.st_mtime_ns))
+
+
+async def _run(worker: WorkerThread, call: Callable[[], T], what: str, path: Path) -> T:
+    try:
+        return await worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+    except WorkerError as error:
+        raise HostStuck(path, str(error)) from error

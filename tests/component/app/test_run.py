@@ -1,0 +1,140 @@
+"""`nodeagent run` through real pynvml on the fake driver, in a process of its own."""
+
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.nvml.control import FakeNvml
+from tests.support.agent_process import AgentProcess, run_command, running_agent, running_simulation
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeNvml]:
+    """Eight H100 behind NVML's real ABI."""
+    driver = FakeNvml(tmp_path, "dgx-h100")
+    yield driver
+    driver.clear()
+    driver.close()
+
+
+def _use(fake: FakeNvml) -> tuple[str, ...]:
+    environment = json.dumps(fake.environment)
+    return (
+        "--set",
+        f"driver.nvml_library={fake.library_path}",
+        "--set",
+        f"driver.worker_environment={environment}",
+    )
+
+
+def _holds_driver(agent: AgentProcess) -> bool:
+    """Whether any process of the agent has the fake library mapped."""
+    children = Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text().split()
+    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in (*children, str(agent.process.pid))]
+    return any("libnvidia-ml" in text for text in maps)
+
+
+def test_the_agent_sees_hardware_through_nvml(short_dir: Path, fake: FakeNvml) -> None:
+    """All GPUs are found and sampled, and no native call runs in the agent's own process."""
+    with running_agent(short_dir, *_use(fake)) as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        assert len(agent.get_json("/api/v1/gpus")["gpus"]) == 8
+        assert agent.get_json("/api/v1/driver")["phase"] == "ready"
+        assert "libnvidia-ml" not in Path(f"/proc/{agent.process.pid}/maps").read_text()
+        assert _holds_driver(agent)
+        # No kubelet here: everything but the registration is there, and it says what it waits for.
+        assert "[-] gate plugin_registered closed" in agent.get("/readyz")[1]
+
+
+def test_release_gives_up_every_handle_and_resume_takes_the_driver_back(short_dir: Path, fake: FakeNvml) -> None:
+    """While released no process of the agent has the library; the GPUs stay listed; the reason is on every surface."""
+    with running_agent(short_dir, *_use(fake)) as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        assert agent.post("/api/v1/release", {"reason": "driver upgrade"})[0] == 200
+        agent.wait_for("/readyz", "driver-released")
+        assert not _holds_driver(agent)
+        assert len(agent.get_json("/api/v1/gpus")["gpus"]) == 8
+        assert agent.post("/api/v1/resume", {})[0] == 200
+        agent.wait_for("/api/v1/driver", '"ready"')
+        agent.wait_gone("/api/v1/conditions", "driver-released")
+
+
+def test_a_forgotten_release_ends_by_itself(short_dir: Path, fake: FakeNvml) -> None:
+    """The driver is taken back when the time given is over."""
+    with running_agent(short_dir, *_use(fake)) as agent:
+        agent.wait_for("/api/v1/driver", '"ready"')
+        agent.post("/api/v1/release", {"reason": "a moment", "seconds": 1.5})
+        agent.wait_for("/api/v1/driver", '"released"')
+        agent.wait_for("/api/v1/driver", '"ready"')
+        assert _holds_driver(agent)
+
+
+def test_a_hung_gpu_hangs_neither_the_agent_nor_its_stop(short_dir: Path, fake: FakeNvml) -> None:
+    """With one GPU hung for ever the endpoints answer, the other GPUs are sampled, and SIGTERM ends it in order."""
+    with running_agent(short_dir, *_use(fake), "--set", "driver.call_timeout_seconds=0.5") as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        fake.hang_gpu(2)
+        agent.wait_for("/api/v1/gpus/2", '"energy_millijoules":null')
+        assert agent.get_json("/api/v1/gpus/0")["sample"]["energy_millijoules"] is not None
+        assert agent.get("/livez")[0] == 200
+        assert agent.stop() == 0
+
+
+def test_without_a_driver_it_waits_and_says_so(short_dir: Path) -> None:
+    """No hardware is not an error of the agent: it waits, and every surface says for what."""
+    nowhere = short_dir / "libnvidia-ml.so.1"
+    with running_agent(short_dir, "--set", f"driver.nvml_library={nowhere}") as agent:
+        body = agent.wait_for("/readyz", "driver-")
+        assert "not ready" in body
+        status = run_command(short_dir, "status", "--set", f"node.run_dir={short_dir}/run")
+        assert status.returncode == 1
+        assert "waiting for" in status.stdout
+
+
+def test_required_driver_that_is_missing_ends_it_with_three(short_dir: Path) -> None:
+    """One line says what is missing and what to do."""
+    nowhere = short_dir / "libnvidia-ml.so.1"
+    words = ("--set", f"driver.nvml_library={nowhere}", "--set", "http.listen=127.0.0.1:0")
+    places = [word for key in ("state_dir", "run_dir") for word in ("--set", f"node.{key}={short_dir / key}")]
+    refused = run_command(short_dir, "run", "--require-driver", *words, *places)
+    assert refused.returncode == 3
+    last = refused.stderr.splitlines()[-1]
+    assert last.startswith("nodeagent: no working NVIDIA driver: ")
+
+
+def test_systemd_hears_of_start_reload_watchdog_and_stop(short_dir: Path) -> None:
+    """The service manager learns every turn of the agent's life from its notifications."""
+    address = short_dir / "notify.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        manager.settimeout(30)
+        nowhere = ("--set", f"driver.nvml_library={short_dir}/none.so")
+        variables = {"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "400000"}
+        with running_agent(short_dir, *nowhere, variables=variables) as agent:
+            _hear(manager, "READY=1")
+            _hear(manager, "WATCHDOG=1")
+            os.kill(agent.process.pid, signal.SIGHUP)
+            reloading = _hear(manager, "RELOADING=1")
+            assert re.search(r"MONOTONIC_USEC=\d+", reloading)
+            _hear(manager, "READY=1")
+            agent.process.send_signal(signal.SIGTERM)
+            _hear(manager, "STOPPING=1")
+
+
+def _hear(manager: socket.socket, wanted: str) -> str:
+    while True:
+        message = manager.recv(4096).decode()
+        if wanted in message.splitlines():
+            return message
+
+
+def test_the_time_given_to_a_simulation_ends_it(short_dir: Path) -> None:
+    """`--for` is the polite way to end a demonstration."""
+    with running_simulation(short_dir, "--for", "300ms", "--pods", "0") as agent:
+        assert agent.process.wait(30) == 0

@@ -1,0 +1,79 @@
+"""The cdi component's surroundings that do as the test says."""
+
+from pathlib import Path
+
+import anyio
+
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.errors import NodeagentError
+
+
+class FakeDriverFiles:
+    """Shows the driver it was told to show."""
+
+    def __init__(self, files: DriverFiles) -> None:
+        self.files = files
+
+    async def read_driver_files(self) -> DriverFiles:
+        await anyio.lowlevel.checkpoint()
+        return self.files
+
+
+class FakeDirectories:
+    """Directories in memory, with other people who write in them."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self.broken = ""
+        self.writes: list[str] = []
+        self.removals: list[str] = []
+        self._seen: dict[str, bytes] = {}
+
+    def meddle(self, path: str, content: bytes | None) -> None:
+        """Somebody else writes or (with `None`) removes a file."""
+        if content is None:
+            del self.contents[path]
+        else:
+            self.contents[path] = content
+
+    def locate(self, name: str) -> str:
+        return f"/var/run/cdi/{name}"
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        await self._work()
+        self._seen = dict(self.contents)
+        return tuple(SpecContent(path=path, content=self.contents[path]) for path in sorted(self.contents))
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        await self._work()
+        self.writes.append(name)
+        self.contents[self.locate(name)] = content
+
+    async def remove_spec(self, name: str) -> None:
+        await self._work()
+        self.removals.append(name)
+        self.contents.pop(self.locate(name), None)
+
+    async def wait_change(self) -> None:
+        await self._work()
+        while self._seen == self.contents:  # noqa: ASYNC110  # as the real one does
+            await anyio.sleep(0.5)
+
+    async def _work(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self.broken:
+            raise NodeagentError(self.broken)
+
+
+class FakeHook:
+    """A host on which the program is put."""
+
+    def __init__(self) -> None:
+        self.installed: list[Path] = []
+
+    async def install(self, path: Path) -> bool:
+        await anyio.lowlevel.checkpoint()
+        if path in self.installed:
+            return False
+        self.installed.append(path)
+        return True

@@ -1,0 +1,123 @@
+"""A container runtime that reads its files when it is started, and does as the test says."""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from msgspec.structs import replace
+
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.runtime import (
+    ConfigFile,
+    ConfigTree,
+    FileChange,
+    Restored,
+    RuntimeCandidate,
+    RuntimeEvidence,
+    RuntimeKind,
+)
+
+MAIN = "/etc/containerd/config.toml"
+SECTION = "io.containerd.grpc.v1.cri"
+WRAPPER = "/usr/bin/nvidia-container-runtime"
+START = f'version = 2\n[plugins."{SECTION}"]\nsandbox_image = "pause"\n'.encode()
+
+
+class FakeRuntime:
+    """Containerd 1.7 with one file; CDI is in force from the start after it was written."""
+
+    def __init__(self, content: bytes = START, version: str = "1.7.22") -> None:
+        self.files: dict[str, bytes] = {MAIN: content}
+        self.version = version
+        self.alive = True
+        self.gone = False
+        self.also: tuple[RuntimeCandidate, ...] = ()
+        self.ignores_cdi = False
+        self.breaks_when_restarted = False
+        self.refuses = ""
+        self.broken = ""
+        self.restarts: list[float] = []
+        self.writes = 0
+        self._first = dict(self.files)
+        self._running = self._read_cdi()
+        self._seen = dict(self.files)
+
+    def meddle(self, content: bytes) -> None:
+        """Somebody else writes the file."""
+        self.files[MAIN] = content
+
+    def forget_start(self) -> None:
+        """The daemon was restarted by somebody else."""
+        self._running = self._read_cdi()
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        await self._work()
+        candidate = RuntimeCandidate(
+            kind=RuntimeKind.CONTAINERD,
+            socket="/run/containerd/containerd.sock",
+            answers=self.alive,
+            version=self.version if self.alive else "",
+            cdi_in_force=(self._running and not self.ignores_cdi) if self.alive else None,
+        )
+        return RuntimeEvidence(candidates=() if self.gone else (candidate, *self.also), wrapper=WRAPPER)
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        await self._work()
+        self._seen = dict(self.files)
+        return ConfigTree(files=(ConfigFile(path=main, content=self.files.get(main)),))
+
+    async def wait_change(self) -> None:
+        await self._work()
+        while self._seen == self.files:  # noqa: ASYNC110  # as the real one does
+            await anyio.sleep(1)
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        await self._work()
+        if self.refuses:
+            raise NodeagentError(self.refuses)
+        return True
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        await self._work()
+        self.writes += 1
+        self._put(changes, back=False)
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        await self._work()
+        self._put(changes, back=True)
+
+    async def restore(self) -> Restored:
+        await self._work()
+        self.files = dict(self._first)
+        return Restored(given_back=(MAIN,))
+
+    async def restart(self, command: Sequence[str]) -> None:
+        await self._work()
+        self.restarts.append(anyio.current_time())
+        enabled = self._read_cdi()
+        self.alive = not (self.breaks_when_restarted and enabled)
+        self._running = enabled
+        if not self.alive:
+            raise NodeagentError("the unit failed")
+
+    def _put(self, changes: Sequence[FileChange], *, back: bool) -> None:
+        for change in changes:
+            content = change.before if back else change.after
+            if content is None:
+                del self.files[change.path]
+            else:
+                self.files[change.path] = content
+
+    def _read_cdi(self) -> bool:
+        document: dict[str, Any] = tomllib.loads(self.files[MAIN].decode())
+        return bool(document.get("plugins", {}).get(SECTION, {}).get("enable_cdi"))
+
+    async def _work(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self.broken:
+            raise NodeagentError(self.broken)
+
+
+CRIO = RuntimeCandidate(kind=RuntimeKind.CRIO, socket="/var/run/crio/crio.sock", answers=True, version="1.33.0")
+DEAD = replace(CRIO, answers=False)

@@ -1,0 +1,249 @@
+"""The runtime component on virtual time, beside a runtime that does as the test says."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.runtime.component import Runtime
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.report import Degraded
+from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from tests.component.runtime.fakes import CRIO, MAIN, START, FakeRuntime
+from tests.support.virtual_time import FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+COMMAND = "systemctl restart containerd.service"
+HELD = AllocationTable(
+    allocations=(Allocation(number=1, resource=ResourceName("r"), devices=(DeviceId("d"),), since_seconds=0.0),)
+)
+
+
+class Surroundings:
+    """Everything the component is wired to."""
+
+    def __init__(self, runtime: FakeRuntime, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.bus = Bus(self.clock)
+        self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
+        self.runtime = runtime
+        self.live = LiveSettings(Settings())
+        self.configure(**settings)
+
+    def configure(self, **settings: Any) -> None:
+        self.live.replace(replace(self.live.now, runtime=replace(self.live.now.runtime, **settings)))
+        self.bus.publish_fact(ConfigurationReloaded(changed=tuple(settings)), source="test")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        component = Runtime(self.bus, self.conditions, self.clock, self.live, self.runtime)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: component.run(task_status=task_status))
+            yield
+            tasks.cancel_scope.cancel()
+
+    @property
+    def state(self) -> RuntimeState:
+        envelope = self.bus.latest(RuntimeState)
+        assert envelope is not None
+        return envelope.value
+
+    @property
+    def found(self) -> dict[str, str]:
+        return {condition.code: condition.detail for condition in self.conditions.all_set()}
+
+
+async def test_where_cdi_is_on_nothing_is_written() -> None:
+    """An hour of looks at containerd 2, managed or not, changes no file and restarts nothing."""
+    around = Surroundings(FakeRuntime(version="2.1.4"), manage=True, restart="now")
+    around.runtime.forget_start()
+    around.runtime.files[MAIN] = START + b"enable_cdi = true\n"
+    around.runtime.forget_start()
+    async with around.running():
+        await anyio.sleep(3600)
+        assert (around.runtime.writes, around.runtime.restarts) == (0, [])
+        assert around.state.cdi_enabled is True
+        assert around.found == {}
+
+
+async def test_unmanaged_it_only_says_that_cdi_is_off() -> None:
+    """A person reads which file and what to run; nothing is written."""
+    around = Surroundings(FakeRuntime())
+    async with around.running():
+        await anyio.sleep(60)
+        assert list(around.found) == ["runtime-cdi-off"]
+        assert MAIN in around.found["runtime-cdi-off"]
+        assert around.state == RuntimeState(
+            kind=RuntimeKind.CONTAINERD,
+            version="1.7.22",
+            socket="/run/containerd/containerd.sock",
+            config_file=MAIN,
+            cdi_enabled=False,
+        )
+        assert around.runtime.writes == 0
+
+
+async def test_managed_it_writes_and_names_the_restart() -> None:
+    """With the policy `never` the command is in the condition, until somebody has run it."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    async with around.running():
+        assert b"enable_cdi = true" in around.runtime.files[MAIN]
+        assert around.found == {"runtime-restart-needed": COMMAND}
+        assert around.state.restart_needed == COMMAND
+        around.runtime.forget_start()
+        await anyio.sleep(31)
+        assert around.found == {}
+        assert around.state.cdi_enabled is True
+
+
+async def test_with_the_policy_now_it_restarts_once() -> None:
+    """Written, restarted, verified; the bus is told both."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+    with around.bus.listen(RuntimeConfigured, RuntimeRestarted, client="test") as facts:
+        async with around.running():
+            assert around.found == {}
+            assert len(around.runtime.restarts) == 1
+            assert (await anext(facts)).value == RuntimeConfigured(paths=(MAIN,))
+            assert (await anext(facts)).value == RuntimeRestarted(command=COMMAND)
+            await anyio.sleep(3600)
+            assert len(around.runtime.restarts) == 1
+
+
+async def test_with_the_policy_when_idle_it_waits_for_the_last_pod() -> None:
+    """While any device is held, and while that is not known, nothing is restarted."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="when_idle")
+    async with around.running():
+        assert around.found == {"runtime-restart-needed": COMMAND}
+        around.bus.publish_state(HELD, source="test")
+        await anyio.sleep(60)
+        assert around.runtime.restarts == []
+        around.bus.publish_state(AllocationTable(), source="test")
+        await anyio.sleep(1)
+        assert len(around.runtime.restarts) == 1
+        assert around.found == {}
+
+
+@pytest.mark.parametrize("fault", ["breaks_when_restarted", "ignores_cdi"])
+async def test_a_restart_that_does_not_help_is_rolled_back(fault: str) -> None:
+    """The file is as before, the runtime runs with it, and the same is not tried again."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+    setattr(around.runtime, fault, True)
+    async with around.running():
+        await anyio.sleep(3600)
+        assert around.runtime.files[MAIN] == START
+        assert around.runtime.alive
+        assert len(around.runtime.restarts) == 2
+        assert "runtime-restart-failed" in around.found
+        assert around.runtime.writes == 1
+        setattr(around.runtime, fault, False)
+        around.configure(restart_timeout_seconds=20.0)
+        around.runtime.meddle(START + b"# mended\n")
+        await anyio.sleep(10)
+        assert around.found == {}
+
+
+async def test_a_restart_that_was_pending_before_is_rolled_back_from_the_record() -> None:
+    """An agent that did not write the files itself gives back what the record says."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now")
+    around.runtime.files[MAIN] = START + b"enable_cdi = true\n"
+    around.runtime.breaks_when_restarted = True
+    async with around.running():
+        await anyio.sleep(1)
+        assert around.runtime.files[MAIN] == START
+        assert around.runtime.alive
+
+
+async def test_what_somebody_undoes_is_put_back_three_times_an_hour() -> None:
+    """Each time within two seconds; then it is a conflict that names the file, and a new hour begins anew."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    async with around.running():
+        around.runtime.forget_start()
+        for _ in range(3):
+            around.runtime.meddle(START)
+            await anyio.sleep(2)
+            assert b"enable_cdi = true" in around.runtime.files[MAIN]
+        around.runtime.meddle(START)
+        await anyio.sleep(60)
+        assert around.runtime.files[MAIN] == START
+        assert MAIN in around.found["runtime-config-conflict"]
+        assert around.bus.latest(Degraded, "runtime") is not None
+        await anyio.sleep(3600)
+        assert b"enable_cdi = true" in around.runtime.files[MAIN]
+        assert "runtime-config-conflict" not in around.found
+
+
+async def test_a_change_that_the_runtime_refuses_is_not_written() -> None:
+    """Its own tool has the last word."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.refuses = "containerd refuses the new configuration"
+    async with around.running():
+        assert around.runtime.files[MAIN] == START
+        assert around.found == {"runtime-config-blocked": "containerd refuses the new configuration"}
+
+
+async def test_a_broken_file_is_named_and_left_alone() -> None:
+    """Line and column are in the condition; once it is mended, it is configured."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.meddle(b"version =\n")
+    async with around.running():
+        assert "line 1, column 10" in around.found["runtime-config-blocked"]
+        assert around.runtime.files[MAIN] == b"version =\n"
+        around.runtime.meddle(START)
+        await anyio.sleep(3)
+        assert b"enable_cdi = true" in around.runtime.files[MAIN]
+
+
+async def test_a_runtime_that_is_away_is_waited_for() -> None:
+    """It is a condition, and nothing is written meanwhile."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.alive = False
+    async with around.running():
+        assert "runtime-not-found" in around.found
+        assert around.state.kind is RuntimeKind.UNKNOWN
+        assert around.runtime.writes == 0
+        around.runtime.alive = True
+        await anyio.sleep(31)
+        assert around.runtime.writes == 1
+
+
+async def test_two_runtimes_are_not_guessed_between() -> None:
+    """A reload that says which one is meant ends it."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.also = (CRIO,)
+    async with around.running():
+        assert "both answer" in around.found["runtime-not-found"]
+        around.configure(kind="containerd")
+        await anyio.sleep(1)
+        assert around.runtime.writes == 1
+
+
+async def test_a_node_that_does_not_answer_is_a_condition() -> None:
+    """The component lives on and comes back by itself."""
+    around = Surroundings(FakeRuntime())
+    around.runtime.broken = "no answer about /etc"
+    async with around.running():
+        assert around.found == {"runtime-config-blocked": "no answer about /etc"}
+        around.runtime.broken = ""
+        await anyio.sleep(31)
+        assert list(around.found) == ["runtime-cdi-off"]
+
+
+@pytest.mark.parametrize(("manage", "codes"), [(False, []), (True, ["runtime-not-found"])])
+async def test_a_node_without_sign_of_a_runtime_matters_only_to_whom_it_manages(manage: bool, codes: list[str]) -> None:
+    """An agent whose container does not see the sockets has nothing to change, unless it was told to."""
+    around = Surroundings(FakeRuntime(), manage=manage)
+    around.runtime.gone = True
+    async with around.running():
+        assert list(around.found) == codes
+        assert around.state.problem

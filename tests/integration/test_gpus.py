@@ -1,0 +1,196 @@
+"""Pods and GPUs on a real kubelet: what they ask for is what they get, whatever happens meanwhile."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tests.integration.cluster.agent import COMMAND, AgentUnderTest
+from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.pods import Pods, render_pod
+from tests.integration.conftest import MakeAgent
+
+GPU = "nvidia.com/gpu"
+ENVIRONMENT: dict[str, dict[str, Any]] = {
+    "device_plugin": {"device_list_strategy": ["envvar"]},
+    "kubelet": {"pod_resources_poll_seconds": 0.5},
+    "journal": {"free_after_seconds": 2},
+}
+"""Made-up GPUs have no device nodes and no CDI entries, so containers are told by their environment alone."""
+PATIENCE_SECONDS = 30.0
+
+
+def _ask(name: str, count: int = 1, resource: str = GPU) -> dict[str, Any]:
+    return render_pod(name, limits={resource: count})
+
+
+def _visible(pods: Pods, name: str) -> list[str]:
+    """What the container was told, in the environment it runs with."""
+    for line in pods.exec(name, "env").splitlines():
+        if line.startswith("NVIDIA_VISIBLE_DEVICES="):
+            return line.partition("=")[2].split(",")
+    return []
+
+
+def _allocatable(cluster: Cluster, resource: str = GPU) -> int:
+    return int(cluster.api.read_node()["status"].get("allocatable", {}).get(resource, "0"))
+
+
+def _wait_allocatable(cluster: Cluster, count: int, resource: str = GPU, seconds: float = PATIENCE_SECONDS) -> float:
+    """Seconds until the node offers this many."""
+    began = time.monotonic()
+    while _allocatable(cluster, resource) != count:
+        assert time.monotonic() - began < seconds, f"{resource}: {_allocatable(cluster, resource)}, not {count}"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def _held(agent: AgentUnderTest) -> dict[str, str]:
+    """Device to pod, as the agent knows it."""
+    return {
+        device: allocation["pod"]["name"] if allocation["pod"] else ""
+        for allocation in agent.get_json("/api/v1/allocations")
+        for device in allocation["devices"]
+    }
+
+
+def _wait_held(agent: AgentUnderTest, wanted: dict[str, str]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while _held(agent) != wanted:
+        assert time.monotonic() < deadline, f"the agent says {_held(agent)}, the pods say {wanted}"
+        time.sleep(0.2)
+
+
+def _distribution(pods: Pods, names: Iterable[str]) -> dict[str, str]:
+    """Device to pod, as the containers were told; a device told twice fails here."""
+    told = [(device, name) for name in names for device in _visible(pods, name)]
+    assert len({device for device, _ in told}) == len(told), f"a GPU was handed out twice: {told}"
+    return dict(told)
+
+
+def test_a_pod_gets_the_gpus_it_asks_for(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """Two of eight, named in its environment, known to the agent by the pod's name, and free again after it."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    name = pods.run(_ask("asks", 2))
+    devices = _visible(pods, name)
+    assert len(set(devices)) == 2
+    known = {one["gpu"]["uuid"] for one in agent.get_json("/api/v1/gpus")["gpus"]}
+    assert set(devices) <= known
+    _wait_held(agent, dict.fromkeys(devices, name))
+    pods.delete(name)
+    _wait_held(agent, {})
+
+
+def test_eight_pods_race_for_eight_gpus(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """Each gets one, none is given twice, and the ninth waits."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    names = [pods.create(_ask(f"racer-{number}")) for number in range(8)]
+    for name in names:
+        pods.wait(name, "Running")
+    wanted = _distribution(pods, names)
+    assert len(wanted) == 8
+    _wait_held(agent, wanted)
+    ninth = pods.create(_ask("ninth"))
+    pods.wait_for(ninth, "pending", lambda pod: pod["status"]["phase"] == "Pending")
+
+
+def test_a_killed_agent_loses_no_allocation(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """After kill -9 and a restart the running pods' GPUs are still theirs, and new pods get others."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    first = pods.run(_ask("first", 3))
+    agent.stop(signal.SIGKILL)
+    assert agent.config_file.exists()
+    agent.start()
+    agent.wait_ready()
+    _wait_allocatable(node, 8)
+    second = pods.run(_ask("second", 5))
+    _wait_held(agent, _distribution(pods, [first, second]))
+
+
+def test_a_restarted_kubelet_hears_of_the_gpus_again(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """The agent registers again by itself; the running pod keeps its GPUs and they are not given away."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    first = pods.run(_ask("first", 4))
+    node.restart_kubelet()
+    _wait_allocatable(node, 8)
+    second = pods.run(_ask("second", 4))
+    _wait_held(agent, _distribution(pods, [first, second]))
+
+
+def test_an_agent_restarted_under_running_pods_advertises_again(
+    node: Cluster, pods: Pods, make_agent: MakeAgent
+) -> None:
+    """An upgrade of the agent is felt by nobody who runs."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    name = pods.run(_ask("stays", 2))
+    container = pods.container_id(name)
+    assert agent.stop() == 0
+    agent.start()
+    agent.wait_ready()
+    _wait_allocatable(node, 8)
+    assert pods.container_id(name) == container
+    _wait_held(agent, dict.fromkeys(_visible(pods, name), name))
+
+
+def test_shared_gpus_are_offered_as_replicas(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """Four shares of one GPU, each a pod's; all of them see the same GPU."""
+    sharing = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}}
+    make_agent(gpus="simulated:t4", settings={**ENVIRONMENT, "sharing": sharing})
+    _wait_allocatable(node, 4)
+    names = [pods.run(_ask(f"share-{number}")) for number in range(4)]
+    assert len({tuple(_visible(pods, name)) for name in names}) == 1
+
+
+def test_mig_profiles_are_resources_of_their_own(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """With the mixed strategy a pod asks for a shape and gets a MIG device of it."""
+    settings = {**ENVIRONMENT, "device_plugin": {**ENVIRONMENT["device_plugin"], "mig_strategy": "mixed"}}
+    agent = make_agent(gpus="simulated:a100-80gb-mig", settings=settings)
+    resources = [one["name"] for one in agent.get_json("/api/v1/state")["plugin"]["resources"]]
+    mig = next(name for name in sorted(resources) if name.startswith("nvidia.com/mig-"))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not _allocatable(node, mig):
+        assert time.monotonic() < deadline, f"{mig} is not offered: {json.dumps(resources)}"
+        time.sleep(0.2)
+    name = pods.run(_ask("slice", 1, mig))
+    assert _visible(pods, name)[0].startswith("MIG-")
+
+
+def _simulate_fault(agent: AgentUnderTest, *words: str) -> None:
+    command = [*COMMAND[:1], "simulate", "fault", "--config", str(agent.config_file), *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+
+
+def test_a_lost_gpu_leaves_the_allocatable_ones_and_returns(node: Cluster, make_agent: MakeAgent) -> None:
+    """Health goes both ways: the node offers one less while the GPU is lost, and all again once it is back."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    _simulate_fault(agent, "lost", "3")
+    _wait_allocatable(node, 7)
+    _simulate_fault(agent, "back", "3")
+    _wait_allocatable(node, 8)
+
+
+def test_a_kubelet_that_forgets_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """A lost checkpoint makes the kubelet think held GPUs free: five times over, no GPU has two living pods."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    names = [pods.run(_ask("holder", 4))]
+    wanted = _distribution(pods, names)
+    _wait_held(agent, wanted)
+    for number in range(5):
+        node.stop("kubelet", signal.SIGKILL)
+        (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
+        node.restart_kubelet()
+        _wait_allocatable(node, 8)
+        name = pods.create(_ask(f"late-{number}", 1))
+        pods.wait_for(name, "decided", lambda pod: pod["status"]["phase"] in {"Running", "Failed"})
+        if pods.read(name)["status"]["phase"] == "Running":
+            _distribution(pods, [*names, name])
+        pods.delete(name)

@@ -1,0 +1,98 @@
+"""What is written and taken away, and what people are told."""
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.cdi.decide import (
+    CODES,
+    SpecInvalid,
+    decide_changes,
+    decide_problems,
+    decide_public,
+    plan_own_paths,
+    render_specs,
+    render_state,
+)
+from nodeagent.components.cdi.plan_specs import plan_specs
+from nodeagent.components.cdi.registry import SpecReading
+from nodeagent.components.cdi.spec import build_spec
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.conditions import CATALOGUE
+from tests.support.driver_files import make_files
+from tests.support.samples import make_inventory
+
+OWN = plan_own_paths(lambda name: f"/var/run/cdi/{name}")
+OWN_GPU = "k8s.device-plugin.nvidia.com-gpu.json"
+PUBLIC = "nvidia.com-gpu.json"
+
+
+def test_equal_content_is_not_written_again() -> None:
+    """A pass that finds what it wants does nothing."""
+    found = [SpecContent(path=f"/var/run/cdi/{OWN_GPU}", content=b"x")]
+    assert decide_changes({OWN_GPU: b"x"}, found, OWN).write == {}
+    assert decide_changes({OWN_GPU: b"y"}, found, OWN).write == {OWN_GPU: b"y"}
+    assert decide_changes({OWN_GPU: b"x"}, [], OWN).write == {OWN_GPU: b"x"}
+
+
+def test_files_of_others_are_left_alone() -> None:
+    """Whatever is not at one of our own paths is not ours, even with our name in another directory."""
+    found = [SpecContent(path=f"/etc/cdi/{PUBLIC}"), SpecContent(path="/var/run/cdi/other.json")]
+    assert decide_changes({}, found, OWN).remove == ()
+
+
+def test_the_plugins_own_kind_is_never_taken_away() -> None:
+    """A pod may already be on its way to one of its names; every other file of ours goes when it has no content."""
+    found = [SpecContent(path=f"/var/run/cdi/{name}") for name in (OWN_GPU, PUBLIC)]
+    assert decide_changes({}, found, OWN).remove == (PUBLIC,)
+
+
+def test_the_public_kind_is_left_to_whoever_defines_it() -> None:
+    """A second definition would cancel the first."""
+    foreign = SpecReading(path="/var/run/cdi/nvidia.yaml", kind="nvidia.com/gpu")
+    ours = SpecReading(path=f"/var/run/cdi/{PUBLIC}", kind="nvidia.com/gpu")
+    assert decide_public([ours], OWN, wanted=True)
+    assert not decide_public([ours, foreign], OWN, wanted=True)
+    assert not decide_public([ours], OWN, wanted=False)
+
+
+def test_an_invalid_specification_is_not_rendered() -> None:
+    """What a runtime would refuse never replaces what it accepts."""
+    plan = plan_specs(make_inventory(1), make_files(1), public=False)
+    broken = replace(plan, specs=(build_spec("nvidia.com/gpu", ()),))
+    with pytest.raises(SpecInvalid, match="at least one"):
+        render_specs(broken)
+    assert set(render_specs(plan)) == {OWN_GPU}
+
+
+def test_the_state_names_valid_files_only() -> None:
+    """A file that runtimes ignore defines nothing."""
+    readings = [
+        SpecReading(path=f"/var/run/cdi/{OWN_GPU}", kind="a/b", version="0.5.0", devices=("0",)),
+        SpecReading(path="/etc/cdi/bad.json", problem="bad"),
+    ]
+    state = render_state(4, readings, OWN, ("GPU-x: gone",))
+    assert [(file.path, file.ours) for file in state.files] == [(readings[0].path, True)]
+    assert (state.generation, state.left_out) == (4, ("GPU-x: gone",))
+
+
+def test_problems_are_told_by_code_and_key() -> None:
+    """Each condition has one key per thing to mend, and every code is in the catalogue."""
+    readings = [
+        SpecReading(path="/etc/cdi/a.json", kind="k/c", devices=("0",)),
+        SpecReading(path="/etc/cdi/b.json", kind="k/c", devices=("0",)),
+        SpecReading(path="/etc/cdi/c.json", problem="it is no YAML"),
+    ]
+    problems = decide_problems(readings, ["GPU-x (GPU 1): /dev/nvidia1 is missing"], DriverFiles())
+    assert {code: list(keys) for code, keys in problems.items()} == {
+        "cdi-conflict": ["/etc/cdi/a.json, /etc/cdi/b.json"],
+        "cdi-file-invalid": ["/etc/cdi/c.json"],
+        "cdi-device-left-out": ["GPU-x"],
+        "cdi-driver-files-missing": [""],
+    }
+    assert set(CODES) == set(problems) <= {definition.code for definition in CATALOGUE}
+
+
+@pytest.mark.parametrize("files", [make_files(1), DriverFiles(made_up=True)])
+def test_no_problem_is_an_empty_answer(files: DriverFiles) -> None:
+    """A healthy node and a simulated one have nothing to mend."""
+    assert not any(decide_problems([], [], files).values())

@@ -1,0 +1,98 @@
+"""Which files are seen where in a container."""
+
+from nodeagent.components.cdi.plan_mounts import READ_ONLY, SOCKET, list_library_directories, list_links, plan_mounts
+from nodeagent.model.cdi import DriverFiles, DriverLibrary
+from tests.support.driver_files import DIRECTORY, VERSION, make_file, make_files, make_library
+
+
+def read_places(files: DriverFiles, *, hooks: bool = False) -> dict[str, str]:
+    return {mount.container_path: mount.host_path for mount in plan_mounts(files, hooks=hooks)}
+
+
+def test_a_library_is_seen_under_its_soname_where_every_linker_looks() -> None:
+    """The linkers of all distributions, glibc or musl, find it without a cache."""
+    places = read_places(make_files())
+    real = f"{DIRECTORY}/libcuda.so.{VERSION}"
+    for directory in (DIRECTORY, "/usr/lib64", "/usr/lib"):
+        assert places[f"{directory}/libcuda.so.1"] == real
+
+
+def test_a_library_is_seen_under_its_own_name_and_its_links() -> None:
+    """The name with the version and the name that CUDA programs load by hand lead to the same file."""
+    places = read_places(make_files())
+    assert places[f"{DIRECTORY}/libcuda.so.{VERSION}"] == places[f"{DIRECTORY}/libcuda.so"]
+
+
+def test_a_place_has_one_file() -> None:
+    """A library's own place is not taken over by another one's alias."""
+    thirty_two = DriverLibrary(path="/usr/lib/libcuda.so.1", host_path="/other/libcuda.so.1", soname="libcuda.so.1")
+    files = make_files(libraries=(make_library("libcuda"), thirty_two))
+    assert read_places(files)["/usr/lib/libcuda.so.1"] == "/other/libcuda.so.1"
+    places = [mount.container_path for mount in plan_mounts(files, hooks=False)]
+    assert len(places) == len(set(places))
+
+
+def test_host_paths_carry_the_driver_root_and_container_paths_do_not() -> None:
+    """A driver container's files are seen where an installed driver's would be."""
+    places = read_places(make_files(root="/run/nvidia/driver"))
+    assert places["/usr/bin/nvidia-smi"] == "/run/nvidia/driver/usr/bin/nvidia-smi"
+    assert all(path.startswith("/run/nvidia/driver/") for path in places.values())
+
+
+def test_a_library_without_soname_is_shown_by_its_file_name() -> None:
+    """Nothing is mounted on a directory when a library says no name."""
+    nameless = DriverLibrary(path=f"{DIRECTORY}/libnvidia-x.so.1", host_path="/x", soname="")
+    places = read_places(make_files(libraries=(nameless,), files=()))
+    assert set(places) == {f"{place}/libnvidia-x.so.1" for place in (DIRECTORY, "/usr/lib64", "/usr/lib")}
+
+
+def test_plugins_stay_where_they_are() -> None:
+    """X.Org and VDPAU modules are opened by path and not shown to the linker."""
+    module = make_library("libglxserver_nvidia", directory="/usr/lib/xorg/modules/extensions")
+    video = make_library("libvdpau_nvidia", directory=f"{DIRECTORY}/vdpau")
+    files = make_files(libraries=(module, video), files=())
+    assert {place.rpartition("/")[0] for place in read_places(files)} == {module.directory, video.directory}
+    assert list_library_directories(files) == ()
+
+
+def test_a_foreign_machine_has_no_debian_directory() -> None:
+    """Without a known triplet only the common directories are used."""
+    places = read_places(make_files(triplet="", files=()))
+    assert {place.rpartition("/")[0] for place in places} == {DIRECTORY, "/usr/lib64", "/usr/lib"}
+
+
+def test_with_hooks_each_library_is_mounted_once() -> None:
+    """The hook makes the other names."""
+    files = make_files()
+    assert len(plan_mounts(files, hooks=True)) == len(files.libraries) + len(files.files)
+
+
+def test_the_allocator_is_the_gbm_backend() -> None:
+    """GBM opens the allocator library by a name of its own, one directory further down."""
+    assert "gbm/nvidia-drm_gbm.so" in list_links(make_library("libnvidia-allocator"))
+
+
+def test_links_of_the_host_are_kept_once() -> None:
+    """A link that is also in the list of extra names is one name."""
+    library = DriverLibrary(path="/l/libcuda.so.1.1", host_path="/x", soname="libcuda.so.1", links=("libcuda.so",))
+    assert list_links(library) == ("libcuda.so.1", "libcuda.so")
+
+
+def test_mounts_are_in_order_of_depth() -> None:
+    """Outer places come first, as runtimes want them."""
+    depths = [mount.container_path.count("/") for mount in plan_mounts(make_files(), hooks=False)]
+    assert depths == sorted(depths)
+
+
+def test_sockets_are_writable_and_everything_else_is_not() -> None:
+    """Connecting to a daemon needs no read-only flag on its socket."""
+    socket = make_file("/run/nvidia-persistenced/socket")
+    mounts = {mount.container_path: mount for mount in plan_mounts(make_files(sockets=(socket,)), hooks=False)}
+    assert mounts.pop(socket.path).options == SOCKET
+    assert {mount.options for mount in mounts.values()} == {READ_ONLY}
+
+
+def test_storage_files_are_not_for_every_container() -> None:
+    """The configuration of GPUDirect Storage goes with its own kind."""
+    files = make_files(files=(make_file("/etc/cufile.json"), make_file("/run/udev")))
+    assert {"/etc/cufile.json", "/run/udev"} & set(read_places(files)) == set()

@@ -1,0 +1,128 @@
+"""Which runtime serves the kubelet."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.runtime.choose import (
+    ChosenRuntime,
+    NoRuntime,
+    decide_runtime,
+    find_config_flag,
+    parse_version,
+)
+from nodeagent.config.sections.containers import RuntimeSettings
+from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+
+CONTAINERD = RuntimeCandidate(
+    kind=RuntimeKind.CONTAINERD, socket="/run/containerd/containerd.sock", answers=True, version="2.1.4"
+)
+DOCKER = RuntimeCandidate(kind=RuntimeKind.DOCKER, socket="/var/run/docker.sock", answers=True, version="28.1.0")
+CRIO = RuntimeCandidate(kind=RuntimeKind.CRIO, socket="/var/run/crio/crio.sock", answers=True, version="1.33.0")
+
+
+def decide(*candidates: RuntimeCandidate, endpoint: str = "", **settings: Any) -> ChosenRuntime | NoRuntime:
+    evidence = RuntimeEvidence(candidates=candidates, kubelet_endpoint=endpoint)
+    return decide_runtime(evidence, replace(RuntimeSettings(), **settings))
+
+
+def test_the_only_one_alive_serves() -> None:
+    """A socket left behind by a removed runtime is no rival."""
+    dead = replace(CRIO, answers=False)
+    chosen = decide(dead, CONTAINERD)
+    assert isinstance(chosen, ChosenRuntime)
+    assert (chosen.kind, chosen.config_file) == (RuntimeKind.CONTAINERD, "/etc/containerd/config.toml")
+
+
+def test_docker_beside_containerd_serves_nobody() -> None:
+    """Docker brings its own containerd along; the kubelet speaks to containerd."""
+    chosen = decide(DOCKER, CONTAINERD)
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.kind is RuntimeKind.CONTAINERD
+
+
+@pytest.mark.parametrize("endpoint", [CRIO.socket, f"unix://{CRIO.socket}"])
+def test_the_kubelets_own_word_decides(endpoint: str) -> None:
+    """Whatever else is alive, the runtime at the kubelet's endpoint is the one."""
+    chosen = decide(CONTAINERD, CRIO, endpoint=endpoint)
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.kind is RuntimeKind.CRIO
+
+
+def test_two_alive_are_not_guessed_between() -> None:
+    """The reason names both and the settings that decide."""
+    found = decide(CONTAINERD, CRIO)
+    assert isinstance(found, NoRuntime)
+    assert "runtime.kind" in found.reason
+
+
+@pytest.mark.parametrize("settings", [{"kind": "crio"}, {"socket": Path(CRIO.socket)}], ids=["by kind", "by socket"])
+def test_the_settings_decide(settings: dict[str, Any]) -> None:
+    """What a person says is not overruled."""
+    chosen = decide(CONTAINERD, CRIO, **settings)
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.kind is RuntimeKind.CRIO
+
+
+def test_no_runtime_is_an_answer_with_a_reason() -> None:
+    """Nothing found and nothing answering are told apart."""
+    nothing = decide()
+    assert isinstance(nothing, NoRuntime)
+    assert "no container runtime was found" in nothing.reason
+    silent = decide(replace(CONTAINERD, answers=False, problem="connection refused"))
+    assert isinstance(silent, NoRuntime)
+    assert "connection refused" in silent.reason
+    assert (nothing.seen, silent.seen) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "path"),
+    [
+        (RuntimeKind.CONTAINERD, ("containerd", "-c", "/x.toml"), "/x.toml"),
+        (RuntimeKind.CONTAINERD, ("containerd", "--config=/y.toml"), "/y.toml"),
+        (RuntimeKind.CONTAINERD, ("containerd", "--config"), ""),
+        (RuntimeKind.DOCKER, ("dockerd", "--config-file", "/z.json"), "/z.json"),
+        (RuntimeKind.CRIO, ("crio",), ""),
+    ],
+)
+def test_the_configuration_is_where_the_daemon_was_told(
+    kind: RuntimeKind, arguments: tuple[str, ...], path: str
+) -> None:
+    """The command line of the running daemon is stronger than its default."""
+    assert find_config_flag(kind, arguments) == path
+
+
+@pytest.mark.parametrize(
+    ("flavour", "config_file", "restart"),
+    [
+        (RuntimeFlavour.PLAIN, "/etc/containerd/config.toml", "systemctl restart containerd.service"),
+        (RuntimeFlavour.MICROK8S, "/var/snap/microk8s/current/args/containerd-template.toml", "snap restart"),
+        (RuntimeFlavour.K0S, "/etc/k0s/containerd.toml", "k0sworker"),
+        (RuntimeFlavour.K3S, "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "k3s-agent"),
+        (RuntimeFlavour.RKE2, "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", "rke2-agent"),
+    ],
+)
+def test_distributions_have_their_own_places(flavour: RuntimeFlavour, config_file: str, restart: str) -> None:
+    """Each is configured where it lets itself be, and restarted by its own unit."""
+    chosen = decide(replace(CONTAINERD, flavour=flavour))
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.config_file == config_file
+    assert restart in " ".join(chosen.restart_command)
+
+
+def test_a_configured_file_is_taken() -> None:
+    """A path in the settings is stronger than the daemon's own."""
+    chosen = decide(replace(CONTAINERD, arguments=("containerd", "-c", "/x")), config_file=Path("/y.toml"))
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.config_file == "/y.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("v2.1.4", (2, 1)), ("1.7.22-k3s1", (1, 7)), ("2.0", (2, 0)), ("28", (28, 0)), ("", (0, 0)), ("x.y", (0, 0))],
+)
+def test_versions_of_any_spelling_are_read(text: str, version: tuple[int, int]) -> None:
+    """Only major and minor decide; nonsense is zero."""
+    assert parse_version(text) == version

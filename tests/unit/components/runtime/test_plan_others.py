@@ -1,0 +1,145 @@
+"""What is written for CRI-O and Docker."""
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
+from nodeagent.components.runtime.toml_edit import ConfigUnparsable
+from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
+
+WRAPPER = "/usr/bin/nvidia-container-runtime"
+CLASS = Wanted(cdi=True, wrapper=WRAPPER)
+DAEMON = "/etc/docker/daemon.json"
+CRIO = "/etc/crio/crio.conf"
+MAIN = """# by hand
+[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/bin/crun"
+monitor_path = "/usr/bin/conmon"
+"""
+
+
+def make_runtime(kind: RuntimeKind, version: str, path: str) -> ChosenRuntime:
+    return ChosenRuntime(
+        kind=kind, flavour=RuntimeFlavour.PLAIN, socket="/run/x.sock", config_file=path, version=version
+    )
+
+
+def docker(version: str, content: str | None, wanted: Wanted | None = None) -> RuntimePlan:
+    tree = ConfigTree(files=(ConfigFile(path=DAEMON, content=content.encode() if content is not None else None),))
+    return plan_docker(make_runtime(RuntimeKind.DOCKER, version, DAEMON), tree, wanted or Wanted())
+
+
+def crio(version: str, *contents: str, wanted: Wanted | None = None) -> RuntimePlan:
+    files = (ConfigFile(path=f"{CRIO}.{number}", content=text.encode()) for number, text in enumerate(contents))
+    return plan_crio(make_runtime(RuntimeKind.CRIO, version, CRIO), ConfigTree(files=tuple(files)), wanted or Wanted())
+
+
+def read_json(found: RuntimePlan) -> Any:
+    (change,) = found.changes
+    return json.loads(change.after or b"")
+
+
+@pytest.mark.parametrize(
+    ("version", "content", "enabled", "changed"),
+    [
+        ("28.2.0", None, True, False),
+        ("28.2.0", '{"features": {"cdi": false}}', False, True),
+        ("28.1.1", None, False, True),
+        ("25.0.0", '{"features": {"cdi": true}}', True, False),
+        ("25.0.0", "", False, True),
+    ],
+)
+def test_docker_is_changed_only_where_cdi_is_off(
+    version: str, content: str | None, enabled: bool, changed: bool
+) -> None:
+    """From 28.2 it is on; from 25 it can be switched on."""
+    found = docker(version, content)
+    assert (found.cdi_enabled, bool(found.changes)) == (enabled, changed)
+
+
+def test_docker_keeps_order_indentation_and_foreign_keys() -> None:
+    """An existing features object gets one more key; nothing else moves."""
+    text = '{\n\t"log-driver": "journald",\n\t"features": {\n\t\t"buildkit": true\n\t},\n\t"debug": false\n}'
+    found = docker("27.0.0", text)
+    assert read_json(found) == {
+        "log-driver": "journald",
+        "features": {"buildkit": True, "cdi": True},
+        "debug": False,
+    }
+    after = (found.changes[0].after or b"").decode()
+    assert after.replace(',\n\t\t"cdi": true', "") == text
+
+
+def test_docker_gets_the_class_on_request() -> None:
+    """An entry of that name, whoever made it, is left alone."""
+    assert read_json(docker("28.2.0", None, CLASS)) == {"runtimes": {"nvidia": {"path": WRAPPER, "args": []}}}
+    assert docker("28.2.0", '{"runtimes": {"nvidia": {"path": "x"}}}', CLASS).changes == ()
+
+
+def test_an_old_docker_is_told() -> None:
+    """Before 25 there is no CDI; the class alone still works."""
+    assert "knows no CDI" in docker("24.0.7", None).problem
+    assert docker("24.0.7", None, Wanted(cdi=False, wrapper=WRAPPER)).changes
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{\n", "line 2, column 1"),
+        ("[]", "no JSON object"),
+        ('{"features": []}', "`features` is no object"),
+        ('{"runtimes": 1}', "`runtimes` is no object"),
+        ("[" * 100_000, "no JSON"),
+    ],
+)
+def test_a_broken_daemon_file_is_named_with_its_place(content: str, said: str) -> None:
+    """Nothing is written over what a person must mend."""
+    with pytest.raises(ConfigUnparsable, match=said):
+        docker("27.0.0", content)
+
+
+def test_an_unreadable_file_stops_the_plan() -> None:
+    """What is not seen is not changed, in either runtime."""
+    tree = ConfigTree(files=(ConfigFile(path="/x", problem="permission denied"),))
+    assert plan_docker(make_runtime(RuntimeKind.DOCKER, "27", "/x"), tree, Wanted()).problem == "permission denied"
+    assert plan_crio(make_runtime(RuntimeKind.CRIO, "1.30", "/x"), tree, Wanted()).problem == "permission denied"
+
+
+def test_crio_needs_nothing_for_cdi() -> None:
+    """It has no switch; before 1.24 it cannot."""
+    assert crio("1.33.1", MAIN) == RuntimePlan(cdi_enabled=True)
+    assert "1.24" in crio("1.20.0", MAIN).problem
+
+
+def test_the_class_of_crio_is_a_drop_in_copied_from_the_default() -> None:
+    """It inherits the monitor; the main file is never changed."""
+    (change,) = crio("1.33.1", MAIN, wanted=CLASS).changes
+    assert change.path == "/etc/crio/crio.conf.d/99-nodeagent.conf"
+    assert tomllib.loads((change.after or b"").decode()) == {
+        "crio": {
+            "runtime": {
+                "runtimes": {
+                    "nvidia": {
+                        "runtime_path": WRAPPER,
+                        "monitor_path": "/usr/bin/conmon",
+                        "runtime_type": "oci",
+                    }
+                }
+            }
+        }
+    }
+
+
+def test_a_later_file_replaces_a_runtime_of_crio() -> None:
+    """The entry that is copied is the one in force, and a class that is there is left alone."""
+    later = '[crio.runtime.runtimes.crun]\nruntime_path = "/opt/crun"\n'
+    (change,) = crio("1.33.1", MAIN, later, wanted=CLASS).changes
+    assert b"monitor_path" not in (change.after or b"")
+    assert crio("1.33.1", MAIN, "[crio.runtime.runtimes.nvidia]\n", wanted=CLASS).changes == ()

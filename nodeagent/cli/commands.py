@@ -482,11 +482,7 @@ LABELS = Command(
     runs="nodeagent.cli.labels:show",
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
     arguments=(*NODE, JSON),
-    examples=(
-        Example("nodeagent labels", "what the node is called, and what is in the way"),
-        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
-        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
-    ),
+    examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )
 
 

@@ -12,12 +12,18 @@ from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
 from nodeagent.components.driver.component import Driver
-from nodeagent.components.exporter.component import MetricsRenderer
+from nodeagent.components.exporter.component import Exporter, MetricsRenderer
+from nodeagent.components.health.book import BOOK_VERSION
+from nodeagent.components.health.component import Health
+from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
 from nodeagent.components.web.component import NodeView, WebComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.process_places import HostProcessPlaces
+from nodeagent.edge.host.sealed_file import SealedFile
+from nodeagent.edge.host.sealed_store import SealedStore
 from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
@@ -29,6 +35,7 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
+from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
 GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
@@ -51,6 +58,8 @@ class Composition:
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
         self.containers = ContainerSide(self.bus, self.conditions, live, plan)
+        self.clearing = ClearingDoor()
+        self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
             self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -62,6 +71,7 @@ class Composition:
             crash=self.supervisor.inject,
             gpus=hardware.gpus,
             faults=hardware.faults,
+            clearing=self.clearing,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -93,6 +103,8 @@ class Composition:
                 stop_stage=20,
             ),
             *self.containers.specs(),
+            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
         )
 
     def close(self) -> None:
@@ -117,9 +129,23 @@ class Composition:
     def _build_inventory(self) -> Component:
         return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
 
-    def _build_web(self) -> Component:
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
-        metrics = MetricsRenderer(
+    def _build_health(self) -> Component:
+        settings = self.live.now
+        file = SealedFile(settings.node.state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION)
+        is_simulated = settings.gpus.simulated_profile is not None
+        return Health(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            SealedStore(file, proc_root=settings.node.proc_dir),
+            self.clearing,
+            kernel_log=None if is_simulated else settings.health.kernel_log,
+        )
+
+    def _make_exporter(self) -> Exporter:
+        """One for the life of the process: its totals outlive a restart of the component."""
+        agent = MetricsRenderer(
             self.bus,
             self.gates,
             self.conditions,
@@ -129,6 +155,13 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
         )
+        # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
+        is_simulated = self.live.now.gpus.simulated_profile is not None
+        places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
+        return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
+
+    def _build_web(self) -> Component:
+        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(
             self.bus,
             view,
@@ -136,8 +169,9 @@ class Composition:
             self.live,
             public=self.listeners.public,
             admin=self.listeners.admin,
-            render_metrics=metrics.render,
+            metrics=self.exporter.answer,
             introspect=self._introspect,
+            access=self.listeners.access,
         )
 
     def reports(self) -> Sequence[ComponentReport]:

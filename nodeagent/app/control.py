@@ -20,7 +20,7 @@ from nodeagent.kernel.log import configure_logging, get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.ports import FaultInjector, GpuSource
+from nodeagent.model.ports import FaultInjector, GpuClearing, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -39,9 +39,11 @@ class Control:
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
+        clearing: GpuClearing,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
+        self._clearing = clearing
         self._reader = WorkerThread("configuration reader")
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
@@ -128,6 +130,10 @@ class Control:
         self._release_changed.set()
         self._log.info("driver_resumed")
         return "the driver is taken back"
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word."""
+        return await self._clearing.clear_gpu(name, reason, who)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

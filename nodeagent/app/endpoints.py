@@ -14,7 +14,9 @@ from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.server import open_tcp_listener, open_unix_listener
+from nodeagent.kernel.log import get_logger
 
 ADMIN_SOCKET = "admin.sock"
 LOCK = "agent.lock"
@@ -28,13 +30,15 @@ class Listeners:
     public: socket.socket
     admin: socket.socket
     admin_path: Path
+    access: Access | None = None
 
     @property
     def url(self) -> str:
         """Where people point their browser."""
         host, port = self.public.getsockname()[:2]
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
-        return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+        scheme = "https" if self.access is not None and self.access.context is not None else "http"
+        return f"{scheme}://[{shown}]:{port}/" if ":" in shown else f"{scheme}://{shown}:{port}/"
 
 
 @contextlib.contextmanager
@@ -45,7 +49,10 @@ def open_endpoints(settings: Settings) -> Iterator[Listeners]:
         DirectoryUnusable: a directory cannot be made or written.
         AgentAlreadyRuns: another agent has this state directory.
         ListenFailed: a socket cannot be bound.
+        WebConfigInvalid: TLS or passwords are asked for and cannot be had.
+        PasswordsUncheckable: passwords are asked for and cannot be checked here.
     """
+    access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
     with contextlib.ExitStack() as stack:
         # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
@@ -56,7 +63,14 @@ def open_endpoints(settings: Settings) -> Iterator[Listeners]:
         admin_path = settings.node.run_dir / ADMIN_SOCKET
         admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
         stack.callback(admin_path.unlink, missing_ok=True)
-        yield Listeners(public, admin, admin_path)
+        yield Listeners(public, admin, admin_path, access)
+
+
+def _open_access(path: Path | None) -> Access | None:
+    if path is None:
+        return None
+    log = get_logger(component="http")
+    return open_access(path, on_error=lambda reason: log.error("certificates_not_replaced", reason=reason))
 
 
 def prepare_directory(key: str, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.durations import parse_duration
+from nodeagent.cli.gpu_arguments import parse_xid
 
 CONFIG = Argument(
     ("--config", "-c"),
@@ -206,9 +207,166 @@ RELOAD = Command(
     arguments=(CONFIG, SET),
 )
 
+RELEASE = Command(
+    "release",
+    "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
+    runs="nodeagent.cli.control:release",
+    description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(
+            ("--for",), "take it back after so long (driver.release_seconds)", metavar="DURATION", parse=parse_duration
+        ),
+        Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
+    ),
+    examples=(Example("nodeagent release --for 10m --reason 'driver upgrade'", "before `modprobe -r nvidia`"),),
+)
+
+RESUME = Command(
+    "resume",
+    "have the running agent take the driver back, in whatever version it now is",
+    runs="nodeagent.cli.control:resume",
+    arguments=(CONFIG, SET),
+)
+
+GPU = Command(
+    "gpu",
+    "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
+    subcommands=(
+        Command(
+            "list",
+            "every GPU and MIG device, with its health",
+            runs="nodeagent.cli.gpu:show_list",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
+        ),
+        Command(
+            "topology",
+            "how GPUs reach each other, and which CPUs are near",
+            runs="nodeagent.cli.gpu:show_topology",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
+        ),
+        Command(
+            "health",
+            "the verdict on every device, what to do, and how it may return",
+            runs="nodeagent.cli.gpu:show_health",
+            description="Only the running agent judges.\nExit code 1: not every device is healthy.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "xids",
+            "what the driver's error numbers mean, and what this node makes of them",
+            runs="nodeagent.cli.gpu:show_xids",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
+            ),
+            examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "holders",
+            "which processes hold the device files, by pid, command and pod",
+            runs="nodeagent.cli.gpu:show_holders",
+            description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "clear",
+            "take a GPU back into service that only a person can clear",
+            runs="nodeagent.cli.gpu:clear",
+            description="Who, when and why are written down. What is still bad at the next look is found again.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+                Argument(("--reason",), "why; it is required", metavar="TEXT"),
+            ),
+            examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
+        ),
+    ),
+)
+
+METRICS = Command(
+    "metrics",
+    "which metrics there are, and which are missing and why",
+    subcommands=(
+        Command(
+            "list",
+            "every field of DCGM exporter: shown, available, or missing with the reason",
+            runs="nodeagent.cli.metrics:list_metrics",
+            description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
+                Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent metrics list", "what dashboards can use"),
+                Example("nodeagent metrics list --csv > fields.csv", "a list to choose from"),
+                Example("nodeagent metrics list --strict --set metrics.fields_file=/etc/fields.csv", "check a list"),
+            ),
+        ),
+    ),
+)
+
+
+RENDER = Command(
+    "render",
+    "print what the agent would serve or write, without serving or writing it",
+    subcommands=(
+        Command(
+            "metrics",
+            "the GPU series of /metrics, from two samples taken now",
+            runs="nodeagent.cli.metrics:render",
+            description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
+            arguments=(
+                *NODE,
+                Argument(("--openmetrics",), "in OpenMetrics rather than the text format", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent render metrics --gpus simulated:dgx-h100", "series of a node you do not have"),
+            ),
+        ),
+    ),
+)
+
+
+TOP = Command(
+    "top",
+    "GPUs, pods and processes at work, again every two seconds",
+    runs="nodeagent.cli.top:run",
+    description="Asks the running agent. Commands and pods of processes are read from this host.",
+    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    examples=(
+        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top --once", "for a ticket"),
+    ),
+)
+
+
 ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
-    subcommands=(RUN, SIMULATE, STATUS, CONFIGURATION, CDI, RELOAD, VERSION),
+    subcommands=(
+        RUN,
+        SIMULATE,
+        STATUS,
+        TOP,
+        GPU,
+        CDI,
+        METRICS,
+        RENDER,
+        CONFIGURATION,
+        RELOAD,
+        RELEASE,
+        RESUME,
+        VERSION,
+    ),
 )

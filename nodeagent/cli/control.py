@@ -15,3 +15,22 @@ def reload(arguments: argparse.Namespace, streams: Streams) -> int:
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     print(agent.post("/api/v1/reload", {}), file=streams.out)
     return ExitCode.OK
+
+
+def release(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Have the agent give up every GPU handle for a while."""
+    environ = read_environment()
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    command: dict[str, object] = {"seconds": getattr(arguments, "for")}
+    if arguments.reason:
+        command["reason"] = arguments.reason
+    print(agent.post("/api/v1/release", command), file=streams.out)
+    return ExitCode.OK
+
+
+def resume(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Have the agent take the driver back."""
+    environ = read_environment()
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    print(agent.post("/api/v1/resume", {}), file=streams.out)
+    return ExitCode.OK

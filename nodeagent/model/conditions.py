@@ -170,9 +170,62 @@ CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ),
 )
 
+HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="gpu-unhealthy",
+        severity="error",
+        title="a GPU is not fit for work",
+        remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-suspect",
+        severity="warning",
+        title="a GPU works and needs attention",
+        remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-health-unknown",
+        severity="warning",
+        title="a GPU has not answered for too long, it is not handed out",
+        remedy="check `nodeagent status` for a stuck driver call and `dmesg | grep NVRM` for the GPU's address",
+        show_after_seconds=15.0,
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="health-unwatched",
+        severity="warning",
+        title="faults of GPUs may go unseen",
+        remedy="check the driver and the detail; polled levels are judged as long as they can be read",
+        show_after_seconds=15.0,
+        depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="kernel-log-unwatched",
+        severity="info",
+        title="the kernel log cannot be read, XIDs are known from NVML alone",
+        remedy="give nodeagent CAP_SYSLOG and /dev/kmsg, or set `health.watch_kernel_log: false`",
+    ),
+    ConditionDefinition(
+        code="health-not-durable",
+        severity="warning",
+        title="verdicts about GPUs cannot be written down, a restart would forget the newest",
+        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
+        code="health-history-lost",
+        severity="info",
+        title="stored verdicts were damaged, faults that only a person could clear may be forgotten",
+        remedy="look at the file that was moved aside; this stands until the agent is restarted",
+    ),
+)
+
 CATALOGUE: tuple[ConditionDefinition, ...] = (
     *DRIVER_CONDITIONS,
     *CONTAINER_CONDITIONS,
+    *HEALTH_CONDITIONS,
     ConditionDefinition(
         code="component-failed",
         severity="error",
@@ -208,6 +261,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="check `nodeagent status` for a stuck driver call; the last values are still served, marked stale",
         show_after_seconds=10.0,
         depends_on=DRIVER_CODES,
+    ),
+    ConditionDefinition(
+        code="metrics-fields-unusable",
+        severity="warning",
+        title="a line of the list of metrics cannot be used",
+        remedy="see `nodeagent metrics list`; mend or remove the line in `metrics.fields_file`, the others are in use",
     ),
     ConditionDefinition(
         code="journal-unavailable",

@@ -13,7 +13,7 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 from nodeagent.model.values import Value
 
 
@@ -65,6 +65,15 @@ class DriverChanged(Value, frozen=True):
     before: DriverPhase
     after: DriverPhase
     detail: str = ""
+
+
+class GpuCleared(Value, frozen=True):
+    """A person took a GPU back into service; it was written down first."""
+
+    gpu: GpuUuid
+    who: str
+    reason: str
+    cleared: tuple[str, ...] = ()
 
 
 class VerdictChanged(Value, frozen=True):
@@ -173,6 +182,7 @@ STATES: tuple[type[Value], ...] = (
     DriverState,
     Inventory,
     NodeSample,
+    EventWatch,
     HealthReport,
     RuntimeState,
     CdiState,
@@ -192,6 +202,7 @@ FACTS: tuple[type[Value], ...] = (
     CdiSpecsWritten,
     RuntimeConfigured,
     RuntimeRestarted,
+    GpuCleared,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

@@ -38,6 +38,8 @@ class DeviceHealth(Value, frozen=True):
     since_seconds: float
     reason: str = ""
     remedy: str = ""
+    returns: str = ""
+    """Whether and when it may be healthy again, in words; empty for one that is."""
     return_rule: ReturnRule = ReturnRule.NEVER_LEFT
     xid: int | None = None
 

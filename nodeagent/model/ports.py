@@ -329,6 +329,32 @@ class PodResources(Protocol):
         ...
 
 
+class GpuClearing(Protocol):
+    """Whoever judges health, asked to take a GPU back on a person's word."""
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Forget the faults of a GPU; says what was forgotten. What is bad at the next look is found again.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+
+
+class ProcessPlace(Value, frozen=True):
+    """Where a process lives; an empty UID is a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ProcessPlaces(Protocol):
+    """Which pod a process belongs to."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Those that can be told; a process that ended, or is out of sight, is left out."""
+        ...
+
+
 class AgentControl(Protocol):
     """What a person may tell the running agent to do, over the admin socket."""
 
@@ -366,6 +392,14 @@ class AgentControl(Protocol):
 
     async def resume(self) -> str:
         """Take the driver back."""
+        ...
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word; says what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
         ...
 
 

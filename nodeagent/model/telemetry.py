@@ -55,6 +55,9 @@ class GpuSample(Value, frozen=True):
 
     uuid: GpuUuid
     lost: str = ""
+    """Why nothing could be read of it; empty for one that answers."""
+    hung: bool = False
+    """Whether that is mere silence: a call to it did not come back, and it may answer again."""
 
     gpu_utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
@@ -131,3 +134,11 @@ class NodeSample(Value, frozen=True):
     gpus: tuple[GpuSample, ...] = ()
     took_seconds: float = 0.0
     call_count: int = 0
+
+
+class EventWatch(Value, frozen=True):
+    """State: whether what the driver reports by itself is being heard."""
+
+    watched: bool
+    reason: str = ""
+    """Why not; empty while it is."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import agent, bus_publish
+from tests.bench import agent, bus_publish, metrics
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -25,6 +25,7 @@ def main() -> int:
     rows: list[Row] = []
     for what, measure in (
         ("publishing on the bus", _measure_bus),
+        ("rendering metrics", metrics.measure),
         (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
         ("an agent at work", agent.measure_work),
     ):

@@ -48,11 +48,26 @@ class AgentFacts(Value, frozen=True):
     open_fds: int
     cpu_seconds: float
     start_time_seconds: float
+    sample_calls: int | None = None
+    exporter: "ExporterFacts | None" = None
+
+
+class ExporterFacts(Value, frozen=True):
+    """How the making of metrics itself fares."""
+
+    scrapes: int
+    scrape_seconds: float
+    renders: int
+    render_seconds: float
+    series_bytes: int
+    unusable_fields: int
+    is_stale: bool
 
 
 def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
-    return (*_life(facts), *_work(facts), *_process(facts))
+    exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
+    return (*_life(facts), *_work(facts), *exporter, *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:
@@ -108,6 +123,7 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "Time the newest sample took.",
             _bare(duration),
         ),
+        make_family("nodeagent_sample_calls", "gauge", "Calls that the newest sample took.", _bare(facts.sample_calls)),
         make_family(
             "nodeagent_bus_published_total", "counter", "Events published on the bus.", _bare(facts.bus_published)
         ),
@@ -128,6 +144,35 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "gauge",
             "How late the event loop was, by quantile over the last minutes.",
             [((("quantile", quantile),), seconds) for quantile, seconds in facts.loop_lag_seconds.items()],
+        ),
+    )
+
+
+def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:
+    return (
+        make_family("nodeagent_scrapes_total", "counter", "Scrapes answered.", _bare(facts.scrapes)),
+        make_family(
+            "nodeagent_scrape_seconds_total",
+            "counter",
+            "Time spent putting answers to scrapes together.",
+            _bare(facts.scrape_seconds),
+        ),
+        make_family("nodeagent_renders_total", "counter", "Samples rendered.", _bare(facts.renders)),
+        make_family(
+            "nodeagent_render_seconds_total", "counter", "Time spent rendering samples.", _bare(facts.render_seconds)
+        ),
+        make_family("nodeagent_rendered_bytes", "gauge", "Size of the rendered GPU series.", _bare(facts.series_bytes)),
+        make_family(
+            "nodeagent_unusable_fields",
+            "gauge",
+            "Lines of the list of fields that cannot be used.",
+            _bare(facts.unusable_fields),
+        ),
+        make_family(
+            "nodeagent_samples_stale",
+            "gauge",
+            "Whether GPU series are left out because the newest sample is too old.",
+            _bare(facts.is_stale),
         ),
     )
 

@@ -1,32 +1,75 @@
-"""Gathers what the agent says of itself at each scrape.
+"""Renders GPU metrics once for each sample, and answers scrapes with what is ready.
 
-Owns the text of `/metrics`. It must answer when everything else is in trouble, so it only reads what is at hand.
+Owns the body of `/metrics`. It answers when everything else is in trouble, also while the component itself is being
+restarted, so an answer only joins what is at hand: it asks no hardware, no kubelet, no file.
 """
 
 import resource
+import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 
 from nodeagent.components.exporter.agent_families import (
     AgentFacts,
     ComponentFacts,
     ConditionFacts,
+    ExporterFacts,
     ListenerFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.exposition import render_exposition
+from nodeagent.components.exporter.device_labels import LabelStyle
+from nodeagent.components.exporter.entities import find_lost
+from nodeagent.components.exporter.exposition import Block, render_families
+from nodeagent.components.exporter.gpu_families import build_standing_families
+from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.node_status import NodeStatus, build_status_families, count_advertised
+from nodeagent.components.exporter.scrape import (
+    OPENMETRICS_TYPE,
+    TEXT_TYPE,
+    Part,
+    join_scrape,
+    wants_gzip,
+    wants_openmetrics,
+)
+from nodeagent.components.exporter.selection import Selection, parse_selection, select_defaults
+from nodeagent.config.live import LiveSettings
+from nodeagent.edge.host.atomic_file import read_bounded
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.introspect import Introspection
+from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
+from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.ports import ProcessPlace, ProcessPlaces
+from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
+
+T = TypeVar("T")
+FIELDS_FILE_BYTES_MAX = 1024 * 1024
+FIELDS_FILE_LOOK_SECONDS = 5.0
+READ_SECONDS = 2.0
+UNUSABLE = "metrics-fields-unusable"
+SLICE_SECONDS = 0.002
+"""Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
 class MetricsRenderer:
-    """Renders the exposition on demand."""
+    """What the agent says of itself, gathered anew for each scrape."""
 
     def __init__(
         self,
@@ -42,17 +85,15 @@ class MetricsRenderer:
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports
-        self._version, self._started_seconds = version, started_seconds
+        self._version, self.started_seconds = version, started_seconds
 
-    def render(self) -> bytes:
-        """The exposition now."""
-        return render_exposition(build_agent_families(self._gather()))
-
-    def _gather(self) -> AgentFacts:
+    def gather(self, exporter: ExporterFacts) -> AgentFacts:
+        """Everything at hand."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         sample = self._bus.latest(NodeSample)
         gpus = inventory.value.gpus if inventory is not None else ()
-        lost = sum(1 for gpu in gpus if gpu.lost)
+        lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
+        lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
         process = self._introspection.snapshot()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         statistics = self._bus.statistics()
@@ -75,13 +116,221 @@ class MetricsRenderer:
                 "0.99": process.lag.p99_seconds,
                 "1": process.lag.max_seconds,
             },
-            gpus_present=len(gpus) - lost,
-            gpus_lost=lost,
+            gpus_present=len(gpus) - lost_count,
+            gpus_lost=lost_count,
             gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
             sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
             sample_duration_seconds=sample.value.took_seconds if sample else None,
+            sample_calls=sample.value.call_count if sample else None,
             resident_bytes=process.memory_bytes,
             open_fds=process.descriptors,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
-            start_time_seconds=self._started_seconds,
+            start_time_seconds=self.started_seconds,
+            exporter=exporter,
         )
+
+
+class Exporter:
+    """Follows samples and XIDs; `answer` is the handler of `/metrics`."""
+
+    name = "exporter"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        agent: MetricsRenderer,
+        places: ProcessPlaces | None,
+        *,
+        host: str,
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._agent, self._places, self._host = agent, places, host
+        self._selection = select_defaults()
+        self._read_file: tuple[str, bytes] | None = None
+        self._series = NodeSeries()
+        self._part, self._rendered_seconds = Part(), 0.0
+        self._standing_key: tuple[object, ...] = ()
+        self._standing: list[Block] = []
+        self._driver_ready_seconds: float | None = None
+        self._devices_seen_seconds: float | None = None
+        self._scrapes = self._renders = 0
+        self._scrape_seconds = self._render_seconds = 0.0
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Read the list of fields, then render until cancelled."""
+        reader = WorkerThread("metrics fields reader")
+        try:
+            await self._read_fields(reader)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow_xids, name="exporter XIDs")
+                tasks.start_soon(self._follow_samples, name="exporter samples")
+                tasks.start_soon(self._watch_fields, reader, name="exporter fields")
+                task_status.started()
+        finally:
+            reader.close()
+
+    async def answer(self, request: Request) -> Answer:
+        """One scrape."""
+        began = time.perf_counter()
+        openmetrics = wants_openmetrics(request.headers.get("accept", ""))
+        gzip = wants_gzip(request.headers.get("accept-encoding", ""))
+        body = self.render(openmetrics=openmetrics, gzip=gzip)
+        self._scrapes += 1
+        self._scrape_seconds += time.perf_counter() - began
+        headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
+        return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
+
+    def render(self, *, openmetrics: bool = False, gzip: bool = False) -> bytes:
+        """The exposition now."""
+        is_stale = self._is_stale()
+        facts = ExporterFacts(
+            scrapes=self._scrapes,
+            scrape_seconds=self._scrape_seconds,
+            renders=self._renders,
+            render_seconds=self._render_seconds,
+            series_bytes=len(self._part.text),
+            unusable_fields=len(self._selection.problems),
+            is_stale=is_stale,
+        )
+        agent = render_families(build_agent_families(self._agent.gather(facts)))
+        status = render_families(build_status_families(self._read_status()))
+        part = Part() if is_stale else self._part
+        return join_scrape(part, [*self._render_standing(), *agent, *status], openmetrics=openmetrics, gzip=gzip)
+
+    def _is_stale(self) -> bool:
+        age = self._clock.wall() - self._rendered_seconds
+        return bool(self._rendered_seconds) and age > self._live.now.metrics.stale_after_seconds
+
+    def _render_standing(self) -> list[Block]:
+        inventory, health = self._bus.latest(Inventory), self._bus.latest(HealthReport)
+        sample = self._latest(NodeSample)
+        lost = frozenset(find_lost(sample.gpus)) if sample is not None else frozenset()
+        key = (inventory and inventory.seq, health and health.seq, self._series.xids.revision, lost)
+        if key != self._standing_key:
+            self._standing_key = key
+            self._standing = render_families(
+                build_standing_families(
+                    inventory.value if inventory is not None else None,
+                    health.value if health is not None else None,
+                    self._series.xids,
+                    frozenset(str(uuid) for uuid in lost),
+                )
+            )
+        return self._standing
+
+    def _read_status(self) -> NodeStatus:
+        driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
+        if driver is not None and driver.ready:
+            self._driver_ready_seconds = now
+        if plugin is not None and count_advertised(plugin):
+            self._devices_seen_seconds = now
+        return NodeStatus(
+            started_seconds=self._agent.started_seconds,
+            driver=driver,
+            runtime=self._latest(RuntimeState),
+            plugin=plugin,
+            inventory=self._latest(Inventory),
+            driver_ready_seconds=self._driver_ready_seconds,
+            devices_seen_seconds=self._devices_seen_seconds,
+        )
+
+    def _latest(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None
+
+    # Following the node ------------------------------------------------------------------------------------------
+
+    async def _follow_xids(self) -> None:
+        with self._bus.listen(XidReported, client=self.name) as events:
+            async for envelope in events:
+                self._series.xids.note(envelope.value, envelope.time)
+
+    async def _follow_samples(self) -> None:
+        with self._bus.watch(NodeSample, client=self.name) as samples:
+            async for envelope in samples:
+                inventory = self._latest(Inventory)
+                if inventory is not None and not envelope.retracted:
+                    await self._render(envelope.value, inventory)
+
+    async def _render(self, sample: NodeSample, inventory: Inventory) -> None:
+        known = Knowledge(
+            inventory=inventory,
+            driver=self._latest(DriverState),
+            allocations=self._latest(AllocationTable) or AllocationTable(),
+            places=await self._read_places(sample),
+        )
+        blocks: list[Block] = []
+        began = time.perf_counter()
+        for block in self._series.render(sample, known, self._read_wishes()):
+            blocks.append(block)
+            spent = time.perf_counter() - began
+            if spent > SLICE_SECONDS:
+                self._render_seconds += spent
+                await checkpoint()
+                began = time.perf_counter()
+        self._part, self._rendered_seconds = Part(blocks), sample.time_seconds
+        self._renders += 1
+        self._render_seconds += time.perf_counter() - began
+
+    async def _read_places(self, sample: NodeSample) -> dict[int, ProcessPlace]:
+        metrics = self._live.now.metrics
+        if self._places is None or not (metrics.pod_attribution and metrics.processes):
+            return {}
+        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
+        pids |= {process.pid for gpu in sample.gpus for device in gpu.mig for process in device.processes}
+        return dict(await self._places.read_places(sorted(pids)))
+
+    def _read_wishes(self) -> Wishes:
+        metrics = self._live.now.metrics
+        return Wishes(
+            selection=self._selection,
+            style=LabelStyle(
+                host=self._host,
+                host_label=metrics.host_label,
+                replace_blanks=metrics.replace_blanks_in_model_name,
+                old_namespace=metrics.old_namespace_labels,
+                pod_uid=metrics.pod_uid,
+            ),
+            pods=metrics.pod_attribution,
+            processes=metrics.processes,
+            extra_resource_names=metrics.extra_resource_names,
+            xid_window_seconds=metrics.xid_window_seconds,
+            clock_events_window_seconds=metrics.clock_events_window_seconds,
+        )
+
+    # The list of fields ------------------------------------------------------------------------------------------
+
+    async def _watch_fields(self, reader: WorkerThread) -> None:
+        while True:
+            await anyio.sleep(FIELDS_FILE_LOOK_SECONDS)
+            await self._read_fields(reader)
+
+    async def _read_fields(self, reader: WorkerThread) -> None:
+        """Take the list as it now is; one that cannot be read leaves the list before in force."""
+        path = self._live.now.metrics.fields_file
+        if path is None:
+            return
+        try:
+            content = await reader.run(
+                lambda: read_bounded(path, limit_bytes=FIELDS_FILE_BYTES_MAX),
+                timeout_seconds=READ_SECONDS,
+                what="reading the list of fields",
+            )
+        except (HostError, WorkerError) as error:
+            self._conditions.replace(UNUSABLE, {str(path): str(error)})
+            return
+        if self._read_file != (str(path), content):
+            self._read_file = (str(path), content)
+            self._take_selection(str(path), parse_selection(content.decode("utf-8", "replace")))
+
+    def _take_selection(self, path: str, selection: Selection) -> None:
+        self._selection = selection
+        self._conditions.replace(
+            UNUSABLE,
+            {f"{path}:{problem.line}": f"{problem.text[:80]}: {problem.reason}" for problem in selection.problems},
+        )
+        self._log.info("fields_read", path=path, used=len(selection.families), unusable=len(selection.problems))

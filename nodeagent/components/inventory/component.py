@@ -19,10 +19,13 @@ from nodeagent.model.errors import DriverError
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ports import GpuSource
+from nodeagent.model.telemetry import EventWatch
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
 EVENTS_RETRY_SECONDS = 1.0
+EVENTS_PROVEN_SECONDS = 10.0
+"""A watch that has not ended for so long stands: nothing says so itself."""
 FIRST_READ_RETRY_SECONDS = 1.0
 
 
@@ -108,14 +111,25 @@ class InventoryComponent:
 
     async def _report_events_forever(self) -> None:
         while True:
-            try:
-                async for event in self._source.events():
-                    self._bus.publish_fact(event, source=self.name)
-                    if isinstance(event, GpuEventReported) and event.kind in LAYOUT_EVENTS:
-                        self._rescan.set()
-            except DriverError as error:
-                self._log.debug("gpu_events_interrupted", reason=str(error))
+            async with anyio.create_task_group() as proof:
+                proof.start_soon(self._note_events_watched, name="inventory event watch")
+                try:
+                    await self._report_events()
+                except DriverError as error:
+                    self._log.debug("gpu_events_interrupted", reason=str(error))
+                    self._bus.publish_state(EventWatch(watched=False, reason=str(error)), source=self.name)
+                proof.cancel_scope.cancel()
             await anyio.sleep(EVENTS_RETRY_SECONDS)
+
+    async def _report_events(self) -> None:
+        async for event in self._source.events():
+            self._bus.publish_fact(event, source=self.name)
+            if isinstance(event, GpuEventReported) and event.kind in LAYOUT_EVENTS:
+                self._rescan.set()
+
+    async def _note_events_watched(self) -> None:
+        await anyio.sleep(EVENTS_PROVEN_SECONDS)
+        self._bus.publish_state(EventWatch(watched=True), source=self.name)
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

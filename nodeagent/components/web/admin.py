@@ -30,6 +30,15 @@ class ReleaseCommand(Value, frozen=True):
     seconds: float | None = None
 
 
+class ClearCommand(Value, frozen=True):
+    """Take a GPU back into service."""
+
+    gpu: str
+    reason: str
+    who: str = ""
+    """Who says so, by their own word; the peer's uid is noted beside it."""
+
+
 class CommandDone(Value, frozen=True):
     """What was done, in a sentence."""
 
@@ -53,6 +62,13 @@ def parse_command(body: bytes, kind: type[C]) -> C:
         return json.decode(body or b"{}", type=kind)
     except (ValidationError, DecodeError) as error:
         raise CommandMalformed(str(error)) from error
+
+
+def describe_person(claimed: str, uid: int | None, pid: int | None) -> str:
+    """Who gave a command: what they call themselves, and what the kernel knows of them."""
+    name = "".join(character for character in claimed if character.isprintable())[:64].strip()
+    proof = f"uid {uid}, pid {pid}"
+    return f"{name} ({proof})" if name else proof
 
 
 def may_command(peer_uid: int, own_uid: int) -> bool:

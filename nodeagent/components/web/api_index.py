@@ -47,5 +47,8 @@ INDEX = Index(
         Endpoint(call="POST /api/v1/crash", gives='ends a component: {"component", "reason"}', where=ADMIN),
         Endpoint(call="POST /api/v1/release", gives='gives up GPU handles: {"reason", "seconds"}', where=ADMIN),
         Endpoint(call="POST /api/v1/resume", gives="takes the driver back", where=ADMIN),
+        Endpoint(
+            call="POST /api/v1/clear", gives='takes a GPU back into service: {"gpu", "reason", "who"}', where=ADMIN
+        ),
     ),
 )

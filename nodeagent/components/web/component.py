@@ -14,11 +14,13 @@ from anyio.abc import TaskStatus
 from msgspec import json
 
 from nodeagent.components.web.admin import (
+    ClearCommand,
     CommandDone,
     CommandMalformed,
     CrashCommand,
     FaultCommand,
     ReleaseCommand,
+    describe_person,
     may_command,
     parse_command,
 )
@@ -44,9 +46,10 @@ from nodeagent.components.web.stream import (
     render_event,
 )
 from nodeagent.config.live import LiveSettings
+from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
-from nodeagent.edge.http.server import HttpServer
+from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
@@ -66,7 +69,6 @@ from nodeagent.model.telemetry import NodeSample
 
 T = TypeVar("T")
 KEEPALIVE_SECONDS = 15.0
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class NodeView:
@@ -128,26 +130,39 @@ class WebComponent:
         *,
         public: socket.socket,
         admin: socket.socket,
-        render_metrics: Callable[[], bytes],
+        metrics: Handler,
         introspect: Callable[[], object],
+        access: Access | None = None,
     ) -> None:
         self._bus, self._view, self._control, self._live = bus, view, control, live
-        self._public, self._admin = public, admin
-        self._render_metrics, self._introspect = render_metrics, introspect
+        self._public, self._admin, self._access = public, admin, access
+        self._metrics, self._introspect = metrics, introspect
         self._streams = 0
         self._stopping = anyio.Event()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Serve until cancelled."""
-        public = HttpServer(Routes(self._looking()), on_error=self._note_error)
-        admin = HttpServer(Routes([*self._looking(), *self._changing()]), on_error=self._note_error)
+        public = HttpServer(
+            Routes(self._looking()), on_error=self._note_error, limits=self._read_limits, access=self._access
+        )
+        admin = HttpServer(
+            Routes([*self._looking(), *self._changing()]), on_error=self._note_error, limits=self._read_limits
+        )
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()
             try:
                 await anyio.sleep_forever()
             finally:
                 self._stopping.set()
+
+    def _read_limits(self) -> ServerLimits:
+        http = self._live.now.http
+        return ServerLimits(
+            read_seconds=http.read_timeout_seconds,
+            write_seconds=http.write_timeout_seconds,
+            body_bytes_max=http.max_request_bytes,
+        )
 
     def _note_error(self, request: str, error: Exception) -> None:
         self._log.exception("request_failed", error, request=request)
@@ -161,7 +176,6 @@ class WebComponent:
             "/livez": _alive,
             "/healthz": _alive,
             "/readyz": self._readyz,
-            "/metrics": lambda: Response(self._render_metrics(), content_type=METRICS_TYPE),
             "/api/v1": lambda: _json(INDEX),
             "/api/v1/": lambda: _json(INDEX),
             "/api/v1/state": lambda: _json(state()),
@@ -176,6 +190,7 @@ class WebComponent:
         }
         return [
             *(Route("GET", path, _answering(answer)) for path, answer in whole.items()),
+            Route("GET", "/metrics", self._metrics, at_most=lambda: self._live.now.http.max_concurrent_scrapes),
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
         ]
@@ -232,21 +247,22 @@ class WebComponent:
     # What changes something --------------------------------------------------------------------------------------
 
     def _changing(self) -> list[Route]:
-        commands: dict[str, Callable[[bytes], Awaitable[str]]] = {
-            "/api/v1/reload": lambda _body: self._control.reload(),
+        commands: dict[str, Callable[[Request], Awaitable[str]]] = {
+            "/api/v1/reload": lambda _request: self._control.reload(),
             "/api/v1/faults": self._fault,
             "/api/v1/crash": self._crash,
             "/api/v1/release": self._release,
-            "/api/v1/resume": lambda _body: self._control.resume(),
+            "/api/v1/resume": lambda _request: self._control.resume(),
+            "/api/v1/clear": self._clear,
         }
         return [Route("POST", path, self._command(act)) for path, act in commands.items()]
 
-    def _command(self, act: Callable[[bytes], Awaitable[str]]) -> Handler:
+    def _command(self, act: Callable[[Request], Awaitable[str]]) -> Handler:
         async def answer(request: Request) -> Answer:
             if not may_command(request.peer.uid, os.geteuid()):
                 return render_problem(403, "not allowed", f"uid {request.peer.uid} may not change anything")
             try:
-                done = await act(request.body)
+                done = await act(request)
             except CommandMalformed as error:
                 return render_problem(400, str(error), "see /api/v1/ for what each command takes")
             except ControlRefused as error:
@@ -256,17 +272,24 @@ class WebComponent:
 
         return answer
 
-    async def _fault(self, body: bytes) -> str:
-        command = parse_command(body, FaultCommand)
+    async def _fault(self, request: Request) -> str:
+        command = parse_command(request.body, FaultCommand)
         return await self._control.inject_fault(command.fault, command.arguments)
 
-    async def _crash(self, body: bytes) -> str:
-        command = parse_command(body, CrashCommand)
+    async def _crash(self, request: Request) -> str:
+        command = parse_command(request.body, CrashCommand)
         return await self._control.crash_component(command.component, command.reason)
 
-    async def _release(self, body: bytes) -> str:
-        command = parse_command(body, ReleaseCommand)
+    async def _release(self, request: Request) -> str:
+        command = parse_command(request.body, ReleaseCommand)
         return await self._control.release(command.reason, command.seconds)
+
+    async def _clear(self, request: Request) -> str:
+        command = parse_command(request.body, ClearCommand)
+        if not command.reason.strip():
+            raise CommandMalformed("a GPU is cleared for a reason, and it is empty")
+        who = describe_person(command.who, request.peer.uid, request.peer.pid)
+        return await self._control.clear_gpu(command.gpu, command.reason, who)
 
 
 def _json(value: object) -> Response:

@@ -1,9 +1,14 @@
 """What can go wrong when an HTTP address is opened or a request is read.
 
 HttpError
-├── BodyTooLarge    a request's body is over the limit
-└── ListenFailed    the address cannot be listened on
+├── BodyTooLarge            a request's body is over the limit
+├── ListenFailed            the address cannot be listened on
+├── WebConfigInvalid        the web configuration file cannot be used as it is written
+└── PasswordsUncheckable    this system cannot check bcrypt hashes
 """
+
+from collections.abc import Sequence
+from pathlib import Path
 
 
 class HttpError(Exception):
@@ -20,3 +25,24 @@ class ListenFailed(HttpError):
     def __init__(self, key: str, address: str, reason: str, remedy: str) -> None:
         super().__init__(f"cannot listen on {address} ({key}): {reason}; {remedy}")
         self.key, self.address, self.reason, self.remedy = key, address, reason, remedy
+
+
+class WebConfigInvalid(HttpError):
+    """Whoever asked for TLS or passwords must not be served without."""
+
+    def __init__(self, path: Path, problems: Sequence[str]) -> None:
+        super().__init__(
+            f"cannot use web configuration {path}: {'; '.join(problems)}; mend it, nothing is served before"
+        )
+        self.path, self.problems = path, tuple(problems)
+
+
+class PasswordsUncheckable(HttpError):
+    """There is no library here that knows bcrypt."""
+
+    def __init__(self, tried: Sequence[str]) -> None:
+        super().__init__(
+            f"cannot check bcrypt hashes: none of {', '.join(tried)} knows bcrypt; "
+            "install libxcrypt (libcrypt.so.1 or .2), or use client certificates instead of passwords"
+        )
+        self.tried = tuple(tried)

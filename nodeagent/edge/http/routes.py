@@ -4,7 +4,7 @@ Unknown paths and methods get problem details (RFC 9457), because scripts read t
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nodeagent.edge.http.messages import PROBLEM, Handler, Response
@@ -17,6 +17,8 @@ class Route:
     method: str
     path: str
     handler: Handler
+    at_most: Callable[[], int] | None = None
+    """How many requests are served at a time; further ones get 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Match:
 
     handler: Handler
     arguments: dict[str, str]
+    route: Route
 
 
 class Routes:
@@ -46,7 +49,7 @@ class Routes:
             return render_problem(404, f"nothing at {path}", "GET / lists what there is, GET /api/v1/ for scripts")
         route = methods.get("GET" if method == "HEAD" else method)
         if route is not None:
-            return Match(route.handler, arguments)
+            return Match(route.handler, arguments, route)
         allowed = ", ".join(sorted(methods))
         return render_problem(405, f"{path} does not take {method}", f"use {allowed}", headers={"Allow": allowed})
 

@@ -1,6 +1,7 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sockets, sizes, and time limits; knows nothing of what is served.
+Owns sockets, sizes, and time limits; knows nothing of what is served. An answer that its reader does not take within
+the limit ends with its connection; nobody else waits for it.
 """
 
 import contextlib
@@ -8,32 +9,51 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import anyio
+
+from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.errors import BodyTooLarge, ListenFailed
 from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
-from nodeagent.edge.http.routes import Match, Routes, render_problem
+from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
 from nodeagent.edge.http.slim import BaseRequest, Server, ServerRunner, SockSite, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-BODY_BYTES_MAX = 64 * 1024
 KEEPALIVE_SECONDS = 75.0
+LINGERING_SECONDS = 1.0
+"""How long the rest of a refused body is still read, so that its sender sees the refusal."""
 SHUTDOWN_SECONDS = 1.0
 BACKLOG = 128
 _PEER_CREDENTIALS = struct.Struct("3i")
 
 
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one request may take."""
+
+    read_seconds: float = 10.0
+    write_seconds: float = 30.0
+    body_bytes_max: int = 64 * 1024
+
+
 class HttpServer:
     """Routes behind one listener."""
 
-    def __init__(self, routes: Routes, *, on_error: "Callable[[str, Exception], None]") -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        *,
+        on_error: Callable[[str, Exception], None],
+        limits: Callable[[], ServerLimits] = ServerLimits,
+        access: Access | None = None,
+    ) -> None:
         """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details."""
-        self._routes, self._on_error = routes, on_error
+        self._routes, self._on_error, self._limits, self._access = routes, on_error, limits, access
+        self._served: Counter[tuple[str, str]] = Counter()
 
     @contextlib.asynccontextmanager
     async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
@@ -41,45 +61,106 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        server = Server(
+            self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
+        )
         runner = ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+        context = self._access.context if self._access is not None else None
         await runner.setup()
         try:
-            await SockSite(runner, listener.dup(), backlog=BACKLOG).start()
+            await SockSite(runner, listener.dup(), backlog=BACKLOG, ssl_context=context).start()
             yield
         finally:
             await runner.cleanup()
+            if self._access is not None:
+                self._access.close()
 
     async def _handle(self, incoming: BaseRequest) -> StreamResponse:
-        match = self._routes.find(incoming.method, incoming.path)
+        refusal = await self._refuse(incoming)
+        match = refusal or self._routes.find(incoming.method, incoming.path)
         if isinstance(match, Response):
-            return _to_aiohttp(match)
+            return await self._send(incoming, match)
+        key = (match.route.method, match.route.path)
+        if self._served[key] >= _read_limit(match.route):
+            busy = render_problem(503, f"{incoming.path} is busy", "try again", headers={"Retry-After": "1"})
+            return await self._send(incoming, busy)
+        self._served[key] += 1
         try:
-            answer = await match.handler(await _read_request(incoming, match))
+            return await self._send(incoming, await self._answer(incoming, match))
+        finally:
+            self._served[key] -= 1
+
+    async def _refuse(self, incoming: BaseRequest) -> Response | None:
+        if self._access is None:
+            return None
+        transport = incoming.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        return await self._access.check(_lower(incoming), certificate)
+
+    async def _answer(self, incoming: BaseRequest, match: Match) -> Answer:
+        limits = self._limits()
+        try:
+            with anyio.fail_after(limits.read_seconds):
+                request = await _read_request(incoming, match, limits.body_bytes_max)
+            return await match.handler(request)
         except BodyTooLarge:
-            return _to_aiohttp(render_problem(413, "request body too large", f"at most {BODY_BYTES_MAX} bytes"))
+            return render_problem(413, "request body too large", f"at most {limits.body_bytes_max} bytes")
+        except TimeoutError:
+            return render_problem(408, "the request did not arrive in time", headers={"Connection": "close"})
         except Exception as error:  # noqa: BLE001 - the boundary: one bad request must not end the connection's server
             self._on_error(f"{incoming.method} {incoming.path}", error)
-            return _to_aiohttp(render_problem(500, "the agent failed to answer", "its log says why"))
-        return await _send(incoming, answer)
+            return render_problem(500, "the agent failed to answer", "its log says why")
+
+    async def _send(self, incoming: BaseRequest, answer: Answer) -> StreamResponse:
+        extra = self._access.headers if self._access is not None else {}
+        if isinstance(answer, Stream):
+            return await _send_stream(incoming, answer)
+        headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **extra, **answer.headers}
+        response = WireResponse(body=answer.body, status=answer.status, headers=headers)
+        transport = incoming.transport
+        if transport is not None and not transport.is_closing():
+            # Nothing may wait in memory for a slow reader once the time for sending has passed.
+            transport.set_write_buffer_limits(high=0)
+        with anyio.move_on_after(self._limits().write_seconds) as scope, contextlib.suppress(ConnectionError):
+            await response.prepare(incoming)
+            await response.write_eof()
+        if scope.cancelled_caught and transport is not None:
+            transport.abort()
+        return response
 
 
-async def _read_request(incoming: BaseRequest, match: Match) -> Request:
+def _read_limit(route: Route) -> float:
+    return route.at_most() if route.at_most is not None else float("inf")
+
+
+def _lower(incoming: BaseRequest) -> dict[str, str]:
+    return {name.lower(): value for name, value in incoming.headers.items()}
+
+
+async def _read_request(incoming: BaseRequest, match: Match, body_bytes_max: int) -> Request:
     length = incoming.content_length
-    if length is not None and length > BODY_BYTES_MAX:
+    if length is not None and length > body_bytes_max:
         raise BodyTooLarge
-    body = await incoming.content.read(BODY_BYTES_MAX + 1) if incoming.can_read_body else b""
-    if len(body) > BODY_BYTES_MAX:
-        raise BodyTooLarge
+    body = await _read_body(incoming, body_bytes_max) if incoming.can_read_body else b""
     return Request(
         method=incoming.method,
         path=incoming.path,
         query=dict(incoming.query),
-        headers={name.lower(): value for name, value in incoming.headers.items()},
+        headers=_lower(incoming),
         body=body,
         arguments=match.arguments,
         peer=_read_peer(incoming),
     )
+
+
+async def _read_body(incoming: BaseRequest, body_bytes_max: int) -> bytes:
+    """All of it: one read gives only what has arrived."""
+    body = bytearray()
+    while chunk := await incoming.content.read(body_bytes_max + 1 - len(body)):
+        body += chunk
+        if len(body) > body_bytes_max:
+            raise BodyTooLarge
+    return bytes(body)
 
 
 def _read_peer(incoming: BaseRequest) -> Peer:
@@ -90,17 +171,6 @@ def _read_peer(incoming: BaseRequest) -> Peer:
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
     pid, uid, gid = _PEER_CREDENTIALS.unpack(packed)
     return Peer(pid=pid, uid=uid, gid=gid)
-
-
-async def _send(incoming: BaseRequest, answer: Answer) -> StreamResponse:
-    if isinstance(answer, Response):
-        return _to_aiohttp(answer)
-    return await _send_stream(incoming, answer)
-
-
-def _to_aiohttp(answer: Response) -> WireResponse:
-    headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **answer.headers}
-    return WireResponse(body=answer.body, status=answer.status, headers=headers)
 
 
 async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:

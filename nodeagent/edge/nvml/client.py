@@ -152,7 +152,7 @@ class NvmlGpus:
         if silent is not None and not samples:
             raise silent.error
         for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index))
+            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), hung=True)
         return NodeSample(
             time_seconds=time_seconds,
             gpus=tuple(samples[index] for index in sorted(samples)),

@@ -13,7 +13,7 @@ from anyio import to_thread
 from nodeagent.edge.http.errors import ListenFailed
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import BODY_BYTES_MAX, HttpServer, open_tcp_listener, open_unix_listener
+from nodeagent.edge.http.server import HttpServer, ServerLimits, open_tcp_listener, open_unix_listener
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ async def test_bodies_are_bounded() -> None:
     with open_tcp_listener("127.0.0.1", 0, key="k") as listener:
         async with site.server.serving(listener):
             address = listener.getsockname()
-            large = bytes(BODY_BYTES_MAX + 1)
+            large = bytes(ServerLimits().body_bytes_max + 1)
             assert (await to_thread.run_sync(ask, address, "POST", "/body", large))[0] == 413
 
 

@@ -1,0 +1,90 @@
+"""Where the `gpu` commands learn of GPUs: from the running agent, or from the hardware itself where there is none."""
+
+import argparse
+import platform
+from collections.abc import Mapping
+
+import anyio
+from msgspec import json
+
+from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.cli.client import find_agent
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.kernel.log import configure_logging
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.errors import DriverError
+from nodeagent.model.gpu import GpuReadout
+
+API = "/api/v1"
+
+
+def read_gpus(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
+    """The node's GPUs; a source named on the command line is asked itself, whatever agent runs.
+
+    Raises:
+        CommandFailed: neither an agent nor a driver answers.
+    """
+    if not getattr(arguments, "gpus", None):
+        try:
+            return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+        except CommandFailed as error:
+            if error.code is not ExitCode.UNREACHABLE:
+                raise
+    return _read_hardware(settings)
+
+
+def read_judged(settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
+    """The node's GPUs with their verdicts, which only the agent has.
+
+    Raises:
+        CommandFailed: no agent answers.
+    """
+    return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+
+
+def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """Namespace and name by pod uid, as far as a running agent knows; empty where none runs."""
+    try:
+        content = find_agent(settings, environ).get(f"{API}/allocations")
+    except CommandFailed:
+        return {}
+    allocations = json.decode(content, type=tuple[Allocation, ...])
+    return {one.pod.uid: f"{one.pod.namespace}/{one.pod.name}" for one in allocations if one.pod and one.pod.uid}
+
+
+def _read_hardware(settings: Settings) -> GpusRecord:
+    configure_logging(form=settings.log.format, level="error")
+    try:
+        hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
+        readout = anyio.run(_enumerate, hardware)
+    except UnknownProfile as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    except DriverError as error:
+        raise CommandFailed(f"no agent runs, and the GPUs cannot be read: {error}", ExitCode.NO_DRIVER) from error
+    return GpusRecord(
+        generation=0,
+        gpus=tuple(GpuRecord(gpu=gpu) for gpu in readout.gpus),
+        pairs=readout.pairs,
+        switches=readout.switches,
+        missing=readout.missing,
+    )
+
+
+async def _enumerate(hardware: Hardware) -> GpuReadout:
+    failed: DriverError | None = None
+    readout = GpuReadout()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hardware.run)
+        try:
+            readout = await hardware.gpus.read_inventory()
+        except DriverError as error:
+            failed = error  # raised outside, so that no group of errors wraps it
+        tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return readout

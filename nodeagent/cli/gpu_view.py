@@ -1,0 +1,187 @@
+"""GPUs in a terminal; pure."""
+
+from collections.abc import Sequence
+
+from nodeagent.cli.table import clean, paint, render_table
+from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.xids import Scope, XidEntry
+from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.edge.host.processes import DeviceHolder
+from nodeagent.model.gpu import PathKind
+from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
+from nodeagent.model.units import render_age, render_bytes
+
+STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}
+RETURN_WORDS = {
+    ReturnRule.NEVER_LEFT: "-",
+    ReturnRule.PROCESS_GONE: "program gone",
+    ReturnRule.LEVELS_CLEAN: "clean levels",
+    ReturnRule.RESET: "reset",
+    ReturnRule.POWER_CYCLE: "power cycle",
+    ReturnRule.SERVICE: "service",
+    ReturnRule.QUIET_PERIOD: "quiet time",
+}
+LEGEND = (
+    "X    the GPU itself",
+    "NVn  n NVLinks between the two, direct or through switches",
+    "PIX  at most one PCIe bridge",
+    "PXB  several PCIe bridges, no host bridge",
+    "PHB  through the host bridge of one CPU",
+    "NODE through host bridges of one NUMA node",
+    "SYS  through the link between NUMA nodes",
+)
+
+
+def render_list(records: GpusRecord, *, width: int) -> str:
+    """A line per GPU and per MIG device, and what is on the bus but not listed by the driver."""
+    head = ("GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID")
+    rows: list[Sequence[str]] = []
+    for record in records.gpus:
+        rows += [_gpu_row(record), *_mig_rows(record)]
+    lines = render_table(head, rows, width=width) if rows else ["no GPU"]
+    lines += [f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing]
+    return "\n".join(lines) + "\n"
+
+
+def _gpu_row(record: GpuRecord) -> Sequence[str]:
+    gpu = record.gpu
+    numa = "-" if gpu.numa_node is None else str(gpu.numa_node)
+    memory = render_bytes(gpu.memory_total_bytes)
+    return str(gpu.index), gpu.name, memory, _health(record, gpu.uuid), numa, gpu.pci.address, gpu.uuid
+
+
+def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
+    return [
+        (
+            f"{record.gpu.index}:{device.index}",
+            f"MIG {device.profile}",
+            render_bytes(device.attributes.memory_mib * 1024 * 1024),
+            _health(record, device.uuid),
+            "",
+            "",
+            device.uuid,
+        )
+        for device in record.gpu.mig_devices
+    ]
+
+
+def _health(record: GpuRecord, uuid: str) -> str:
+    if record.gpu.lost:
+        return "lost"
+    found = next((one for one in record.health if one.device == uuid), None)
+    return str(found.verdict) if found is not None else "-"
+
+
+def render_topology(records: GpusRecord) -> str:
+    """The matrix that people know: how each two GPUs reach each other, and which CPUs and memory are near."""
+    gpus = [record.gpu for record in records.gpus]
+    paths: dict[tuple[str, str], str] = {}
+    for pair in records.pairs:
+        word = f"NV{pair.nvlink_count}" if pair.nvlink_count else str(pair.path.value)
+        paths[pair.left, pair.right] = paths[pair.right, pair.left] = word
+    head = ("", *(f"GPU{gpu.index}" for gpu in gpus), "CPU AFFINITY", "NUMA")
+    rows = [
+        (
+            f"GPU{row.index}",
+            *(PathKind.SELF.value if row is column else paths.get((row.uuid, column.uuid), "?") for column in gpus),
+            row.cpu_affinity or "-",
+            "-" if row.numa_node is None else str(row.numa_node),
+        )
+        for row in gpus
+    ]
+    lines = render_table(head, rows, width=10_000) if rows else ["no GPU"]
+    if records.switches:
+        lines += ["", f"{len(records.switches)} NVSwitches: {', '.join(one.address for one in records.switches)}"]
+    return "\n".join([*lines, "", *LEGEND]) + "\n"
+
+
+def render_health(records: GpusRecord, now_seconds: float, *, width: int, colour: bool) -> str:
+    """A line per device, then what to do about each that is not healthy."""
+    devices = [(record, device) for record in records.gpus for device in record.health]
+    if not devices:
+        return "no verdict yet: the agent is starting, or no GPU is known\n"
+    head = ("DEVICE", "VERDICT", "SINCE", "REASON")
+    rows = [
+        (
+            _name(record, device),
+            str(device.verdict),
+            render_age(now_seconds - device.since_seconds),
+            device.reason or "-",
+        )
+        for record, device in devices
+    ]
+    lines = render_table(head, rows, width=width)
+    for record, device in devices:
+        if device.verdict is not Verdict.HEALTHY:
+            title = paint(f"{_name(record, device)}: {device.verdict}", STYLES[device.verdict], colour=colour)
+            lines += ["", title, f"  what:    {clean(device.reason)}", f"  do:      {clean(device.remedy)}"]
+            lines += [f"  returns: {clean(device.returns)}"] if device.returns else []
+    return "\n".join(lines) + "\n"
+
+
+def _name(record: GpuRecord, device: DeviceHealth) -> str:
+    if device.device == record.gpu.uuid:
+        return f"GPU {record.gpu.index}"
+    mig = next((one for one in record.gpu.mig_devices if one.uuid == device.device), None)
+    return f"GPU {record.gpu.index}:{mig.index} ({mig.profile})" if mig is not None else device.device
+
+
+def render_xids(entries: Sequence[XidEntry], policy: XidPolicy, *, width: int) -> str:
+    """The catalogue, a line per XID, with the verdict that this node's configuration gives it."""
+    head = ("XID", "CLASS", "HERE", "RETURNS AFTER", "DO", "NAME")
+    rows = []
+    for entry in entries:
+        here = apply_policy(entry, policy)
+        rows.append(
+            (
+                str(entry.number),
+                str(entry.xid_class),
+                str(here.verdict),
+                RETURN_WORDS[here.rule],
+                str(entry.remedy),
+                entry.name,
+            )
+        )
+    return "\n".join(render_table(head, rows, width=width)) + "\n"
+
+
+def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
+    """One XID explained."""
+    here = apply_policy(entry, policy)
+    scope = "the MIG instance it names, else the GPU" if entry.scope is Scope.INSTANCE else "the whole GPU"
+    returns = f"needs: {RETURN_WORDS[here.rule]}"
+    if here.rule is ReturnRule.QUIET_PERIOD:
+        returns = f"after {render_age(here.quiet_seconds)} without a repeat"
+    lines = [
+        f"XID {entry.number}: {entry.meaning}",
+        f"  class:   {entry.xid_class}",
+        f"  hits:    {scope}",
+        f"  verdict: {here.verdict}"
+        + ("" if here is entry else f" by configuration, {entry.verdict} by the catalogue"),
+        f"  returns: {'the device stays healthy' if here.verdict is Verdict.HEALTHY else returns}",
+        f"  do:      {entry.remedy.sentence}",
+    ]
+    if here.repeat is not None:
+        repeat = here.repeat
+        counted = "different holders" if repeat.per_holder else "times"
+        lines.append(
+            f"  repeats: {repeat.verdict} after {repeat.count} {counted} in {render_age(repeat.quiet_seconds)}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def render_holders(holders: Sequence[DeviceHolder], pods: dict[str, str], *, width: int) -> str:
+    """Who has device files open: pid, pod where known, devices, command."""
+    if not holders:
+        return "no process holds a device file of the driver\n"
+    head = ("PID", "POD", "DEVICES", "COMMAND")
+    rows = [
+        (
+            str(holder.pid),
+            pods.get(holder.pod_uid, holder.pod_uid) or "-",
+            ", ".join(device.removeprefix("/dev/") for device in holder.devices),
+            holder.command,
+        )
+        for holder in holders
+    ]
+    return "\n".join(render_table(head, rows, width=width)) + "\n"

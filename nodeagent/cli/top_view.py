@@ -1,0 +1,200 @@
+"""GPUs, pods and processes in a terminal; pure. The same record that the status page is made from."""
+
+from collections.abc import Iterator, Mapping
+
+from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.components.web.records import GpuRecord, StateRecord
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.gpu import MigDevice
+from nodeagent.model.ids import parse_device_id
+from nodeagent.model.telemetry import GpuSample, MigSample, ProcessSample
+from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.values import Value
+
+DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")
+PROCESS_HEAD = ("PID", "GPU", "SM", "MEMORY", "POD", "COMMAND")
+OLD_SECONDS = 5.0
+
+
+class ProcessFacts(Value, frozen=True):
+    """What the host knows of a process."""
+
+    command: str = ""
+    pod_uid: str = ""
+
+
+class TopProcess(Value, frozen=True):
+    """One process on a device."""
+
+    pid: int
+    pod: str
+    command: str
+    memory_used_bytes: int | None
+    sm_percent: int | None
+
+
+class TopDevice(Value, frozen=True):
+    """One GPU or MIG device at work."""
+
+    gpu: str
+    """Index, and number of the GPU instance on a MIG device."""
+    uuid: str
+    name: str
+    use_percent: float | None
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    temperature_celsius: int | None
+    power_watts: float | None
+    health: str
+    pods: tuple[str, ...]
+    processes: tuple[TopProcess, ...]
+    lost: str = ""
+
+
+class TopRecord(Value, frozen=True):
+    """The node at work."""
+
+    node: str
+    time_seconds: float
+    sentence: str
+    sample_age_seconds: float | None
+    devices: tuple[TopDevice, ...]
+
+
+def list_pids(state: StateRecord) -> list[int]:
+    """All processes on all devices."""
+    samples = [record.sample for record in _records(state) if record.sample is not None]
+    pids = {process.pid for sample in samples for process in sample.processes}
+    return sorted(pids | {process.pid for sample in samples for share in sample.mig for process in share.processes})
+
+
+def build_top(state: StateRecord, processes: Mapping[int, ProcessFacts]) -> TopRecord:
+    """What the node's devices do now, for whom."""
+    ages = [record.sample_age_seconds for record in _records(state) if record.sample_age_seconds is not None]
+    return TopRecord(
+        node=state.node,
+        time_seconds=state.time_seconds,
+        sentence=state.sentence,
+        sample_age_seconds=max(ages) if ages else None,
+        devices=tuple(device for record in _records(state) for device in _list_devices(record, processes)),
+    )
+
+
+def _records(state: StateRecord) -> tuple[GpuRecord, ...]:
+    return state.gpus.gpus if state.gpus is not None else ()
+
+
+def _list_devices(record: GpuRecord, processes: Mapping[int, ProcessFacts]) -> Iterator[TopDevice]:
+    gpu, sample = record.gpu, record.sample or GpuSample(uuid=record.gpu.uuid)
+    shares = {share.uuid: share for share in sample.mig}
+    for device in gpu.mig_devices:
+        share = shares.get(device.uuid)
+        yield _make_device(record, sample, share, device, processes)
+    if not gpu.mig_devices:
+        yield _make_device(record, sample, sample, None, processes)
+
+
+def _make_device(
+    record: GpuRecord,
+    sample: GpuSample,
+    share: GpuSample | MigSample | None,
+    device: MigDevice | None,
+    processes: Mapping[int, ProcessFacts],
+) -> TopDevice:
+    gpu = record.gpu
+    uuid = device.uuid if device is not None else gpu.uuid
+    holders = [one for one in record.allocations if any(parse_device_id(id_)[0] == uuid for id_ in one.devices)]
+    return TopDevice(
+        gpu=f"{gpu.index}:{device.gpu_instance_id}" if device is not None else str(gpu.index),
+        uuid=str(uuid),
+        name=device.profile if device is not None else gpu.name,
+        use_percent=_read_use(sample, share, is_mig=device is not None),
+        memory_used_bytes=share.memory_used_bytes if share is not None else None,
+        memory_total_bytes=share.memory_total_bytes if share is not None else None,
+        temperature_celsius=sample.gpu_temperature_celsius,
+        power_watts=sample.power_milliwatts / 1000 if sample.power_milliwatts is not None else None,
+        health=next((one.verdict.value for one in record.health if one.device == uuid), ""),
+        pods=tuple(_name(one) for one in holders),
+        processes=tuple(_make_process(one, holders, processes) for one in _processes(share)),
+        lost=gpu.lost or sample.lost,
+    )
+
+
+def _read_use(sample: GpuSample, share: GpuSample | MigSample | None, *, is_mig: bool) -> float | None:
+    if not is_mig:
+        return sample.gpu_utilization_percent
+    profiling = share.profiling if share is not None else None
+    ratio = profiling.graphics_engine_active if profiling is not None else None
+    return None if ratio is None else ratio * 100
+
+
+def _processes(share: GpuSample | MigSample | None) -> tuple[ProcessSample, ...]:
+    return share.processes if share is not None else ()
+
+
+def _make_process(process: ProcessSample, holders: list[Allocation], known: Mapping[int, ProcessFacts]) -> TopProcess:
+    facts = known.get(process.pid)
+    return TopProcess(
+        pid=process.pid,
+        pod=_find_pod(facts, holders),
+        command=facts.command if facts is not None else "",
+        memory_used_bytes=process.memory_used_bytes,
+        sm_percent=process.sm_utilization_percent,
+    )
+
+
+def _find_pod(facts: ProcessFacts | None, holders: list[Allocation]) -> str:
+    if facts is not None:
+        matching = [one for one in holders if one.pod is not None and one.pod.uid == facts.pod_uid]
+        if matching and facts.pod_uid:
+            return _name(matching[0])
+        return f"pod {facts.pod_uid}" if facts.pod_uid else "host"
+    return _name(holders[0]) if len(holders) == 1 else ""
+
+
+def _name(allocation: Allocation) -> str:
+    pod = allocation.pod
+    return f"{pod.namespace}/{pod.name}" if pod is not None else "pod not known yet"
+
+
+def render_top(top: TopRecord, *, width: int, colour: bool) -> str:
+    """A line about the node, a table of devices, a table of processes."""
+    age = top.sample_age_seconds
+    old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
+    lines = [shorten(clean(f"{top.node}: {top.sentence}"), width) + paint(old, "warn", colour=colour), ""]
+    lines += render_table(DEVICE_HEAD, [_device_row(device) for device in top.devices], width=width)
+    rows = [_process_row(device, process) for device in top.devices for process in device.processes]
+    if rows:
+        lines += ["", *render_table(PROCESS_HEAD, rows, width=width)]
+    return "\n".join(lines) + "\n"
+
+
+def _device_row(device: TopDevice) -> tuple[str, ...]:
+    if device.lost:
+        return (device.gpu, device.name, "lost", "", "", "", device.health, ", ".join(device.pods))
+    return (
+        device.gpu,
+        device.name,
+        _number(device.use_percent, "%"),
+        _memory(device),
+        _number(device.temperature_celsius, " °C"),
+        _number(device.power_watts, " W"),
+        device.health,
+        ", ".join(device.pods),
+    )
+
+
+def _process_row(device: TopDevice, process: TopProcess) -> tuple[str, ...]:
+    memory = render_bytes(process.memory_used_bytes) if process.memory_used_bytes is not None else "-"
+    return (str(process.pid), device.gpu, _number(process.sm_percent, "%"), memory, process.pod, process.command)
+
+
+def _memory(device: TopDevice) -> str:
+    if device.memory_used_bytes is None:
+        return "-"
+    used = render_bytes(device.memory_used_bytes)
+    return f"{used} / {render_bytes(device.memory_total_bytes)}" if device.memory_total_bytes is not None else used
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.0f}{unit}"

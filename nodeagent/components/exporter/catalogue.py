@@ -1,0 +1,45 @@
+"""All fields by name: what DCGM exporter has and NVML can give; pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nodeagent.components.exporter.aliases import ALIASES
+from nodeagent.components.exporter.field import Field, LabelField
+from nodeagent.components.exporter.fields import (
+    clocks,
+    condition,
+    heat,
+    identity,
+    memory,
+    memory_errors,
+    nvlink,
+    pcie,
+    power,
+    profiling,
+    utilization,
+)
+from nodeagent.components.exporter.fields.events import EVENT_FIELDS, EventField
+
+AnyField = Field | EventField | LabelField
+
+_GROUPS: Final = (clocks, heat, power, pcie, utilization, memory, nvlink, memory_errors, condition, profiling)
+
+FIELDS: Final[tuple[AnyField, ...]] = tuple(
+    sorted(
+        (*(field for group in _GROUPS for field in group.FIELDS), *EVENT_FIELDS, *identity.LABELS),
+        key=lambda field: field.number,
+    )
+)
+"""In the order of DCGM's field ids, which is the order of the exposition."""
+
+_BY_NAME: Final[Mapping[str, AnyField]] = {field.name: field for field in FIELDS}
+
+
+def find_field(name: str) -> AnyField | None:
+    """The field of this name, in whichever spelling."""
+    return _BY_NAME.get(ALIASES.get(name, name))
+
+
+def list_defaults() -> tuple[AnyField, ...]:
+    """The default list of DCGM exporter."""
+    return tuple(field for field in FIELDS if field.default)

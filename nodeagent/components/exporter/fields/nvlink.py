@@ -1,0 +1,86 @@
+"""NVLink of the whole GPU, all links together."""
+
+from nodeagent.components.exporter.field import Entity, Field, to_whole
+
+
+def _to_thousands(kib_per_second: float | None) -> int | None:
+    """The unit of DCGM's bandwidth fields: KiB a second over a thousand, cut."""
+    return None if kib_per_second is None else int(kib_per_second / 1000)
+
+
+def _profiled_transmit(entity: Entity) -> int | None:
+    profiling = entity.board.profiling
+    return to_whole(profiling.nvlink_transmit_bytes_per_second) if profiling is not None else None
+
+
+def _profiled_receive(entity: Entity) -> int | None:
+    profiling = entity.board.profiling
+    return to_whole(profiling.nvlink_receive_bytes_per_second) if profiling is not None else None
+
+
+FIELDS = (
+    Field(
+        "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+        409,
+        "counter",
+        "Flow-control CRC errors on NVLink.",
+        lambda e: e.board.nvlink_crc_flit_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+        419,
+        "counter",
+        "Data CRC errors on NVLink.",
+        lambda e: e.board.nvlink_crc_data_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+        429,
+        "counter",
+        "Packets sent again over NVLink.",
+        lambda e: e.board.nvlink_replay_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+        439,
+        "counter",
+        "Recoveries of NVLinks.",
+        lambda e: e.board.nvlink_recovery_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+        449,
+        "counter",
+        "Payload over all NVLinks, both directions, about MB/s; a rate in spite of its type.",
+        lambda e: _to_thousands(e.rates.nvlink_kib),
+        default=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL",
+        843,
+        "counter",
+        "Payload sent over all NVLinks, about MB/s; a rate in spite of its type.",
+        lambda e: _to_thousands(e.rates.nvlink_transmit_kib),
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_TOTAL",
+        897,
+        "counter",
+        "Payload received over all NVLinks, about MB/s; a rate in spite of its type.",
+        lambda e: _to_thousands(e.rates.nvlink_receive_kib),
+    ),
+    Field(
+        "DCGM_FI_PROF_NVLINK_TX_BYTES",
+        1011,
+        "gauge",
+        "Rate at which the GPU sends over NVLink, bytes per second.",
+        _profiled_transmit,
+    ),
+    Field(
+        "DCGM_FI_PROF_NVLINK_RX_BYTES",
+        1012,
+        "gauge",
+        "Rate at which the GPU receives over NVLink, bytes per second.",
+        _profiled_receive,
+    ),
+)

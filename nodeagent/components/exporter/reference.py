@@ -1,0 +1,124 @@
+"""The reference page of all metrics, made from their definitions; pure. `docs/metrics.md` is what it gives."""
+
+from collections.abc import Iterable, Iterator
+
+from nodeagent.components.exporter.agent_families import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.catalogue import FIELDS
+from nodeagent.components.exporter.device_labels import LabelStyle
+from nodeagent.components.exporter.exposition import Family
+from nodeagent.components.exporter.field import LabelField
+from nodeagent.components.exporter.gpu_families import build_reading_families, build_standing_families
+from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
+from nodeagent.components.exporter.node_status import NodeStatus, build_status_families
+from nodeagent.components.exporter.pod_families import build_pod_families
+from nodeagent.components.exporter.xid_book import XidBook
+
+_INTRODUCTION = """# Metrics
+
+Made from the code by `python -m tests.generate`; do not edit.
+
+`GET /metrics` serves the series of DCGM exporter under their names, with the same labels in the same order, and series
+of nodeagent's own. The format is Prometheus text 0.0.4, or OpenMetrics 1.0 where the `Accept` header prefers it; gzip
+where `Accept-Encoding` allows it. In OpenMetrics a counter must be called `_total`, so the counters of DCGM that
+are not are of type unknown there; names and values are the same.
+
+All GPU series come from one sample and are rendered once for it. A scrape asks no hardware. When the newest sample is
+older than `metrics.stale_after_seconds`, the series that come from samples are left out; `nodeagent_sample_age_seconds`
+shows the age from the first second, and `nodeagent_gpu_present` stays.
+
+What the hardware does not give is absent, never zero. `nodeagent metrics list` says on the node which fields are
+shown, which could be, and why others are missing.
+"""
+
+_LABELS = """
+## Labels of DCGM's series
+
+In this order: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`; on MIG instances `GPU_I_PROFILE` and `GPU_I_ID`; then
+`Hostname` (or as `metrics.host_label` says); then the label fields of the list by name; then `container`, `namespace`
+and `pod` when exactly one container holds the device. A free device has none of the three, and so has a device that
+several containers share, because no part of its values can be told to be theirs: their shares are in the pods' own
+series.
+
+A GPU cut into MIG instances has one series for each instance instead of its own. What exists once a board (clocks,
+temperatures, power, energy, errors) is repeated on each instance, as DCGM exporter does; to add it up, use the
+`nodeagent_gpu_…` series, which are one a GPU.
+"""
+
+_PODS = """
+## Pods
+
+Labels: `gpu`, `UUID`, on MIG `GPU_I_PROFILE` and `GPU_I_ID`, then `container`, `namespace`, `pod`. A series ends with
+the allocation. Nothing is counted twice: memory and SM time come from the processes of the pod; the energy of a GPU is
+divided by SM time (on MIG by size and activity of the instances), and evenly while all holders are idle.
+
+| Question | Query |
+|---|---|
+| memory of each pod | `sum by (namespace, pod) (nodeagent_pod_gpu_memory_used_bytes)` |
+| joules of each namespace in an hour | `sum by (namespace) (increase(nodeagent_pod_gpu_energy_joules_total[1h]))` |
+| GPUs held but idle, as a number of GPUs | `sum by (namespace) (rate(nodeagent_pod_gpu_idle_seconds_total[10m]))` |
+| energy of a node's GPUs, whoever used them | `sum(increase(nodeagent_gpu_energy_joules_total[1h]))` |
+"""
+
+
+def render_reference() -> str:
+    """The whole page."""
+    return "\n".join(_list_lines()) + "\n"
+
+
+def _list_lines() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "## Fields of DCGM exporter\n"
+    yield "Fields marked * are on the default list; `metrics.fields_file` replaces it.\n"
+    yield "| Field | Type | |\n|---|---|---|"
+    for field in FIELDS:
+        kind = "label" if isinstance(field, LabelField) else field.type
+        yield f"| `{field.name}`{' *' if field.default else ''} | {kind} | {field.help} |"
+    yield _LABELS
+    yield "## Fields that lists often name and nodeagent does not have\n"
+    yield "| Field | Why |\n|---|---|"
+    for name in COMMON_MISSING:
+        yield f"| `{name}` | {explain_missing(name)} |"
+    yield "\n## GPUs\n\nOne series a GPU, labels `gpu` and `UUID`, and those that the text names.\n"
+    yield from _tabulate((*build_standing_families(None, None, XidBook(), frozenset()), *build_reading_families(())))
+    yield _PODS
+    yield from _tabulate(build_pod_families({}, (), LabelStyle()))
+    yield "\n## The agent\n"
+    yield from _tabulate(build_agent_families(_NOTHING))
+    yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter.\n"
+    yield from _tabulate(build_status_families(NodeStatus(started_seconds=0.0)))
+
+
+def _tabulate(families: Iterable[Family]) -> Iterator[str]:
+    yield "| Metric | Type | |\n|---|---|---|"
+    for family in families:
+        yield f"| `{family.name}` | {family.type} | {family.help} |"
+
+
+_NOTHING = AgentFacts(
+    version="",
+    driver_ready=False,
+    gates={},
+    components=(),
+    conditions=(),
+    listeners=(),
+    bus_published=0,
+    loop_lag_seconds={},
+    gpus_present=0,
+    gpus_lost=0,
+    gpus_missing=0,
+    sample_age_seconds=None,
+    sample_duration_seconds=None,
+    resident_bytes=0,
+    open_fds=0,
+    cpu_seconds=0.0,
+    start_time_seconds=0.0,
+    exporter=ExporterFacts(
+        scrapes=0,
+        scrape_seconds=0.0,
+        renders=0,
+        render_seconds=0.0,
+        series_bytes=0,
+        unusable_fields=0,
+        is_stale=False,
+    ),
+)

@@ -1,0 +1,106 @@
+"""The book of all GPUs: how it is written, read, and taken up again by the next agent.
+
+Owns what a restart and a reboot do to what was remembered. Refuses files: bytes in, bytes out.
+"""
+
+from typing import Final
+
+from msgspec import DecodeError, ValidationError, json
+from msgspec.structs import replace
+
+from nodeagent.components.health.decide import note_power_cycle
+from nodeagent.components.health.records import Book, Fault, GpuRecord, LevelMemory, Occurrences, Return
+
+BOOK_VERSION: Final = 1
+TRUST_SECONDS: Final = 60.0
+"""A device that was found well so shortly before a restart of the agent is handed out at once after it."""
+
+
+class BookUnreadable(Exception):
+    """The bytes are whole, yet no book of this version."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot read the stored verdicts: {reason}: they are moved aside")
+        self.reason = reason
+
+
+def encode_book(book: Book) -> bytes:
+    """The same book always gives the same bytes."""
+    return json.encode(book, order="sorted")
+
+
+def decode_book(content: bytes) -> Book:
+    """The book in these bytes.
+
+    Raises:
+        BookUnreadable: there is none.
+    """
+    try:
+        return json.decode(content, type=Book)
+    except (DecodeError, ValidationError) as error:
+        raise BookUnreadable(str(error)) from error
+
+
+def resume_book(book: Book, boot_id: str, at: float) -> Book:
+    """The book as a new agent takes it up: faults stay faults, health must be proven again.
+
+    After a boot the clock has begun anew: what was remembered keeps its age as of the last writing.
+    """
+    is_same_boot = bool(boot_id) and book.boot_id == boot_id and book.saved_at <= at
+    records = tuple(
+        _resume_record(record, at) if is_same_boot else _resume_after_boot(record, at - book.saved_at)
+        for record in book.records
+    )
+    return replace(
+        book,
+        boot_id=boot_id,
+        saved_at=at,
+        records=records,
+        kernel_log_sequence=book.kernel_log_sequence if is_same_boot else None,
+    )
+
+
+def _resume_record(record: GpuRecord, at: float) -> GpuRecord:
+    is_fresh = record.is_known and record.proven_at is not None and at - record.proven_at <= TRUST_SECONDS
+    return replace(
+        record,
+        faults=tuple(replace(fault, clean_looks=0, none_looks=0, is_present=False) for fault in record.faults),
+        is_known=is_fresh and record.missed_looks == 0,
+        missed_looks=0,
+        clean_streak=0,
+    )
+
+
+def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
+    moved = replace(
+        record,
+        faults=tuple(_move_fault(fault, shift) for fault in record.faults),
+        occurrences=tuple(_move_occurrences(one, shift) for one in record.occurrences),
+        returns=tuple(Return(device=one.device, at=one.at + shift) for one in record.returns),
+        levels=_keep_lasting(record.levels),
+        proven_at=None,
+        is_known=False,
+        missed_looks=0,
+        clean_streak=0,
+        driver_was_down=False,
+    )
+    return note_power_cycle(moved)
+
+
+def _move_fault(fault: Fault, shift: float) -> Fault:
+    return replace(fault, last_at=fault.last_at + shift, clean_looks=0, none_looks=0)
+
+
+def _move_occurrences(one: Occurrences, shift: float) -> Occurrences:
+    return replace(one, times=tuple(time + shift for time in one.times))
+
+
+def _keep_lasting(levels: LevelMemory) -> LevelMemory:
+    """Counters since the last reset and windows begin anew; what hardware has and people accepted stays."""
+    return LevelMemory(
+        uncorrected_baseline=levels.uncorrected_baseline,
+        uncorrected=levels.uncorrected,
+        remap_pending=levels.remap_pending,
+        recovery_action=levels.recovery_action,
+        links_expected=levels.links_expected,
+    )

@@ -1,0 +1,394 @@
+"""Brings evidence to the judge and carries verdicts out: first to the disk, then to everyone on the bus.
+
+Owns the subscriptions, the reading of the kernel log as second source, the order written-then-told, and the
+conditions about health. Refuses to judge: what evidence means is decided in the files beside this one.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
+from nodeagent.components.health.decide import Moment, ReturnPolicy
+from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.judge import Judge, find_holder, find_named
+from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, key_of, note_heard
+from nodeagent.components.health.policy import XidPolicy
+from nodeagent.components.health.problems import decide_problems
+from nodeagent.components.health.records import Book
+from nodeagent.components.health.render import list_changes
+from nodeagent.components.health.reports import LOOK_AT_ONCE, judge_report
+from nodeagent.config.live import LiveSettings
+from nodeagent.edge.host.errors import KernelLogUnavailable
+from nodeagent.edge.host.kernel_log_lines import (
+    DriverLine,
+    InitFailureLine,
+    KernelRecord,
+    LostGpuLine,
+    SxidLine,
+    XidLine,
+    parse_driver_line,
+)
+from nodeagent.edge.host.kmsg import KernelLog
+from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Envelope
+from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import ControlRefused
+from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.telemetry import EventWatch, NodeSample
+
+REWRITE_SECONDS = 30.0
+"""How old the proof of health in the file may become; the next agent trusts one of less than a minute."""
+HOLD_LOG_SECONDS = 0.5
+"""How long a line of the kernel log waits for NVML to tell the same."""
+LOG_RETRY_SECONDS = 60.0
+RETRY_WRITE_SECONDS = 5.0
+XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
+
+
+class Health:
+    """The health component."""
+
+    name = "health"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        store: SealedStore,
+        door: ClearingDoor,
+        *,
+        kernel_log: Path | None = None,
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            bus: where evidence comes from and verdicts go.
+            conditions: where the conditions about health are set.
+            clock: decides windows and dates verdicts.
+            live: the settings in force.
+            store: where verdicts outlive the agent.
+            door: where a person's clearing comes in.
+            kernel_log: the second source; none where GPUs are made up.
+        """
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._store, self._door, self._kernel_log = store, door, kernel_log
+        self._log = get_logger(component=self.name)
+        self._judge = Judge(Book(boot_id=""))
+        self._turn = anyio.Lock()
+        self._changed = Waker()
+        self._fingerprint: object = None
+        self._written_at = self._sampled_at = self._began_at = 0.0
+        self._looked_at = float("-inf")
+        self._is_look_asked = self._is_durable = False
+        self._causes: dict[str, Envelope[Any]] = {}
+        self._hearsay = Hearsay()
+        self._held_lines: dict[object, XidReported] = {}
+        self._deaf: dict[str, str] = {}
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Take up what was known, say it, then judge until cancelled."""
+        self._began_at = self._sampled_at = self._clock.monotonic()
+        try:
+            self._judge = Judge(await self._read_book())
+            with self._bus.listen(XidReported, GpuEventReported, client=self.name) as facts:
+                self._take_latest()
+                await self._tell()
+                async with anyio.create_task_group() as tasks:
+                    with self._door.lead_to(self):
+                        tasks.start_soon(self._follow_states, name="health states")
+                        tasks.start_soon(self._follow_samples, name="health looks")
+                        tasks.start_soon(self._notice_silence, name="health silence")
+                        tasks.start_soon(self._follow_event_watch, name="health event watch")
+                        tasks.start_soon(self._tell_forever, name="health verdicts")
+                        if self._kernel_log is not None and self._live.now.health.watch_kernel_log:
+                            tasks.start_soon(self._read_kernel_log, self._kernel_log, tasks, name="health kernel log")
+                        task_status.started()
+                        async for envelope in facts:
+                            self._note_event(envelope)
+        finally:
+            self._store.close()
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back on a person's word, written down before anyone is told.
+
+        Raises:
+            ControlRefused: no such GPU, or nothing is held against it.
+        """
+        gpu = find_named(self._judge.inventory, name)
+        if gpu is None:
+            raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
+        if not self._judge.find_record(gpu.uuid).faults:
+            raise ControlRefused(f"nothing is held against GPU {gpu.index}, there is nothing to clear")
+        cleared = self._judge.clear(gpu, self._now(), who, reason)
+        async with self._turn:
+            await self._write_book()
+        fact = GpuCleared(gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
+        self._causes[gpu.uuid] = self._bus.publish_fact(fact, source=self.name)
+        self._log.warning("gpu_cleared", gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
+        self._is_look_asked = True
+        await self._tell()
+        lasting = "" if self._is_durable else "; it could not be written down, a restart would forget it"
+        return f"GPU {gpu.index}: forgot {', '.join(cleared)}; what is still bad is found at the next look{lasting}"
+
+    # What was known before -----------------------------------------------------------------------------------------
+
+    async def _read_book(self) -> Book:
+        stored = await self._store.read()
+        troubles = list(stored.troubles)
+        book = Book(boot_id="")
+        if stored.body is not None:
+            try:
+                book = decode_book(stored.body)
+            except BookUnreadable as error:
+                troubles.append(await self._store.discard(str(error)))
+        if troubles:
+            self._log.error("stored_verdicts_unusable", troubles=troubles)
+            self._conditions.set("health-history-lost", detail="; ".join(troubles))
+        return resume_book(book, stored.boot_id, self._clock.monotonic())
+
+    def _take_latest(self) -> None:
+        inventory, driver = self._bus.latest(Inventory), self._bus.latest(DriverState)
+        if driver is not None:
+            self._judge.note_driver(driver.value)
+        if inventory is not None:
+            self._judge.note_inventory(inventory.value)
+
+    # Evidence ------------------------------------------------------------------------------------------------------
+
+    async def _follow_states(self) -> None:
+        with self._bus.watch_all(Inventory, DriverState, client=f"{self.name} states") as states:
+            async for inventory, driver in states:
+                if driver is not None:
+                    self._judge.note_driver(driver.value)
+                if inventory is not None:
+                    self._judge.note_inventory(inventory.value)
+                self._is_look_asked = True
+                self._changed.wake()
+
+    async def _follow_samples(self) -> None:
+        with self._bus.watch(NodeSample, client=f"{self.name} looks") as samples:
+            async for envelope in samples:
+                now, settings = self._now(), self._live.now
+                self._sampled_at = now.at
+                # Half a sample early rather than one late: samples have their own rhythm.
+                due_at = self._looked_at + settings.health.poll_seconds - settings.inventory.sample_seconds / 2
+                is_due = now.at >= due_at
+                if is_due or self._is_look_asked:
+                    self._judge.note_sample(envelope.value, now, self._plan_returns(), is_extra=not is_due)
+                    self._is_look_asked = False
+                    self._looked_at = now.at if is_due else self._looked_at
+                    self._note_deaf("samples", "")
+                    self._changed.wake()
+
+    async def _notice_silence(self) -> None:
+        """A look that is due and cannot be had is a missed one; with the driver released nothing is due."""
+        while True:
+            settings = self._live.now
+            patience = max(settings.health.poll_seconds, 2 * settings.inventory.sample_seconds)
+            await anyio.sleep(patience)
+            silent_seconds = self._clock.monotonic() - self._sampled_at
+            if silent_seconds < patience or self._judge.is_driver_released:
+                continue
+            self._judge.note_silence(self._now(), self._plan_returns())
+            self._note_deaf("samples", f"no readings for {silent_seconds:.0f} s")
+            self._changed.wake()
+
+    async def _follow_event_watch(self) -> None:
+        with self._bus.watch(EventWatch, client=f"{self.name} event watch") as watches:
+            async for envelope in watches:
+                watch = envelope.value
+                self._note_deaf("events", "" if watch.watched else watch.reason or "events are not heard")
+                self._changed.wake()
+
+    def _note_event(self, envelope: Envelope[XidReported | GpuEventReported]) -> None:
+        event = envelope.value
+        if envelope.lag:
+            self._log.warning("gpu_events_lost", count=envelope.lag)
+            self._is_look_asked = True
+        if isinstance(event, XidReported):
+            self._note_xid(event)
+        else:
+            finding = judge_report(event.kind, event.data)
+            if finding is not None:
+                self._judge.note_finding(event.gpu, finding, self._now())
+            self._is_look_asked = self._is_look_asked or finding is not None or event.kind in LOOK_AT_ONCE
+        self._causes[event.gpu] = envelope
+        self._changed.wake()
+
+    def _note_xid(self, reported: XidReported) -> None:
+        now = self._now()
+        is_news = not is_echo(self._hearsay, reported, now.at)
+        self._hearsay = note_heard(self._hearsay, reported, now.at)
+        holder = find_holder(self._latest_table(), reported.gpu)
+        known = self._judge.note_xid(reported, now, self._plan_policy(), holder=holder, is_counted=is_news)
+        if not known:
+            self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
+        self._is_look_asked = True
+
+    def _latest_table(self) -> AllocationTable | None:
+        table = self._bus.latest(AllocationTable)
+        return table.value if table is not None else None
+
+    # The kernel log, the second source -----------------------------------------------------------------------------
+
+    async def _read_kernel_log(self, path: Path, tasks: TaskGroup) -> None:
+        while True:
+            after = self._judge.kernel_log_sequence
+            try:
+                with KernelLog(path, after_sequence=after) as log:
+                    self._conditions.clear("kernel-log-unwatched")
+                    async for record in log.records():
+                        self._note_record(record, tasks, is_first_reading=after is None)
+            except KernelLogUnavailable as error:
+                self._conditions.set("kernel-log-unwatched", detail=str(error))
+            await anyio.sleep(LOG_RETRY_SECONDS)
+
+    def _note_record(self, record: KernelRecord, tasks: TaskGroup, *, is_first_reading: bool) -> None:
+        if record.lost_before:
+            self._log.warning("kernel_log_records_lost", count=record.lost_before)
+            self._is_look_asked = True
+        line = parse_driver_line(record.text)
+        if line is None:
+            return
+        at = record.monotonic_usec / 1e6
+        is_old = is_first_reading and at < self._began_at
+        if isinstance(line, SxidLine) and line.fatal is not None:
+            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old)
+        reported = _tell_line(line, self._judge.inventory)
+        if reported is not None and is_old:
+            self._judge.note_xid(reported, Moment(at=at, wall=self._clock.wall()), self._plan_policy(), is_old=True)
+        elif reported is not None:
+            self._hold_line(reported, tasks)
+        self._judge.kernel_log_sequence = record.sequence
+        self._changed.wake()
+
+    def _hold_line(self, reported: XidReported, tasks: TaskGroup) -> None:
+        key = key_of(reported)
+        if key not in self._held_lines:
+            tasks.start_soon(self._report_line, key, name="health held line")
+        self._held_lines[key] = reported
+
+    async def _report_line(self, key: object) -> None:
+        """Tell what only the log knows; what NVML has told meanwhile only gets its text."""
+        await anyio.sleep(HOLD_LOG_SECONDS)
+        reported = self._held_lines.pop(key)
+        now = self._now()
+        if not is_echo(self._hearsay, reported, now.at):
+            self._bus.publish_fact(reported, source=self.name)
+            return
+        self._judge.note_xid(reported, now, self._plan_policy(), is_counted=False)
+        self._changed.wake()
+
+    # Verdicts ------------------------------------------------------------------------------------------------------
+
+    async def _tell_forever(self) -> None:
+        while True:
+            with anyio.move_on_after(REWRITE_SECONDS if self._is_durable else RETRY_WRITE_SECONDS):
+                await self._changed.wait()
+            await self._tell()
+
+    async def _tell(self) -> None:
+        """Write what changed, then say it; a disk that fails delays a verdict by a second and stops none."""
+        async with self._turn:
+            settings = self._live.now.health
+            report = self._judge.report(
+                unknown_after=settings.unknown_after_missed_polls,
+                watched=not self._deaf,
+                wall=self._clock.wall(),
+            )
+            causes, self._causes = self._causes, {}
+            await self._write_book()
+            self._publish(report, causes)
+
+    async def _write_book(self) -> None:
+        now = self._clock.monotonic()
+        fingerprint = self._judge.fingerprint()
+        is_changed = not self._is_durable or fingerprint != self._fingerprint
+        if not is_changed and now - self._written_at < REWRITE_SECONDS:
+            return
+        trouble = await self._store.write(encode_book(self._judge.book(now)))
+        self._is_durable, self._written_at, self._fingerprint = not trouble, now, fingerprint
+        if trouble:
+            self._conditions.set("health-not-durable", detail=trouble)
+        else:
+            self._conditions.clear("health-not-durable")
+
+    def _publish(self, report: HealthReport, causes: dict[str, Envelope[Any]]) -> None:
+        latest = self._bus.latest(HealthReport)
+        before = latest.value if latest is not None else None
+        changes = list_changes(before, report)
+        cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), None)
+        envelope = self._bus.publish_state(report, source=self.name, cause=cause)
+        for fact, device in changes:
+            self._bus.publish_fact(fact, source=self.name, cause=causes.get(device.gpu, envelope))
+            log = self._log.info if fact.after is Verdict.HEALTHY else self._log.warning
+            log("verdict_changed", device=fact.device, before=fact.before, after=fact.after, reason=fact.reason)
+        for code, details in decide_problems(report, self._judge.inventory, self._judge.covered).items():
+            self._conditions.replace(code, details, cause=envelope)
+
+    def _note_deaf(self, what: str, reason: str) -> None:
+        """Remember what cannot be heard; the condition says all of it."""
+        if self._deaf.get(what, "") == reason:
+            return
+        self._deaf = {**self._deaf, what: reason} if reason else {k: v for k, v in self._deaf.items() if k != what}
+        if self._deaf:
+            self._conditions.set("health-unwatched", detail="; ".join(self._deaf.values()))
+        else:
+            self._conditions.clear("health-unwatched")
+
+    def _now(self) -> Moment:
+        return Moment(at=self._clock.monotonic(), wall=self._clock.wall())
+
+    def _plan_returns(self) -> ReturnPolicy:
+        settings = self._live.now.health
+        return ReturnPolicy(
+            clean_looks=settings.clean_polls,
+            flap_limit=settings.flap_limit,
+            flap_window_seconds=settings.flap_window_seconds,
+        )
+
+    def _plan_policy(self) -> XidPolicy:
+        settings = self._live.now.health
+        return XidPolicy(
+            profile=settings.profile,
+            by_name=settings.xid_policy,
+            disabled=settings.disable_xids,
+            enabled=settings.enable_xids,
+        )
+
+
+def _tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
+    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
+    match line:
+        case XidLine():
+            xid, instances = line.xid, (line.gpu_instance_id, line.compute_instance_id)
+        case LostGpuLine():
+            xid, instances = XID_OFF_THE_BUS, (None, None)
+        case InitFailureLine():
+            xid, instances = XID_NOT_INITIALISED, (None, None)
+        case _:
+            return None
+    gpu = find_gpu_at(inventory, line.address)
+    if gpu is None:
+        return None
+    return XidReported(
+        gpu=gpu,
+        xid=xid if xid is not None else XID_UNDECODABLE,
+        gpu_instance_id=instances[0],
+        compute_instance_id=instances[1],
+        source="kernel_log",
+        message=line.message,
+    )

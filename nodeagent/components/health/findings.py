@@ -1,0 +1,50 @@
+"""What one look at one GPU can say; the words that the judges of levels and rates share."""
+
+from nodeagent.components.health.records import LevelMemory
+from nodeagent.components.health.remedies import Remedy
+from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.values import Value
+
+
+class Finding(Value, frozen=True):
+    """One level that is not as it should be."""
+
+    key: str
+    verdict: Verdict
+    rule: ReturnRule
+    remedy: Remedy
+    reason: str
+    quiet_seconds: float = 0.0
+    """For rule W: how long it must not be found again."""
+
+
+class Look(Value, frozen=True):
+    """One look, judged."""
+
+    findings: tuple[Finding, ...] = ()
+    memory: LevelMemory = LevelMemory()
+    answered: bool = True
+    """Whether the GPU told anything that only living hardware can tell, or is known to be lost."""
+    is_clean: bool = True
+    """Whether those levels are good on which the return of a GPU depends."""
+    reset_seen: bool = False
+    """Something went back that only a reset takes back."""
+    recovery_action: int | None = None
+    pids: tuple[int, ...] = ()
+    """Who runs on the GPU."""
+    is_extra: bool = False
+    """Taken out of turn, because something happened: it may show what is bad, and proves nothing to be good."""
+
+
+def suspect(key: str, reason: str, remedy: Remedy, rule: ReturnRule, quiet_seconds: float = 0.0) -> Finding:
+    """A level that needs attention."""
+    return Finding(
+        key=key, verdict=Verdict.SUSPECT, rule=rule, remedy=remedy, reason=reason, quiet_seconds=quiet_seconds
+    )
+
+
+def unhealthy(key: str, reason: str, remedy: Remedy, rule: ReturnRule, quiet_seconds: float = 0.0) -> Finding:
+    """A level with which nobody should work."""
+    return Finding(
+        key=key, verdict=Verdict.UNHEALTHY, rule=rule, remedy=remedy, reason=reason, quiet_seconds=quiet_seconds
+    )

@@ -1,0 +1,248 @@
+"""The judge: the book of all GPUs, moved on by evidence and asked for the report. Knows no bus and no clock.
+
+Owns which record an event or a look changes, and which policy is in force.
+Refuses waiting and writing: `component.py` brings evidence here and carries verdicts out.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.components.health.decide import (
+    Moment,
+    ReturnPolicy,
+    XidSeen,
+    clear_record,
+    forget_devices,
+    note_driver_down,
+    note_finding,
+    note_look,
+    note_power_cycle,
+    note_reset,
+    note_xid,
+)
+from nodeagent.components.health.findings import Finding, Look
+from nodeagent.components.health.levels import judge_levels, judge_recovery_action
+from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.records import Book, GpuRecord, Standing
+from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
+from nodeagent.components.health.scope import find_hit
+from nodeagent.components.health.sxids import read_sxid
+from nodeagent.components.health.xid_text import parse_recovery_action, read_text
+from nodeagent.components.health.xids import find_xid
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.events import XidReported
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import HealthReport, ReturnRule, Verdict
+from nodeagent.model.ids import GpuUuid, parse_device_id
+from nodeagent.model.telemetry import NodeSample
+
+RECORDS_KEPT: Final = 64
+"""GPUs that are gone are remembered, up to so many: they may come back as they went."""
+RECOVERY_CHANGED: Final = 154
+
+
+class Judge:
+    """All verdicts of the node."""
+
+    def __init__(self, book: Book) -> None:
+        self.boot_id = book.boot_id
+        self.kernel_log_sequence = book.kernel_log_sequence
+        self._records: dict[str, GpuRecord] = {record.gpu: record for record in book.records}
+        self._standings: dict[str, Standing] = {standing.device: standing for standing in book.standings}
+        self._inventory = Inventory(generation=0)
+        self._driver: DriverState | None = None
+        self._pids: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def inventory(self) -> Inventory:
+        """The GPUs that are judged."""
+        return self._inventory
+
+    @property
+    def is_driver_released(self) -> bool:
+        """Whether nothing can be looked at on purpose, so that everything stays as it was."""
+        return self._driver is not None and self._driver.phase is DriverPhase.RELEASED
+
+    @property
+    def covered(self) -> frozenset[str]:
+        """GPUs that are unfit because of the driver, or were until a moment ago."""
+        is_down = self._driver is not None and takes_devices(self._driver.phase)
+        return frozenset(gpu.uuid for gpu in self._inventory.gpus if is_down or self._was_down(gpu.uuid))
+
+    def _was_down(self, uuid: str) -> bool:
+        return self.find_record(uuid).driver_was_down
+
+    @property
+    def driver_branch(self) -> int | None:
+        """The driver's major version, where it is known."""
+        major = self._driver.driver_version.partition(".")[0] if self._driver is not None else ""
+        return int(major) if major.isdecimal() else None
+
+    def find_record(self, uuid: str) -> GpuRecord:
+        """What is remembered of a GPU; an empty record for one that nothing is remembered of."""
+        return self._records.get(uuid) or GpuRecord(gpu=GpuUuid(uuid))
+
+    def note_inventory(self, inventory: Inventory) -> None:
+        """Take the GPUs that there are now; one that is gone from the bus and comes back was power-cycled."""
+        self._inventory = inventory
+        present = {gpu.uuid: gpu for gpu in inventory.gpus}
+        for uuid, record in self._records.items():
+            gpu = present.get(GpuUuid(uuid))
+            if gpu is None:
+                self._records[uuid] = note_power_cycle(record)
+            elif not gpu.lost:
+                self._records[uuid] = forget_devices(record, frozenset(device.uuid for device in gpu.mig_devices))
+        gone = [uuid for uuid in self._records if uuid not in present]
+        for uuid in gone[: max(0, len(gone) - RECORDS_KEPT)]:
+            del self._records[uuid]
+
+    def note_driver(self, state: DriverState) -> None:
+        """Take the driver's state; one that was unloaded has forgotten what a reset makes it forget."""
+        before, self._driver = self._driver, state
+        if takes_devices(state.phase):
+            self._change_all(note_driver_down)
+        was_unloaded = state.phase is DriverPhase.NOT_LOADED
+        if was_unloaded or (before is not None and state.ready and _has_other_version(before, state)):
+            self._change_all(note_reset)
+
+    def note_xid(
+        self,
+        reported: XidReported,
+        now: Moment,
+        policy: XidPolicy,
+        *,
+        holder: str = "",
+        is_counted: bool = True,
+        is_old: bool = False,
+    ) -> bool:
+        """Take an XID; whether it hit a GPU that is known."""
+        gpu = self._inventory.find_gpu(reported.gpu)
+        if gpu is None:
+            return False
+        entry = find_xid(reported.xid)
+        ours = apply_policy(entry, policy)
+        reading = read_text(reported.xid, reported.message, driver_branch=self.driver_branch) if ours is entry else None
+        record = self.find_record(gpu.uuid)
+        for device in find_hit(gpu, ours.scope, reported.gpu_instance_id, reported.compute_instance_id):
+            seen = XidSeen(
+                entry=ours,
+                device=device,
+                reading=reading,
+                holder=holder,
+                pids=self._pids.get(gpu.uuid, ()),
+                is_counted=is_counted,
+                is_old=is_old,
+            )
+            record = note_xid(record, seen, now)
+        self._records[gpu.uuid] = record
+        action = parse_recovery_action(reported.message) if reported.xid == RECOVERY_CHANGED else None
+        finding = judge_recovery_action(action) if action is not None and not is_old else None
+        if finding is not None:
+            self.note_finding(gpu.uuid, finding, now)
+        return True
+
+    def note_finding(self, uuid: str, finding: Finding, now: Moment, *, is_correctable: bool = True) -> None:
+        """Take a level that an event reported; unknown GPUs have no levels."""
+        gpu = self._inventory.find_gpu(uuid)
+        if gpu is not None:
+            record = self.find_record(gpu.uuid)
+            self._records[gpu.uuid] = note_finding(record, finding, now, is_correctable=is_correctable)
+
+    def note_switch_error(self, number: int, now: Moment, *, is_fatal: bool, is_old: bool) -> Verdict:
+        """Take an error of an NVSwitch: it is meant for every GPU with NVLink; the verdict it brings."""
+        reading = read_sxid(number, is_fatal=is_fatal)
+        if reading.verdict is Verdict.HEALTHY:
+            return reading.verdict
+        finding = Finding(
+            key=f"sxid-{number}",
+            verdict=reading.verdict,
+            rule=ReturnRule.LEVELS_CLEAN if is_old else reading.rule,
+            remedy=reading.remedy,
+            reason=f"NVSwitch error {number}: {reading.meaning}",
+        )
+        for gpu in self._inventory.gpus:
+            if gpu.nvlinks or self.find_record(gpu.uuid).levels.links_expected:
+                self.note_finding(gpu.uuid, finding, now, is_correctable=reading.rule is not ReturnRule.POWER_CYCLE)
+        return reading.verdict
+
+    def note_sample(self, sample: NodeSample, now: Moment, policy: ReturnPolicy, *, is_extra: bool = False) -> None:
+        """Look at every GPU through the newest sample."""
+        samples = {one.uuid: one for one in sample.gpus}
+        for gpu in self._inventory.gpus:
+            record = self.find_record(gpu.uuid)
+            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at)
+            self._pids[gpu.uuid] = look.pids
+            self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)
+
+    def note_silence(self, now: Moment, policy: ReturnPolicy) -> None:
+        """Nothing could be looked at when it was due."""
+        for gpu in self._inventory.gpus:
+            record = self.find_record(gpu.uuid)
+            look = Look(memory=record.levels, answered=False, is_clean=False)
+            self._records[gpu.uuid] = note_look(record, look, now, policy)
+
+    def clear(self, gpu: Gpu, now: Moment, who: str, reason: str) -> tuple[str, ...]:
+        """Take a GPU back on a person's word; the keys of what was forgotten."""
+        record = clear_record(self.find_record(gpu.uuid), now, who, reason)
+        self._records[gpu.uuid] = record
+        return record.clearings[-1].cleared
+
+    def report(self, *, unknown_after: int, watched: bool, wall: float) -> HealthReport:
+        """The verdicts now; the next report counts `since` from this one."""
+        around = Surroundings(driver=self._driver, unknown_after=unknown_after, watched=watched)
+        report = render_report(self._inventory, self._records, self._standings, around, wall=wall)
+        self._standings = {standing.device: standing for standing in list_standings(report)}
+        return report
+
+    def book(self, at: float) -> Book:
+        """All that the next agent must know."""
+        return Book(
+            boot_id=self.boot_id,
+            saved_at=at,
+            records=tuple(self._records[uuid] for uuid in sorted(self._records)),
+            standings=tuple(self._standings.values()),
+            kernel_log_sequence=self.kernel_log_sequence,
+        )
+
+    def fingerprint(self) -> object:
+        """Equal while nothing changed that must be written before anyone is told."""
+        return (
+            self.kernel_log_sequence,
+            tuple(self._standings.values()),
+            tuple((uuid, _summarise(record)) for uuid, record in self._records.items()),
+        )
+
+    def _change_all(self, change: Callable[[GpuRecord], GpuRecord]) -> None:
+        for gpu in self._inventory.gpus:
+            self._records[gpu.uuid] = change(self.find_record(gpu.uuid))
+
+
+def find_holder(table: AllocationTable | None, device: str) -> str:
+    """The pod that holds a device, as namespace and name; empty where nobody or nobody knows."""
+    for allocation in table.allocations if table is not None else ():
+        if allocation.pod is not None and any(parse_device_id(one)[0] == device for one in allocation.devices):
+            return f"{allocation.pod.namespace}/{allocation.pod.name}"
+    return ""
+
+
+def find_named(inventory: Inventory, name: str) -> Gpu | None:
+    """The GPU with this UUID, MIG UUID, PCI address or index."""
+    by_uuid = inventory.find_gpu(name)
+    if by_uuid is not None:
+        return by_uuid
+    return next((gpu for gpu in inventory.gpus if name in {gpu.pci.address, str(gpu.index)}), None)
+
+
+def _has_other_version(before: DriverState, after: DriverState) -> bool:
+    return bool(before.driver_version) and before.driver_version != after.driver_version
+
+
+def _summarise(record: GpuRecord) -> object:
+    faults = tuple(
+        (fault.key, fault.device, fault.verdict, fault.rule, fault.reset_seen, fault.power_cycle_seen)
+        for fault in record.faults
+    )
+    return faults, record.accepted, record.clearings, record.returns

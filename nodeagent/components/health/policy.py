@@ -1,0 +1,70 @@
+"""What this node's configuration makes of an XID.
+
+It is profile, policy by number and class, and the two lists that NVIDIA's device plugin reads from its environment.
+The strongest comes first: enabled, disabled, policy by number, policy by class, profile.
+Refuses levels: what is polled (memory, links, recovery action) is true whatever the configuration says of XIDs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from nodeagent.components.health.remedies import Remedy
+from nodeagent.components.health.xids import DAY, XidEntry
+from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.values import Value
+
+PLUGIN_IGNORES: Final = frozenset({13, 31, 43, 45, 68, 109})
+"""What NVIDIA's device plugin takes for the application's own fault."""
+_NEVER_ACT: Final = frozenset({14, 106, 107, 154, 162})
+"""Injected numbers, test messages, and changes whose value is read as a level: no fault is in them."""
+_ALL: Final = frozenset({"all", "xids", "0"})
+_VERDICTS: Final = {"ignore": Verdict.HEALTHY, "suspect": Verdict.SUSPECT, "unhealthy": Verdict.UNHEALTHY}
+
+
+class XidPolicy(Value, frozen=True):
+    """The part of the settings that judges XIDs."""
+
+    profile: Literal["catalogue", "plugin"] = "catalogue"
+    by_name: Mapping[str, Literal["ignore", "suspect", "unhealthy"]] = {}
+    """Verdict by number or class."""
+    disabled: Sequence[str] = ()
+    enabled: Sequence[str] = ()
+
+
+def apply_policy(entry: XidEntry, policy: XidPolicy) -> XidEntry:
+    """The entry as this node sees it."""
+    if entry.number in _NEVER_ACT:
+        return entry
+    verdict = _find_verdict(entry, policy)
+    return entry if verdict is None else _with_verdict(entry, verdict)
+
+
+def _find_verdict(entry: XidEntry, policy: XidPolicy) -> Verdict | None:
+    """The verdict that the configuration sets; `None` where the catalogue's own stands."""
+    if _is_listed(entry.number, policy.enabled):
+        return Verdict.UNHEALTHY
+    if _is_listed(entry.number, policy.disabled):
+        return Verdict.HEALTHY
+    for name in (str(entry.number), entry.xid_class.value):
+        if name in policy.by_name:
+            return _VERDICTS[policy.by_name[name]]
+    if policy.profile == "plugin":
+        return Verdict.HEALTHY if entry.number in PLUGIN_IGNORES else Verdict.UNHEALTHY
+    return None
+
+
+def _is_listed(number: int, names: Sequence[str]) -> bool:
+    return any(name in _ALL or int(name) == number for name in names)
+
+
+def _with_verdict(entry: XidEntry, verdict: Verdict) -> XidEntry:
+    """Another verdict, and a way back where the catalogue has none because the device never left."""
+    if verdict is Verdict.HEALTHY:
+        return replace(entry, verdict=verdict, rule=ReturnRule.NEVER_LEFT, repeat=None)
+    if entry.rule is not ReturnRule.NEVER_LEFT:
+        return replace(entry, verdict=verdict)
+    is_programs_own = entry.remedy is Remedy.RESTART_APPLICATION
+    rule = ReturnRule.PROCESS_GONE if is_programs_own else ReturnRule.LEVELS_CLEAN
+    return replace(entry, verdict=verdict, rule=rule, quiet_seconds=entry.quiet_seconds or DAY)

@@ -1,0 +1,40 @@
+"""Which conditions a report calls for, by code and device."""
+
+from typing import Final
+
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+
+CODES: Final = {
+    Verdict.UNHEALTHY: "gpu-unhealthy",
+    Verdict.SUSPECT: "gpu-suspect",
+    Verdict.UNKNOWN: "gpu-health-unknown",
+}
+
+
+def decide_problems(
+    report: HealthReport, inventory: Inventory, covered: frozenset[str] = frozenset()
+) -> dict[str, dict[str, str]]:
+    """For each code, what it says of whom; a MIG device is named only where its GPU is not named for the same.
+
+    GPUs in `covered` are unfit because of the driver, whose own condition says it once for all.
+    """
+    problems: dict[str, dict[str, str]] = {code: {} for code in CODES.values()}
+    wholes = {device.device: device for device in report.devices if device.device == device.gpu}
+    for device in report.devices:
+        code = CODES.get(device.verdict)
+        whole = wholes.get(device.gpu)
+        is_echo = whole is not None and device is not whole and device.verdict is whole.verdict
+        if code is not None and not is_echo and device.gpu not in covered:
+            problems[code][device.device] = _describe(device, inventory)
+    return problems
+
+
+def _describe(device: DeviceHealth, inventory: Inventory) -> str:
+    gpu = inventory.find_gpu(device.device)
+    name = str(device.device)
+    if gpu is not None:
+        mig = next((one for one in gpu.mig_devices if one.uuid == device.device), None)
+        name = f"GPU {gpu.index}" + (f" MIG {mig.index} ({mig.profile})" if mig is not None else "")
+    parts = [f"{name}: {device.reason}", device.remedy, f"returns {device.returns}" if device.returns else ""]
+    return "; ".join(part for part in parts if part)

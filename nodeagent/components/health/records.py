@@ -1,0 +1,155 @@
+"""What is remembered of each GPU between two looks and across restarts: open faults, returns, counters.
+
+Everything here is written to the verdict file, so fields are only ever added, each with a default.
+Times called `at` are seconds on the clock that only rises; `wall` times are for people alone and decide nothing.
+"""
+
+from typing import Final
+
+from nodeagent.components.health.remedies import Remedy
+from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.values import Value
+
+VERDICT_RANK: Final = {Verdict.HEALTHY: 0, Verdict.SUSPECT: 1, Verdict.UNKNOWN: 2, Verdict.UNHEALTHY: 3}
+RULE_RANK: Final = {rule: rank for rank, rule in enumerate("NLWPRBS")}
+
+
+def worse(left: Verdict, right: Verdict) -> Verdict:
+    """The worse of two verdicts."""
+    return max(left, right, key=VERDICT_RANK.__getitem__)
+
+
+def stricter(left: ReturnRule, right: ReturnRule) -> ReturnRule:
+    """The rule that asks for more."""
+    return max(left, right, key=RULE_RANK.__getitem__)
+
+
+class Fault(Value, frozen=True):
+    """Something that is or was wrong with a device and is not yet proven to be over."""
+
+    key: str
+    """What it is, the same for the same kind of fault: `xid-48`, `remap-failed`."""
+    device: DeviceUuid
+    """Whom it hits: a GPU with all that is cut from it, or one MIG device."""
+    verdict: Verdict
+    rule: ReturnRule
+    remedy: Remedy
+    reason: str
+    since_wall: float
+    last_at: float
+    """When it was last seen."""
+    quiet_seconds: float = 0.0
+    xid: int | None = None
+    count: int = 1
+    is_level: bool = False
+    """Found by polling, so that its absence can be seen; what an event reported is never seen to be absent."""
+    is_present: bool = False
+    """A level that was there at the newest look."""
+    is_correctable: bool = True
+    """Whether a driver that asks for no recovery is proof enough that a reset is not needed (any longer)."""
+    reset_seen: bool = False
+    power_cycle_seen: bool = False
+    clean_looks: int = 0
+    """Looks in a row without anything of it."""
+    none_looks: int = 0
+    """Those of them in which the driver itself said that it wants no recovery action."""
+    pids: tuple[int, ...] = ()
+    """Who ran on the GPU when it was last seen."""
+
+
+class Occurrences(Value, frozen=True):
+    """When one XID was heard about one device, the newest few, and who held the device then."""
+
+    xid: int
+    device: DeviceUuid
+    times: tuple[float, ...] = ()
+    holders: tuple[str, ...] = ()
+
+
+class Return(Value, frozen=True):
+    """A device came back from unhealthy."""
+
+    device: DeviceUuid
+    at: float
+
+
+class Clearing(Value, frozen=True):
+    """A person took the responsibility for a device."""
+
+    wall: float
+    who: str
+    reason: str
+    cleared: tuple[str, ...]
+    """The keys of the faults that were taken away."""
+
+
+class CounterWindow(Value, frozen=True):
+    """A counter at the beginning of the minute that is being measured."""
+
+    at: float
+    count: int
+
+
+class LevelMemory(Value, frozen=True):
+    """What judging a look needs to know of the looks before it."""
+
+    uncorrected_baseline: int | None = None
+    """Uncorrectable errors that a person or the driver has accepted; more than that is a fault."""
+    uncorrected: int | None = None
+    remap_pending: bool = False
+    recovery_action: int | None = None
+    links_expected: int = 0
+    nvlink_recoveries: int | None = None
+    nvlink_crc: int | None = None
+    looked_at: float | None = None
+    replays: CounterWindow | None = None
+    corrected: CounterWindow | None = None
+    storm_minutes: int = 0
+    narrow_looks: int = 0
+    throttled_minutes: tuple[bool, ...] = ()
+    """The newest minutes, whether hardware slowed the GPU down in each."""
+    throttled_minute_at: float | None = None
+    throttled_since_at: float | None = None
+    fabric_waiting_since_at: float | None = None
+
+
+class GpuRecord(Value, frozen=True):
+    """All that is remembered of one GPU."""
+
+    gpu: GpuUuid
+    faults: tuple[Fault, ...] = ()
+    occurrences: tuple[Occurrences, ...] = ()
+    returns: tuple[Return, ...] = ()
+    accepted: tuple[str, ...] = ()
+    """Levels for which only a person can clear the GPU, and did; forgotten when the level is gone."""
+    clearings: tuple[Clearing, ...] = ()
+    levels: LevelMemory = LevelMemory()
+    proven_at: float | None = None
+    """The newest complete look."""
+    is_known: bool = False
+    """Whether there was a complete look since the agent started, or one just before."""
+    missed_looks: int = 0
+    clean_streak: int = 0
+    """Complete looks in a row."""
+    driver_was_down: bool = False
+    """The driver failed, and there were not yet enough complete looks since."""
+
+
+class Standing(Value, frozen=True):
+    """The verdict last told about a device, and since when it stands."""
+
+    device: DeviceUuid
+    verdict: Verdict
+    since_wall: float
+
+
+class Book(Value, frozen=True):
+    """What the verdict file holds."""
+
+    boot_id: str
+    saved_at: float = 0.0
+    records: tuple[GpuRecord, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    kernel_log_sequence: int | None = None
+    """The last record of the kernel log that was taken in, in this boot."""

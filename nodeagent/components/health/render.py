@@ -1,0 +1,157 @@
+"""From what is remembered to what is told: a verdict for every device, worded for the person who is paged."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from nodeagent.components.health.records import RULE_RANK, VERDICT_RANK, Fault, GpuRecord, Standing
+from nodeagent.components.health.remedies import Remedy
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.events import VerdictChanged
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, ReturnRule, Verdict
+from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.units import render_age
+from nodeagent.model.values import Value
+
+_RETURNS = {
+    ReturnRule.NEVER_LEFT: "",
+    ReturnRule.LEVELS_CLEAN: "by itself, once its levels are good again",
+    ReturnRule.PROCESS_GONE: "by itself, once the program that failed is gone and its levels are good",
+    ReturnRule.RESET: "by itself, once a reset was seen and its levels are good",
+    ReturnRule.POWER_CYCLE: "by itself, after a reboot or a power cycle, once its levels are good",
+    ReturnRule.SERVICE: "only by `nodeagent gpu clear`, or as another board in this slot",
+}
+
+HELD_PHASES = frozenset({DriverPhase.READY, DriverPhase.RELEASED})
+"""Phases in which the driver itself does not speak against a device; released, everything stays as it was."""
+SILENT_PHASES = frozenset({DriverPhase.STUCK, DriverPhase.VERSION_MISMATCH, DriverPhase.NO_PERMISSION})
+"""Phases that only keep from looking: devices turn unknown when it lasts."""
+
+
+class Surroundings(Value, frozen=True):
+    """What besides a GPU's own record decides its verdict."""
+
+    driver: DriverState | None = None
+    unknown_after: int = 3
+    watched: bool = True
+
+
+def render_report(
+    inventory: Inventory,
+    records: Mapping[str, GpuRecord],
+    standings: Mapping[str, Standing],
+    around: Surroundings,
+    *,
+    wall: float,
+) -> HealthReport:
+    """The verdict on every GPU and every MIG device, in index order."""
+    devices = []
+    for gpu in inventory.gpus:
+        record = records.get(gpu.uuid) or GpuRecord(gpu=gpu.uuid)
+        for uuid in _list_devices(gpu):
+            judged = _judge_device(gpu, uuid, record, around, wall)
+            standing = standings.get(uuid)
+            if standing is not None and standing.verdict is judged.verdict:
+                judged = replace(judged, since_seconds=standing.since_wall)
+            devices.append(judged)
+    return HealthReport(generation=inventory.generation, devices=tuple(devices), watched=around.watched)
+
+
+def list_standings(report: HealthReport) -> tuple[Standing, ...]:
+    """What was told of each device, to be remembered."""
+    return tuple(
+        Standing(device=device.device, verdict=device.verdict, since_wall=device.since_seconds)
+        for device in report.devices
+    )
+
+
+def list_changes(before: HealthReport | None, after: HealthReport) -> tuple[tuple[VerdictChanged, DeviceHealth], ...]:
+    """Each device whose verdict is another than before, as a fact; one that is new was unknown."""
+    known = {device.device: device.verdict for device in before.devices} if before is not None else {}
+    changes = []
+    for device in after.devices:
+        earlier = known.get(device.device, Verdict.UNKNOWN)
+        if earlier is not device.verdict:
+            fact = VerdictChanged(device=device.device, before=earlier, after=device.verdict, reason=device.reason)
+            changes.append((fact, device))
+    return tuple(changes)
+
+
+def _list_devices(gpu: Gpu) -> Iterable[DeviceUuid]:
+    return (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+
+
+def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, around: Surroundings, wall: float) -> DeviceHealth:
+    faults = [fault for fault in record.faults if fault.device in {uuid, gpu.uuid}]
+    worst = max(faults, key=_weigh, default=None)
+    healthy = DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=Verdict.HEALTHY, since_seconds=wall)
+    candidates = [
+        healthy if worst is None else _tell_fault(healthy, worst, others=len(faults) - 1),
+        *_judge_silence(healthy, record, around),
+        *_judge_driver(healthy, record, around),
+    ]
+    return max(candidates, key=lambda one: VERDICT_RANK[one.verdict])
+
+
+def _weigh(fault: Fault) -> tuple[int, int, float]:
+    """The worst verdict, then the hardest way back, then the oldest."""
+    return VERDICT_RANK[fault.verdict], RULE_RANK[fault.rule], -fault.since_wall
+
+
+def _tell_fault(healthy: DeviceHealth, fault: Fault, *, others: int) -> DeviceHealth:
+    times = f" ({fault.count} times)" if fault.count > 1 else ""
+    more = f", and {others} more" if others else ""
+    returns = _RETURNS.get(fault.rule, "")
+    if fault.rule is ReturnRule.QUIET_PERIOD:
+        returns = f"by itself, after {render_age(fault.quiet_seconds)} without a repeat"
+    return replace(
+        healthy,
+        verdict=fault.verdict,
+        reason=f"{fault.reason}{times}{more}",
+        remedy=fault.remedy.sentence,
+        returns=returns,
+        return_rule=fault.rule,
+        xid=fault.xid,
+    )
+
+
+def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surroundings) -> tuple[DeviceHealth, ...]:
+    """No evidence is not health: unknown before the first look, and after too many without an answer."""
+    if record.is_known and record.missed_looks < around.unknown_after:
+        return ()
+    reason = f"no answer in {record.missed_looks} looks" if record.is_known else "not looked at yet"
+    unknown = replace(
+        healthy,
+        verdict=Verdict.UNKNOWN,
+        reason=reason,
+        remedy=Remedy.CHECK_DRIVER.sentence if record.missed_looks else "wait for the first look",
+        returns="by itself, with the next complete look",
+        return_rule=ReturnRule.LEVELS_CLEAN,
+    )
+    return (unknown,)
+
+
+def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings) -> tuple[DeviceHealth, ...]:
+    """A driver that does not work takes every device with it, and gives them back with clean looks."""
+    driver = around.driver
+    if driver is not None and takes_devices(driver.phase):
+        reason = f"the driver does not work: {driver.detail or driver.phase}"
+    elif record.driver_was_down:
+        reason = "the driver is back, waiting for clean looks"
+    else:
+        return ()
+    unhealthy = replace(
+        healthy,
+        verdict=Verdict.UNHEALTHY,
+        reason=reason,
+        remedy=(driver.remedy if driver is not None else "") or Remedy.CHECK_DRIVER.sentence,
+        returns="by itself, once the driver works and its levels are good",
+        return_rule=ReturnRule.LEVELS_CLEAN,
+    )
+    return (unhealthy,)
+
+
+def takes_devices(phase: DriverPhase) -> bool:
+    """Whether a driver in this phase makes every device unfit at once."""
+    return phase not in HELD_PHASES and phase not in SILENT_PHASES

@@ -1,0 +1,129 @@
+"""Who may ask: TLS, client certificates and passwords, as the web configuration file says.
+
+Owns the answer 401. A password is checked in a thread and remembered by its digest, because a bcrypt check costs more
+than a whole scrape; only so many checks wait at a time, so that guessing delays nobody who is known.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nodeagent.edge.http.bcrypt import Crypt, is_right, open_bcrypt
+from nodeagent.edge.http.messages import Response
+from nodeagent.edge.http.routes import render_problem
+from nodeagent.edge.http.tls import RotatingTls
+from nodeagent.edge.http.web_config import WebConfig, read_web_config
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+
+CHECK_SECONDS: Final = 10.0
+CHECKS_WAITING_MAX: Final = 8
+REMEMBERED_MAX: Final = 64
+_NOBODY: Final = "$2b$10$abcdefghijklmnopqrstuuOe5mkBEbMS6r.dbfyUOPGE4c1RMB/5G"
+"""Checked for users that do not exist, so that the time tells nothing."""
+
+
+class Access:
+    """The rules of one web configuration file; belongs to the event loop's thread once it is asked."""
+
+    def __init__(self, config: WebConfig, tls: RotatingTls | None, crypt: Crypt | None) -> None:
+        self._config, self._tls, self._crypt = config, tls, crypt
+        self._worker: WorkerThread | None = None
+        self._remembered: dict[bytes, str] = {}
+        self._secret = secrets.token_bytes(32)
+        self._waiting = 0
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What connections are encrypted with."""
+        return self._tls.context if self._tls is not None else None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Sent with every answer."""
+        return self._config.headers
+
+    async def check(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> Response | None:
+        """Nothing for who may ask, else the answer that says no."""
+        allowed = self._config.tls.client_allowed_sans if self._config.tls is not None else ()
+        if allowed and not _list_names(certificate) & frozenset(allowed):
+            return render_problem(403, "your certificate is not allowed", "none of its names is in client_allowed_sans")
+        if not self._config.users:
+            return None
+        credentials = parse_basic(headers.get("authorization", ""))
+        if credentials is None:
+            return _ask_for_password()
+        return await self._check_password(*credentials)
+
+    async def _check_password(self, user: str, password: bytes) -> Response | None:
+        digest = hashlib.blake2b(user.encode() + b"\x00" + password, key=self._secret).digest()
+        if digest in self._remembered:
+            return None
+        if self._waiting >= CHECKS_WAITING_MAX:
+            return render_problem(
+                503, "too many passwords are being checked", "try again", headers={"Retry-After": "1"}
+            )
+        assert self._crypt is not None
+        crypt, hashed = self._crypt, self._config.users.get(user, _NOBODY).encode()
+        self._worker = self._worker or WorkerThread("password check")
+        self._waiting += 1
+        try:
+            right = await self._worker.run(
+                lambda: is_right(crypt, password, hashed), timeout_seconds=CHECK_SECONDS, what="checking a password"
+            )
+        except WorkerError:
+            return render_problem(503, "passwords cannot be checked now", headers={"Retry-After": "1"})
+        finally:
+            self._waiting -= 1
+        if not right or user not in self._config.users:
+            return _ask_for_password()
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.pop(next(iter(self._remembered)))
+        self._remembered[digest] = user
+        return None
+
+    def close(self) -> None:
+        """Let the checking thread end."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+def open_access(path: Path, *, on_error: Callable[[str], None]) -> Access:
+    """The rules in this file, with everything loaded that they need.
+
+    Raises:
+        WebConfigInvalid: they cannot be kept as they are written.
+        PasswordsUncheckable: this system does not know bcrypt.
+    """
+    config = read_web_config(path)
+    tls = RotatingTls(config.tls, path, on_error=on_error) if config.tls is not None else None
+    return Access(config, tls, open_bcrypt() if config.users else None)
+
+
+def parse_basic(header: str) -> tuple[str, bytes] | None:
+    """User and password of an Authorization header, or nothing that could be one."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return (user.decode(), password) if colon else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _ask_for_password() -> Response:
+    return render_problem(
+        401, "who are you", "send user and password", headers={"WWW-Authenticate": 'Basic realm="nodeagent"'}
+    )
+
+
+def _list_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    names = certificate.get("subjectAltName", ()) if certificate is not None else ()
+    return frozenset(str(name) for _kind, name in names)

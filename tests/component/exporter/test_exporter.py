@@ -1,0 +1,303 @@
+"""The exporter on a bus of its own: what it shows, when, and what it leaves out."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, Exporter, MetricsRenderer
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.http.messages import Request, Response
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.introspect import Introspection
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.events import XidReported
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.model.telemetry import GpuSample
+from tests.support.exposition import Series, read_text
+from tests.support.samples import make_uuid
+from tests.support.virtual_time import FakeClock
+from tests.unit.components.exporter.builders import (
+    allocate,
+    find,
+    find_value,
+    know,
+    make_node,
+    make_process,
+    make_sample,
+    make_table,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+UUID = make_uuid(0)
+
+
+class Places:
+    """Answers where processes live, and remembers who was asked for."""
+
+    def __init__(self, places: Mapping[int, ProcessPlace]) -> None:
+        self.places = places
+        self.asked: list[tuple[int, ...]] = []
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """What is known."""
+        self.asked.append(tuple(pids))
+        return self.places
+
+
+class Bench:
+    """An exporter and all it needs."""
+
+    def __init__(self, clock: FakeClock, places: Places | None = None, **metrics: Any) -> None:
+        self.clock, self.bus = clock, Bus(clock)
+        settings = Settings()
+        self.live = LiveSettings(replace(settings, metrics=replace(settings.metrics, **metrics)))
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        agent = MetricsRenderer(
+            self.bus,
+            Gates(("driver_ready",), clock=clock),
+            self.conditions,
+            clock,
+            Introspection(),
+            reports=tuple,
+            version="1.2.3",
+            started_seconds=clock.wall(),
+        )
+        self.exporter = Exporter(self.bus, self.conditions, clock, self.live, agent, places, host="node-a")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The component at work."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: self.exporter.run(task_status=task_status))
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def publish(self, *gpus: GpuSample, known: Any = None) -> None:
+        """One sample of a node, and the time to render it."""
+        known = known or know(gpus=max(1, len(gpus)))
+        self.bus.publish_state(known.inventory, source="inventory")
+        self.bus.publish_state(known.driver, source="driver")
+        self.bus.publish_state(known.allocations, source="allocations")
+        self.bus.publish_state(make_node(*gpus, seconds=self.clock.wall()), source="inventory")
+        await anyio.sleep(0.1)
+
+    def read(self) -> Series:
+        """A scrape."""
+        return read_text(self.exporter.render().decode())
+
+
+async def test_a_sample_is_rendered_once_and_served_until_the_next(clock: FakeClock) -> None:
+    """Scrapes ask nobody; two of them read the same device series, with the pod that holds the device."""
+    bench = Bench(clock)
+    async with bench.running():
+        await bench.publish(make_sample(), known=know(allocate("bert-0", UUID)))
+        first, second = bench.read(), bench.read()
+    assert find_value(first, "DCGM_FI_DEV_SM_CLOCK", pod="bert-0", Hostname="node-a") == 1980
+    assert find_value(second, "nodeagent_renders_total") == 1
+    assert find(first, "DCGM_FI_DEV_GPU_TEMP") == find(second, "DCGM_FI_DEV_GPU_TEMP")
+
+
+async def test_before_the_first_sample_the_agent_speaks_of_itself(clock: FakeClock) -> None:
+    """A node without a driver has metrics too, and no family of DCGM."""
+    series = Bench(clock).read()
+    assert find_value(series, "nodeagent_build_info", version="1.2.3") == 1
+    assert not any(name.startswith("DCGM") for name, _ in series)
+    assert find_value(series, "nodeagent_samples_stale") == 0
+
+
+async def test_an_old_sample_is_marked_by_its_age_and_then_left_out(clock: FakeClock) -> None:
+    """The age shows from the first second; past the limit old numbers are not shown as new ones."""
+    bench = Bench(clock, stale_after_seconds=30.0)
+    async with bench.running():
+        await bench.publish(make_sample())
+        await anyio.sleep(20)
+        young = bench.read()
+        await anyio.sleep(20)
+        old = bench.read()
+    assert find_value(young, "nodeagent_sample_age_seconds") == pytest.approx(20.1, abs=0.2)
+    assert find(young, "DCGM_FI_DEV_SM_CLOCK")
+    assert not any(name.startswith(("DCGM", "nodeagent_pod")) for name, _ in old)
+    assert find_value(old, "nodeagent_samples_stale") == 1
+    assert find_value(old, "nodeagent_gpu_present", gpu="0") == 1
+
+
+async def test_a_lost_gpu_is_shown_as_lost_and_its_neighbours_as_they_are(clock: FakeClock) -> None:
+    """One ill GPU costs its own readings only."""
+    bench = Bench(clock)
+    async with bench.running():
+        await bench.publish(make_sample(0), make_sample(1))
+        before = bench.read()
+        await bench.publish(GpuSample(uuid=make_uuid(0), lost="GPU is lost"), make_sample(1))
+        after = bench.read()
+    assert find_value(before, "nodeagent_gpu_present", gpu="0") == 1
+    assert find_value(after, "nodeagent_gpu_present", gpu="0") == 0
+    assert find_value(after, "nodeagent_gpus", state="lost") == 1
+    assert not find(after, "DCGM_FI_DEV_SM_CLOCK", gpu="0")
+    assert find_value(after, "DCGM_FI_DEV_SM_CLOCK", gpu="1") == 1980
+
+
+async def test_xids_are_counted_and_survive_a_restart_of_the_component(clock: FakeClock) -> None:
+    """A crash of the exporter must not turn counters back."""
+    bench = Bench(clock)
+    for _ in range(2):
+        async with bench.running():
+            await bench.publish(make_sample())
+            bench.bus.publish_fact(XidReported(gpu=UUID, xid=79), source="inventory")
+            await anyio.sleep(1)
+            await bench.publish(make_sample(sm_clock_mhz=1))
+    series = bench.read()
+    assert find_value(series, "nodeagent_gpu_xid_errors_total", xid="79", UUID=UUID) == 2
+    assert find_value(series, "DCGM_FI_DEV_XID_ERRORS", err_code="79") == 79
+
+
+async def test_processes_are_charged_to_their_pods(clock: FakeClock) -> None:
+    """The host is asked once a sample for the processes there are."""
+    places = Places({7: ProcessPlace(pod_uid="uid-b")})
+    bench = Bench(clock, places)
+    holders = (allocate("a", f"{UUID}::0", uid="uid-a"), allocate("b", f"{UUID}::1", uid="uid-b"))
+    async with bench.running():
+        await bench.publish(make_sample(processes=(make_process(7, sm=30),)), known=know(*holders))
+        series = bench.read()
+    assert places.asked == [(7,)]
+    assert find_value(series, "nodeagent_pod_gpu_sm_ratio", pod="b") == 0.3
+
+
+async def test_processes_are_not_looked_up_when_switched_off(clock: FakeClock) -> None:
+    """Nobody's control groups are read for nothing."""
+    places = Places({})
+    bench = Bench(clock, places, processes=False)
+    async with bench.running():
+        await bench.publish(make_sample(processes=(make_process(7),)))
+    assert places.asked == []
+
+
+async def test_a_pod_that_is_gone_is_gone_from_the_next_sample_on(clock: FakeClock) -> None:
+    """No series outlives its pod by more than an interval."""
+    bench = Bench(clock)
+    async with bench.running():
+        await bench.publish(make_sample(), known=know(allocate("a", UUID)))
+        bench.bus.publish_state(make_table(), source="allocations")
+        await bench.publish(make_sample(sm_clock_mhz=2))
+        series = bench.read()
+    assert not any("a" in dict(labels).values() for _, labels in series if "pod" in dict(labels))
+
+
+async def test_settings_of_labels_take_effect_at_the_next_sample(clock: FakeClock) -> None:
+    """A reload needs no restart."""
+    bench = Bench(clock)
+    async with bench.running():
+        await bench.publish(make_sample())
+        settings = bench.live.now
+        bench.live.replace(replace(settings, metrics=replace(settings.metrics, host_label="hostname")))
+        await bench.publish(make_sample(sm_clock_mhz=2))
+        series = bench.read()
+    assert find_value(series, "DCGM_FI_DEV_SM_CLOCK", hostname="node-a") == 2
+
+
+async def test_a_changed_list_is_taken_without_an_empty_scrape(clock: FakeClock, tmp_path: Path) -> None:
+    """The list is looked at every few seconds; what cannot be used is a condition that goes when it is mended."""
+    file = tmp_path / "fields.csv"
+    file.write_text("DCGM_FI_DEV_PSTATE, gauge, p\nDCGM_FI_DEV_GPU_TEMP, gauge, t\nnonsense\n")
+    bench = Bench(clock, fields_file=file)
+    async with bench.running():
+        await bench.publish(make_sample())
+        first = bench.read()
+        problems = [(one.code, one.key) for one in bench.conditions.active()]
+        file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
+        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+        await bench.publish(make_sample(sm_clock_mhz=7))
+        second = bench.read()
+    assert find(first, "DCGM_FI_DEV_GPU_TEMP")
+    assert find_value(first, "nodeagent_unusable_fields") == 1
+    assert problems == [("metrics-fields-unusable", f"{file}:3")]
+    assert find_value(second, "DCGM_FI_DEV_SM_CLOCK") == 7
+    assert not find(second, "DCGM_FI_DEV_GPU_TEMP")
+    assert bench.conditions.active() == ()
+
+
+async def test_a_list_that_is_not_there_leaves_the_one_before_in_force(clock: FakeClock, tmp_path: Path) -> None:
+    """The default list at first; the last good one later; a condition says why."""
+    bench = Bench(clock, fields_file=tmp_path / "missing.csv")
+    async with bench.running():
+        await bench.publish(make_sample())
+        series = bench.read()
+    assert find(series, "DCGM_FI_DEV_SM_CLOCK")
+    (condition,) = bench.conditions.active()
+    assert condition.code == "metrics-fields-unusable"
+    assert "check that the path is right" in condition.detail
+
+
+@pytest.mark.parametrize(
+    ("headers", "content_type", "coding"),
+    [
+        ({}, "text/plain; version=0.0.4; charset=utf-8", None),
+        ({"accept-encoding": "gzip"}, "text/plain; version=0.0.4; charset=utf-8", "gzip"),
+        (
+            {"accept": "application/openmetrics-text; version=1.0.0"},
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            None,
+        ),
+    ],
+)
+async def test_an_answer_has_the_form_that_was_asked_for(
+    clock: FakeClock, headers: dict[str, str], content_type: str, coding: str | None
+) -> None:
+    """Format by Accept, compression by Accept-Encoding, and nothing that a cache could mix up."""
+    answer = await Bench(clock).exporter.answer(Request("GET", "/metrics", headers=headers))
+    assert isinstance(answer, Response)
+    assert answer.content_type == content_type
+    assert answer.headers.get("Content-Encoding") == coding
+    assert answer.headers["Vary"] == "Accept, Accept-Encoding"
+
+
+async def test_node_status_remembers_when_it_was_last_good(clock: FakeClock) -> None:
+    """The operator's alerts ask how long ago devices were last seen."""
+    bench = Bench(clock)
+    device = AdvertisedDevice(id=DeviceId(UUID), healthy=True)
+    resource = AdvertisedResource(name=ResourceName("nvidia.com/gpu"), socket="s", registered=True, devices=(device,))
+    async with bench.running():
+        await bench.publish(make_sample())
+        bench.bus.publish_state(PluginState(resources=(resource,)), source="deviceplugin")
+        seen = clock.wall()
+        bench.read()
+        await anyio.sleep(10)
+        bench.bus.publish_state(PluginState(), source="deviceplugin")
+        series = bench.read()
+    name = "gpu_operator_node_device_plugin_validation_last_success_ts_seconds"
+    assert find_value(series, name) == pytest.approx(seen, abs=1)
+    assert find_value(series, "gpu_operator_node_device_plugin_devices_total") == 0
+
+
+async def test_a_large_node_lets_others_run_while_it_is_rendered(clock: FakeClock, monkeypatch: Any) -> None:
+    """Between blocks the loop is free: an Allocate does not wait for a hundred instances."""
+    monkeypatch.setattr("nodeagent.components.exporter.component.SLICE_SECONDS", 0.0)
+    bench = Bench(clock)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with bench.running(), anyio.create_task_group() as tasks:
+        known = know(gpus=16)
+        bench.bus.publish_state(known.inventory, source="inventory")
+        tasks.start_soon(count)
+        bench.bus.publish_state(make_node(*map(make_sample, range(16)), seconds=clock.wall()), source="inventory")
+        while not find(bench.read(), "nodeagent_renders_total") or not find_value(
+            bench.read(), "nodeagent_renders_total"
+        ):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert turns > 10

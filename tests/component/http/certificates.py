@@ -1,0 +1,48 @@
+"""Certificates for tests, made by openssl as an administrator would."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate and its key."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._serial = directory, 0
+        self.root = self._make("ca", "-x509", "-subj", "/CN=test authority")
+
+    def issue(self, name: str, *, file: str = "") -> Certificate:
+        """A certificate for this name and for loopback."""
+        self._serial += 1
+        return self._make(
+            file or name,
+            "-x509",
+            "-CA",
+            str(self.root.cert),
+            "-CAkey",
+            str(self.root.key),
+            "-set_serial",
+            str(self._serial),
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName=DNS:{name},IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=CA:FALSE",
+        )
+
+    def _make(self, file: str, *arguments: str) -> Certificate:
+        made = Certificate(self._directory / f"{file}.pem", self._directory / f"{file}.key")
+        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+        line = ("openssl", "req", *key, "-days", "2", *arguments, "-keyout", str(made.key), "-out", str(made.cert))
+        subprocess.run(line, check=True, capture_output=True)
+        return made

@@ -1,0 +1,62 @@
+"""The exposition read by the parsers of prometheus-client equals the samples given, whatever the texts contain."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nodeagent.components.exporter.catalogue import FIELDS
+from nodeagent.components.exporter.device_labels import LabelStyle
+from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
+from nodeagent.components.exporter.field import LabelField
+from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.selection import parse_selection
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.telemetry import GpuSample, ProcessSample
+from tests.support.exposition import read_openmetrics, read_text
+from tests.support.samples import make_mig, make_uuid
+from tests.unit.components.exporter.builders import START, allocate, know, make_mig_shares, make_node, make_table
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=20)
+COUNTS = st.one_of(st.none(), st.integers(0, 2**63))
+NUMBERS = {
+    name: COUNTS
+    for name in GpuSample.__struct_fields__
+    if name not in {"uuid", "lost", "profiling", "processes", "mig", "unreadable"}
+}
+SAMPLES = st.fixed_dictionaries(NUMBERS)
+EVERYTHING = parse_selection(
+    "\n".join(f"{field.name}, {'label' if isinstance(field, LabelField) else 'counter'}, h" for field in FIELDS)
+)
+STYLES = st.builds(
+    LabelStyle,
+    host=TEXTS,
+    host_label=st.sampled_from(["Hostname", "hostname", "none"]),
+    replace_blanks=st.booleans(),
+    old_namespace=st.booleans(),
+    pod_uid=st.booleans(),
+)
+
+
+@settings(max_examples=60)
+@given(SAMPLES, TEXTS, TEXTS, TEXTS, TEXTS, STYLES, st.integers(0, 2))
+def test_every_exposition_reads_back_equal_in_both_formats(
+    values: dict[str, int | None], model: str, pod: str, container: str, uid: str, style: LabelStyle, mig: int
+) -> None:
+    """No text of a pod or board can break a scrape, forge a label, or make a series twice."""
+    known = know(mig=mig)
+    gpu = replace(known.inventory.gpus[0], name=model, serial=pod)
+    holder = allocate(pod, make_mig(0, mig).devices[0].uuid if mig else make_uuid(0), container=container, uid=uid)
+    known = Knowledge(Inventory(generation=1, gpus=(gpu,)), known.driver, make_table(holder))
+    sample = GpuSample(
+        uuid=make_uuid(0),
+        processes=(ProcessSample(pid=1, memory_used_bytes=1),),
+        mig=make_mig_shares(0, mig),
+        **values,  # type: ignore[arg-type]  # names and kinds come from the class itself
+    )
+    blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, Wishes(EVERYTHING, style)))
+    text, openmetrics = join_text(blocks).decode(), (join_openmetrics(blocks) + OPENMETRICS_END).decode()
+    series = read_text(text)
+    assert read_openmetrics(openmetrics) == series
+    pod_label = "pod_name" if style.old_namespace else "pod"
+    pods = {dict(labels)[pod_label] for (name, labels) in series if name.startswith("nodeagent_pod_")}
+    assert pods == {pod}

@@ -1,0 +1,125 @@
+"""`nodeagent top` from the record that the agent serves."""
+
+from typing import Any
+
+from msgspec import convert
+
+from nodeagent.cli.top_view import ProcessFacts, build_top, list_pids, render_top
+from nodeagent.components.web.records import GpuRecord, GpusRecord, StateRecord
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.health import DeviceHealth, Verdict
+from nodeagent.model.telemetry import GpuSample
+from tests.support.samples import make_gpu, make_mig, make_uuid
+from tests.unit.components.exporter.builders import (
+    START,
+    allocate,
+    make_mig_shares,
+    make_process,
+    make_sample,
+)
+
+UUID = make_uuid(0)
+
+
+def make_state(*records: GpuRecord) -> StateRecord:
+    """A node with these GPUs."""
+    plain: dict[str, Any] = {
+        "api": "v1",
+        "version": "1",
+        "node": "node-a",
+        "gpu_source": "nvml",
+        "pid": 1,
+        "started_seconds": START,
+        "time_seconds": START,
+        "verdict": "ok",
+        "sentence": "all is well",
+        "ready": True,
+        "gates": [],
+        "components": [],
+        "conditions": [],
+    }
+    state = convert(plain, StateRecord)
+    return type(state)(
+        **{name: getattr(state, name) for name in state.__struct_fields__ if name != "gpus"},
+        gpus=GpusRecord(generation=1, gpus=records),
+    )
+
+
+def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0, age: float = 0.5) -> GpuRecord:
+    """The first GPU."""
+    health = DeviceHealth(device=UUID, gpu=UUID, verdict=Verdict.HEALTHY, since_seconds=START)
+    return GpuRecord(
+        gpu=make_gpu(mig=make_mig(0, mig) if mig else None),
+        sample=sample,
+        sample_age_seconds=age,
+        health=(health,),
+        allocations=allocations,
+    )
+
+
+def test_a_gpu_at_work_is_one_line_with_its_pods() -> None:
+    """Use, memory, heat, power, verdict, and everyone who holds it."""
+    state = make_state(make_record(make_sample(), allocate("bert-0", UUID), allocate(None, f"{UUID}::1")))
+    lines = render_top(build_top(state, {}), width=200, colour=False).splitlines()
+    assert lines[0] == "node-a: all is well"
+    assert " ".join(lines[3].split()) == (
+        "0 NVIDIA H100 80GB HBM3 90% 20 GiB / 80 GiB 61 °C 651 W healthy ml/bert-0, pod not known yet"
+    )
+    assert len(lines) == 4
+
+
+def test_an_instance_shows_its_own_use_and_holder() -> None:
+    """A line each, by GPU and instance."""
+    first, second = make_mig(0, 2).devices
+    record = make_record(make_sample(mig=make_mig_shares(0, 1)), allocate("a", first.uuid), mig=2)
+    devices = build_top(make_state(record), {}).devices
+    assert [(one.gpu, one.name, one.use_percent, one.pods) for one in devices] == [
+        ("0:7", "1g.10gb", 50.0, ("ml/a",)),
+        ("0:8", "1g.10gb", None, ()),
+    ]
+    assert devices[1].uuid == second.uuid
+
+
+def test_processes_are_named_with_their_pod() -> None:
+    """By the pod's UID where it is known, else by the only holder, else as what they are."""
+    processes = tuple(make_process(pid, sm=10) for pid in (1, 2, 3))
+    known = {
+        1: ProcessFacts(command="python train.py", pod_uid="uid-a"),
+        2: ProcessFacts(command="nvidia-persistenced"),
+        3: ProcessFacts(command="cuda", pod_uid="uid-x"),
+    }
+    state = make_state(make_record(make_sample(processes=processes), allocate("a", UUID, uid="uid-a")))
+    assert list_pids(state) == [1, 2, 3]
+    (device,) = build_top(state, known).devices
+    assert [one.pod for one in device.processes] == ["ml/a", "host", "pod uid-x"]
+    (device,) = build_top(state, {}).devices
+    assert [one.pod for one in device.processes] == ["ml/a"] * 3
+    shared = make_state(
+        make_record(make_sample(processes=processes[:1]), allocate("a", f"{UUID}::0"), allocate("b", f"{UUID}::1"))
+    )
+    (device,) = build_top(shared, {}).devices
+    assert [one.pod for one in device.processes] == [""]
+
+
+def test_a_lost_gpu_and_old_readings_are_said() -> None:
+    """Nobody takes the last numbers of a dead GPU for its work."""
+    record = make_record(GpuSample(uuid=UUID, lost="fell off"), age=90.0)
+    text = render_top(build_top(make_state(record), {}), width=200, colour=False)
+    assert "readings are 1 min 30 s old" in text
+    assert "lost" in text
+
+
+def test_text_from_outside_cannot_drive_the_terminal() -> None:
+    """A command line or a pod's name is shown, not obeyed."""
+    state = make_state(make_record(make_sample(processes=(make_process(1),)), allocate("a", UUID, uid="u")))
+    text = render_top(build_top(state, {1: ProcessFacts(command="\x1b[2Jboo", pod_uid="u")}), width=200, colour=False)
+    assert "\x1b" not in text
+    assert "boo" in text
+
+
+def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
+    """Before the first sample there is nothing to show but the heads."""
+    text = render_top(build_top(make_state(), {}), width=100, colour=False)
+    assert "GPU  DEVICE" in text
+    bare = render_top(build_top(make_state(make_record(None)), {}), width=100, colour=False)
+    assert "NVIDIA H100" in bare

@@ -1,0 +1,216 @@
+"""Who holds a device, and what each pod uses of it."""
+
+import pytest
+
+from nodeagent.components.exporter.device_labels import LabelStyle
+from nodeagent.components.exporter.holders import Holder, find_holders
+from nodeagent.components.exporter.node_series import NodeSeries, Wishes
+from nodeagent.components.exporter.selection import select_defaults
+from nodeagent.model.allocation import AllocationSource
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.model.telemetry import GpuSample, ProfilingSample
+from tests.support.exposition import Series
+from tests.support.samples import make_mig, make_uuid
+from tests.unit.components.exporter.builders import (
+    GIB,
+    START,
+    allocate,
+    find,
+    find_value,
+    know,
+    make_mig_shares,
+    make_node,
+    make_process,
+    make_sample,
+    make_table,
+    read_series,
+    render,
+)
+
+UUID = make_uuid(0)
+A, B = allocate("a", f"{UUID}::0", uid="uid-a"), allocate("b", f"{UUID}::1", uid="uid-b")
+PLACES = {1: ProcessPlace(pod_uid="uid-a"), 2: ProcessPlace(pod_uid="uid-b"), 3: ProcessPlace()}
+
+
+def test_replicas_and_instances_lead_to_their_device() -> None:
+    """A replica's id is its device's, and each device lists its holders by name."""
+    holders = find_holders(make_table(B, A))
+    assert [holder.pod for holder in holders[UUID]] == ["a", "b"]
+
+
+def test_an_allocation_whose_pod_is_not_known_names_nobody() -> None:
+    """Until the kubelet has said who asked, the GPU shows no pod."""
+    assert find_holders(make_table(allocate(None, UUID))) == {}
+
+
+def test_a_pod_and_its_successor_of_the_same_name_are_one_holder() -> None:
+    """Two series of equal labels would break the scrape; the newer allocation is the one that lives."""
+    table = make_table(allocate("db-0", UUID, uid="old"), allocate("db-0", UUID, uid="new"))
+    assert find_holders(table)[UUID] == (Holder(namespace="ml", pod="db-0", container="main", uid="new"),)
+
+
+@pytest.mark.parametrize(
+    ("resource", "source", "extra", "counts"),
+    [
+        ("example.org/gpu", AllocationSource.JOURNAL, (), True),
+        ("nvidia.com/mig-1g.10gb", AllocationSource.POD_RESOURCES, (), True),
+        ("example.org/gpu", AllocationSource.POD_RESOURCES, (), False),
+        ("example.org/gpu", AllocationSource.CHECKPOINT, ("example.org/gpu",), True),
+    ],
+)
+def test_other_plugins_count_when_their_resource_is_named(
+    resource: str, source: AllocationSource, extra: tuple[str, ...], counts: bool
+) -> None:
+    """Ours under any name, NVIDIA's always, others when the settings list them."""
+    table = make_table(allocate("p", UUID, resource=resource, source=source))
+    assert (UUID in find_holders(table, extra)) is counts
+
+
+def test_a_shared_gpu_names_its_pods_in_their_own_series_only() -> None:
+    """The device's series stay one each, without a pod; sums over them count nothing twice."""
+    sample = make_sample(processes=(make_process(1, memory_gib=4, sm=60), make_process(2, memory_gib=2, sm=20)))
+    series = read_series(render(make_node(sample), know(A, B, places=PLACES)))
+    (labels,) = find(series, "DCGM_FI_DEV_FB_USED")
+    assert "pod" not in dict(labels)
+    assert find_value(series, "nodeagent_pod_gpu_memory_used_bytes", pod="a", UUID=UUID) == 4 * GIB
+    assert find_value(series, "nodeagent_pod_gpu_sm_ratio", pod="a") == 0.6
+    assert find_value(series, "nodeagent_pod_gpu_sm_ratio", pod="b") == 0.2
+
+
+def test_a_process_of_the_host_or_of_a_stranger_is_nobodys() -> None:
+    """What runs outside the allocation is not charged to whoever holds the GPU."""
+    places = {**PLACES, 2: ProcessPlace(pod_uid="uid-stranger")}
+    sample = make_sample(processes=(make_process(2), make_process(3)))
+    series = read_series(render(make_node(sample), know(allocate("a", UUID, uid="uid-a"), places=places)))
+    assert find_value(series, "nodeagent_pod_gpu_memory_used_bytes", pod="a") == 0
+
+
+@pytest.mark.parametrize("places", [{}, {1: ProcessPlace(pod_uid="uid-a")}])
+def test_an_only_holder_is_charged_where_the_pod_cannot_be_told(places: dict[int, ProcessPlace]) -> None:
+    """Without the host's processes in sight, or without the pod's UID, there is still only one who can be meant."""
+    sample = make_sample(processes=(make_process(1, memory_gib=3, sm=150),))
+    series = read_series(render(make_node(sample), know(allocate("a", UUID), places=places)))
+    assert find_value(series, "nodeagent_pod_gpu_memory_used_bytes", pod="a") == 3 * GIB
+    assert find_value(series, "nodeagent_pod_gpu_sm_ratio", pod="a") == 1.0
+
+
+def test_no_process_of_several_holders_is_guessed() -> None:
+    """Without a place, a process on a shared GPU is nobody's."""
+    series = read_series(render(make_node(make_sample(processes=(make_process(1, sm=50),))), know(A, B)))
+    assert [*find(series, "nodeagent_pod_gpu_sm_ratio").values()] == [0, 0]
+
+
+def run(*samples: GpuSample, known: object = None, step: float = 10.0) -> Series:
+    """The series after these samples, `step` seconds apart."""
+    series = NodeSeries()
+    blocks = []
+    for number, sample in enumerate(samples):
+        node = make_node(sample, seconds=START + number * step)
+        blocks = render(node, known or know(A, B, places=PLACES), None, series)  # type: ignore[arg-type]  # one default
+    return read_series(blocks)
+
+
+def energy(series: Series, **labels: str) -> float:
+    """Joules of one pod."""
+    return find_value(series, "nodeagent_pod_gpu_energy_joules_total", **labels)
+
+
+def test_energy_is_shared_by_sm_time() -> None:
+    """Three quarters of the time, three quarters of the energy; all of it is somebody's."""
+    processes = (make_process(1, sm=60), make_process(2, sm=20))
+    series = run(
+        make_sample(energy_millijoules=0, processes=processes),
+        make_sample(energy_millijoules=8_000_000, processes=processes),
+    )
+    assert energy(series, pod="a") == pytest.approx(6000)
+    assert energy(series, pod="b") == pytest.approx(2000)
+
+
+def test_idle_holders_share_energy_evenly_and_their_idle_time_is_counted() -> None:
+    """A GPU held but idle costs those who hold it."""
+    series = run(make_sample(energy_millijoules=0), make_sample(energy_millijoules=4_000_000))
+    assert energy(series, pod="a") == energy(series, pod="b") == 2000
+    assert find_value(series, "nodeagent_pod_gpu_idle_seconds_total", pod="a") == 10
+    assert find_value(series, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 10
+
+
+def test_a_total_that_starts_anew_costs_nobody_anything() -> None:
+    """After a driver reload the meter begins at zero; the pod's total goes on from where it was."""
+    alone = know(allocate("a", UUID))
+    values = (10_000_000, 12_000_000, 1_000_000, 2_000_000)
+    assert energy(run(*(make_sample(energy_millijoules=value) for value in values), known=alone), pod="a") == 3000
+
+
+def test_without_a_meter_energy_is_power_times_time() -> None:
+    """Boards before Volta have no meter; those without either show nothing."""
+    alone = know(allocate("a", UUID))
+    unmetered = make_sample(energy_millijoules=None, power_milliwatts=200_000)
+    assert energy(run(unmetered, unmetered, known=alone), pod="a") == 2000
+    blind = make_sample(energy_millijoules=None, power_milliwatts=None)
+    assert not find(run(blind, blind, known=alone), "nodeagent_pod_gpu_energy_joules_total")
+
+
+def test_an_only_holder_is_idle_when_the_gpu_is() -> None:
+    """Exclusive devices need no process accounting; where use is unknown, idle time is absent."""
+    alone = know(allocate("a", UUID))
+    idle = make_sample(gpu_utilization_percent=0)
+    assert find_value(run(idle, idle, known=alone), "nodeagent_pod_gpu_idle_seconds_total", pod="a") == 10
+    busy = make_sample(gpu_utilization_percent=3)
+    assert find_value(run(busy, busy, known=alone), "nodeagent_pod_gpu_idle_seconds_total", pod="a") == 0
+    unknown = make_sample(gpu_utilization_percent=None)
+    assert not find(run(unknown, unknown, known=alone), "nodeagent_pod_gpu_idle_seconds_total")
+
+
+def test_instances_share_their_gpus_energy_by_size_and_work() -> None:
+    """The part of an instance that nobody holds is nobody's."""
+    first, second = (device.uuid for device in make_mig(0, 2).devices)
+    known = know(allocate("a", first), mig=2)
+    shares = make_mig_shares(0, 2)
+    series = run(
+        make_sample(mig=shares, energy_millijoules=0),
+        make_sample(mig=shares, energy_millijoules=4_000_000),
+        known=known,
+    )
+    assert energy(series, pod="a", GPU_I_ID="7", GPU_I_PROFILE="1g.10gb") == 2000
+    assert not find(series, "nodeagent_pod_gpu_sm_ratio")
+    both = know(allocate("a", first), allocate("b", second), mig=2)
+    idle = make_mig_shares(0, 2, profiling=ProfilingSample(graphics_engine_active=0.0))
+    series = run(
+        make_sample(mig=idle, energy_millijoules=0), make_sample(mig=idle, energy_millijoules=4_000_000), known=both
+    )
+    assert energy(series, pod="a") == energy(series, pod="b") == 2000
+    assert find_value(series, "nodeagent_pod_gpu_idle_seconds_total", pod="b") == 10
+
+
+def test_counters_end_with_the_allocation_and_begin_anew() -> None:
+    """No series outlives its pod by a sample."""
+    series = NodeSeries()
+    render(make_node(make_sample()), know(allocate("a", UUID)), None, series)
+    freed = read_series(render(make_node(make_sample(), seconds=START + 1), know(), None, series))
+    assert not any(name.startswith("nodeagent_pod_") for name, _ in freed)
+    again = read_series(render(make_node(make_sample(), seconds=START + 2), know(allocate("a", UUID)), None, series))
+    assert find_value(again, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 1
+
+
+def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
+    """Held time goes on, and the last readings of memory are not made up."""
+    alone = know(allocate("a", UUID))
+    series = run(make_sample(), GpuSample(uuid=UUID, lost="gone"), known=alone)
+    assert find_value(series, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 10
+
+
+@pytest.mark.parametrize("wishes", [{"pods": False}, {"processes": False}])
+def test_pods_and_processes_can_be_switched_off(wishes: dict[str, bool]) -> None:
+    """Either switch ends the pods' own series; only the first takes the names off the devices."""
+    blocks = render(make_node(make_sample()), know(allocate("a", UUID)), Wishes(select_defaults(), **wishes))  # type: ignore[arg-type]  # two flags
+    series = read_series(blocks)
+    assert not any(name.startswith("nodeagent_pod_") for name, _ in series)
+    (labels,) = find(series, "DCGM_FI_DEV_SM_CLOCK")
+    assert ("pod" in dict(labels)) is wishes.get("pods", True)
+
+
+def test_the_pods_uid_is_a_label_when_wanted() -> None:
+    """Also on the pods' own series."""
+    wishes = Wishes(select_defaults(), LabelStyle(pod_uid=True))
+    series = read_series(render(make_node(make_sample()), know(A, B), wishes))
+    assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1

@@ -321,6 +321,16 @@ RENDER = Command(
     "print what the agent would serve or write, without serving or writing it",
     subcommands=(
         Command(
+            "labels",
+            "the labels that this node should have, one key=value a line",
+            runs="nodeagent.cli.labels:render",
+            arguments=(*NODE, JSON),
+            examples=(
+                Example("nodeagent render labels", "this node's labels"),
+                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+            ),
+        ),
+        Command(
             "metrics",
             "the GPU series of /metrics, from two samples taken now",
             runs="nodeagent.cli.metrics:render",
@@ -350,6 +360,20 @@ TOP = Command(
 )
 
 
+LABELS = Command(
+    "labels",
+    "the labels of this node: wanted, in place, where, since when",
+    runs="nodeagent.cli.labels:show",
+    description="Asks the running agent. Exit code 1: not every label is as wanted.",
+    arguments=(*NODE, JSON),
+    examples=(
+        Example("nodeagent labels", "what the node is called, and what is in the way"),
+        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
+        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
+    ),
+)
+
+
 ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
@@ -361,6 +385,7 @@ ROOT = Command(
         TOP,
         GPU,
         CDI,
+        LABELS,
         METRICS,
         RENDER,
         CONFIGURATION,

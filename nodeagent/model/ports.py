@@ -15,6 +15,7 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 from nodeagent.model.telemetry import NodeSample
@@ -216,6 +217,18 @@ class GpuSource(Protocol):
 
     async def resume(self) -> None:
         """Take the driver back, in whatever version it now is."""
+        ...
+
+
+class NodeFactSource(Protocol):
+    """The node apart from its GPUs."""
+
+    async def read_facts(self) -> NodeFacts:
+        """Look once; what cannot be read is empty.
+
+        Raises:
+            NodeagentError: the node's own files do not answer.
+        """
         ...
 
 

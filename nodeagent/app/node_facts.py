@@ -1,0 +1,31 @@
+"""Chooses where the node's facts come from: its own files, with made-up GPUs on the bus where they are simulated."""
+
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.node_facts import read_node_facts
+from nodeagent.edge.host.node_facts_reader import HostNodeFacts
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.ports import NodeFactSource
+
+
+def choose_node_facts(settings: Settings, worker: WorkerThread) -> NodeFactSource:
+    """The port that `gpus.source` calls for.
+
+    Raises:
+        UnknownProfile: no such simulated node.
+    """
+    node = settings.node
+
+    def read() -> NodeFacts:
+        return read_node_facts(
+            machine_type_file=settings.labels.machine_type_file, proc_root=node.proc_dir, sys_root=node.sys_dir
+        )
+
+    name = settings.gpus.simulated_profile
+    if name is None:
+        return HostNodeFacts(read, worker, node.sys_dir)
+    from nodeagent.edge.simulated.node_facts import simulate_facts  # noqa: PLC0415 - real nodes do without it
+    from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - likewise
+
+    profile = load_profile(name)
+    return HostNodeFacts(lambda: simulate_facts(read(), profile), worker, node.sys_dir)

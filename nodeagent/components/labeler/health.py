@@ -1,0 +1,26 @@
+"""Labels that sum up the health of a node's GPUs.
+
+Owns `nvidia.com/gpu.healthy.count` and `nvidia.com/gpu.unhealthy.count`. A GPU of which nothing is known is in neither.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodeagent.components.labeler.node_wide import PREFIX, Label
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.health import HealthReport, Verdict
+
+HEALTHY = f"{PREFIX}gpu.healthy.count"
+UNHEALTHY = f"{PREFIX}gpu.unhealthy.count"
+_GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
+
+
+def label_health(gpus: Sequence[Gpu], report: HealthReport | None) -> Iterator[Label]:
+    """How many GPUs are fit for work; nothing while nobody judges them."""
+    if report is None:
+        return
+    verdicts: dict[str, set[Verdict]] = {gpu.uuid: set() for gpu in gpus}
+    for device in report.devices:
+        verdicts.setdefault(device.gpu, set()).add(device.verdict)
+    judged = [verdicts[gpu.uuid] | ({Verdict.UNHEALTHY} if gpu.lost else set()) for gpu in gpus]
+    yield HEALTHY, str(sum(bool(each) and each <= _GOOD for each in judged))
+    yield UNHEALTHY, str(sum(Verdict.UNHEALTHY in each for each in judged))

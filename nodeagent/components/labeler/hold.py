@@ -1,0 +1,62 @@
+"""When a changed label is published: what flaps must not move pods, what changes capacity must not wait.
+
+Owns the waiting of each label by itself, so that one that flaps holds up no other. Refuses to read a clock.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import field
+
+from nodeagent.components.labeler.health import HEALTHY, UNHEALTHY
+from nodeagent.model.values import Value
+
+_CAPACITY = (".count", ".replicas")
+
+
+class Waiting(Value, frozen=True):
+    """A new value that has not lasted long enough yet; `None` for a label that is to go."""
+
+    value: str | None
+    since_seconds: float
+
+
+class Published(Value, frozen=True):
+    """What the world is told, and what it is about to be told."""
+
+    labels: dict[str, str]
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+
+
+def decide_published(
+    before: Published | None, wanted: Mapping[str, str], now_seconds: float, hold_seconds: float
+) -> Published:
+    """The labels to publish now: all at once the first time, and when one of them is capacity."""
+    if before is None or any(map(is_capacity, _list_changed(before.labels, wanted))):
+        return Published(labels=dict(wanted))
+    labels, waiting = dict(before.labels), {}
+    for key in _list_changed(before.labels, wanted):
+        value = wanted.get(key)
+        earlier = before.waiting.get(key)
+        since = earlier.since_seconds if earlier is not None and earlier.value == value else now_seconds
+        if now_seconds - since < hold_seconds:
+            waiting[key] = Waiting(value=value, since_seconds=since)
+        elif value is None:
+            del labels[key]
+        else:
+            labels[key] = value
+    return Published(labels=labels, waiting=waiting)
+
+
+def decide_wait(published: Published, now_seconds: float, hold_seconds: float) -> float | None:
+    """Seconds until the next waiting label is due; `None` when none waits."""
+    due = [each.since_seconds + hold_seconds - now_seconds for each in published.waiting.values()]
+    return max(0.0, min(due)) if due else None
+
+
+def is_capacity(key: str) -> bool:
+    """Whether schedulers and autoscalers reckon with it."""
+    return key.endswith(_CAPACITY) and key not in (HEALTHY, UNHEALTHY)
+
+
+def _list_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    return [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]

@@ -1,0 +1,76 @@
+"""Labels about the node's driver and its GPUs as a whole: versions, capabilities, machine, mode, fabric, vGPU.
+
+Owns their keys, in the old spelling and the new, and their value rules, which are GPU feature discovery's.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodeagent.components.labeler.values import plan_value
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import FabricPhase, Gpu
+from nodeagent.model.node_facts import NodeFacts
+
+Label = tuple[str, str]
+
+PREFIX = "nvidia.com/"
+UNKNOWN = "unknown"
+_MODES = {"0300": "graphics", "0302": "compute"}
+_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+
+
+def label_driver(driver: DriverState) -> Iterator[Label]:
+    """The driver's version, and the CUDA version it supports; the parts are text, so that `01` keeps its zero."""
+    if driver.driver_version:
+        major, minor, revision = (*driver.driver_version.split(".", 2), "", "")[:3]
+        for spelling, last in (("cuda.driver", "rev"), ("cuda.driver-version", "revision")):
+            yield f"{PREFIX}{spelling}.major", major
+            yield f"{PREFIX}{spelling}.minor", minor
+            yield f"{PREFIX}{spelling}.{last}", revision
+        yield f"{PREFIX}cuda.driver-version.full", driver.driver_version
+    if driver.cuda_version is not None:
+        cuda_major, cuda_minor = map(str, driver.cuda_version)
+        for spelling in ("cuda.runtime", "cuda.runtime-version"):
+            yield f"{PREFIX}{spelling}.major", cuda_major
+            yield f"{PREFIX}{spelling}.minor", cuda_minor
+        yield f"{PREFIX}cuda.runtime-version.full", f"{cuda_major}.{cuda_minor}"
+
+
+def label_node(gpus: Sequence[Gpu], facts: NodeFacts) -> Iterator[Label]:
+    """What is true of all GPUs together; only for a node that has some."""
+    yield f"{PREFIX}gpu.machine", plan_value(facts.machine_type) or UNKNOWN
+    yield f"{PREFIX}gpu.mode", _find_mode(gpus, facts)
+    yield f"{PREFIX}mig.capable", str(any(gpu.mig is not None for gpu in gpus)).lower()
+    # True selects nodes for NVIDIA's MPS daemon, which the device plugin here does not use.
+    yield f"{PREFIX}mps.capable", "false"
+    clique = _find_clique(gpus)
+    if clique:
+        yield f"{PREFIX}gpu.clique", clique
+
+
+def label_vgpu(facts: NodeFacts) -> Iterator[Label]:
+    """Whether this is a vGPU's guest; nothing where the bus does not say."""
+    if facts.vgpu is None:
+        return
+    yield f"{PREFIX}vgpu.present", str(facts.vgpu.present).lower()
+    if facts.vgpu.present:
+        yield f"{PREFIX}vgpu.host-driver-version", plan_value(facts.vgpu.host_driver_version)
+        yield f"{PREFIX}vgpu.host-driver-branch", plan_value(facts.vgpu.host_driver_branch)
+
+
+def _find_mode(gpus: Sequence[Gpu], facts: NodeFacts) -> str:
+    classes = {function.address: function.pci_class for function in facts.functions}
+    modes = {_MODES.get(classes.get(gpu.pci.address, ""), UNKNOWN) for gpu in gpus}
+    return modes.pop() if len(modes) == 1 else UNKNOWN
+
+
+def _find_clique(gpus: Sequence[Gpu]) -> str:
+    """The one clique that all attached GPUs are in; nothing where none is attached or they differ."""
+    cliques = {
+        f"{gpu.fabric.cluster_uuid.lower()}.{gpu.fabric.clique_id}"
+        for gpu in gpus
+        if gpu.fabric is not None
+        and gpu.fabric.phase is FabricPhase.COMPLETED
+        and gpu.fabric.status_code == 0
+        and gpu.fabric.cluster_uuid not in ("", _NO_CLUSTER)
+    }
+    return cliques.pop() if len(cliques) == 1 else ""

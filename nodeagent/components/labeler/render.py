@@ -1,0 +1,72 @@
+"""The whole set of labels that this node should have.
+
+Owns what is labelled when: presence always, GPUs while the driver can be asked, the last good ones while it cannot.
+Refuses labels that the API server would refuse: one illegal label would lose all the others of its patch.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from nodeagent.components.labeler.health import HEALTHY, UNHEALTHY, label_health
+from nodeagent.components.labeler.node_wide import PREFIX, Label, label_driver, label_node, label_vgpu
+from nodeagent.components.labeler.presence import FEATURE, label_host, label_presence
+from nodeagent.components.labeler.resources import label_models, label_resources
+from nodeagent.components.labeler.values import is_legal
+from nodeagent.config.schema import Settings
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.values import Value
+
+TIMESTAMP = f"{PREFIX}gfd.timestamp"
+PRESENT = f"{PREFIX}gpu.present"
+_OF_THE_MOMENT = frozenset({TIMESTAMP, PRESENT, HEALTHY, UNHEALTHY})
+"""Ours, but no facts about GPUs that would still hold while nobody can ask them."""
+
+
+class NodePicture(Value, frozen=True):
+    """Everything that labels are made of."""
+
+    facts: NodeFacts
+    driver: DriverState
+    inventory: Inventory | None = None
+    health: HealthReport | None = None
+
+
+class LabelSet(Value, frozen=True):
+    """Labels, and those that cannot be written, by key."""
+
+    labels: dict[str, str]
+    illegal: tuple[str, ...] = ()
+
+
+def render_labels(picture: NodePicture, settings: Settings, last_good: Mapping[str, str]) -> LabelSet:
+    """All labels but the timestamp, in the order of their keys; `last_good` stands in while GPUs cannot be asked."""
+    found = dict(_all_labels(picture, settings))
+    if not _can_ask(picture) and picture.driver.phase is not DriverPhase.NO_HARDWARE:
+        found = {key: value for key, value in last_good.items() if is_about_gpus(key)} | found
+    legal = {key: found[key] for key in sorted(found) if is_legal(key, found[key])}
+    return LabelSet(labels=legal, illegal=tuple(sorted(found.keys() - legal.keys())))
+
+
+def is_about_gpus(key: str) -> bool:
+    """Whether a label of ours states what the driver said, so that it stays true while the driver is away."""
+    return key not in _OF_THE_MOMENT and not key.startswith(FEATURE)
+
+
+def _can_ask(picture: NodePicture) -> bool:
+    return picture.driver.ready and picture.inventory is not None
+
+
+def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
+    yield from label_presence(picture.facts)
+    yield from label_host(picture.facts)
+    yield from label_vgpu(picture.facts)
+    gpus = picture.inventory.gpus if picture.inventory is not None else ()
+    if picture.driver.ready and gpus:
+        yield PRESENT, "true"
+        yield from label_driver(picture.driver)
+        yield from label_node(gpus, picture.facts)
+        yield from label_resources(gpus, settings)
+        yield from label_models(gpus) if settings.labels.per_model else ()
+    yield from label_health(gpus, picture.health)

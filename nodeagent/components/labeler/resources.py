@@ -1,0 +1,149 @@
+"""Labels about what can be asked for: whole GPUs and MIG devices, under each of the three MIG strategies.
+
+Owns the keys `nvidia.com/gpu.…` and `nvidia.com/mig-<profile>.…`, whose rules are GPU feature discovery's, but for one:
+a node with several models is described by the most numerous one, where upstream takes whichever comes last.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from nodeagent.components.labeler.node_wide import PREFIX, Label
+from nodeagent.components.labeler.sharing import WHOLE, Shares, plan_shares
+from nodeagent.components.labeler.values import cut, plan_value, sanitise
+from nodeagent.config.schema import Settings
+from nodeagent.model.gpu import Gpu, MigDevice
+
+MIB = 1 << 20
+_FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
+    ((13, 0), "rubin"),
+    ((12, 0), "blackwell"),
+    ((11, 0), "undefined"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((4, 0), "undefined"),
+    ((3, 0), "kepler"),
+    ((2, 0), "fermi"),
+    ((1, 0), "tesla"),
+)
+_LAST_KNOWN_MAJOR = 13
+
+
+def label_resources(gpus: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
+    """The labels of the configured MIG strategy; later ones replace earlier ones of the same key."""
+    strategy = settings.device_plugin.mig_strategy
+    group = choose_model(gpus)
+    yield from _label_gpus(group, settings)
+    if strategy == "none":
+        return
+    yield f"{PREFIX}mig.strategy", strategy
+    if strategy == "mixed":
+        yield from _label_profiles(gpus, settings)
+    elif any(_has_mig(gpu) for gpu in gpus):
+        yield from _label_single(gpus, group[0].name, settings)
+
+
+def label_models(gpus: Sequence[Gpu]) -> Iterator[Label]:
+    """Count and memory by model, for nodes that have more than one."""
+    models = group_models(gpus)
+    for name, members in models.items() if len(models) > 1 else ():
+        # The name part of a key holds 63 characters, of which `gpu.product.` and `.memory` take 19.
+        model = cut(sanitise(name), 44)
+        if model:
+            yield f"{PREFIX}gpu.product.{model}.count", str(len(members))
+            yield f"{PREFIX}gpu.product.{model}.memory", str(members[0].memory_total_bytes // MIB)
+
+
+def group_models(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    """The GPUs by model name, each model in the order of indexes."""
+    models: dict[str, list[Gpu]] = {}
+    for gpu in sorted(gpus, key=lambda each: each.index):
+        models.setdefault(gpu.name, []).append(gpu)
+    return models
+
+
+def choose_model(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """The GPUs that labels without a model in their key describe: the most numerous model, then the lowest index."""
+    return max(group_models(gpus).values(), key=len)
+
+
+def find_family(capability: tuple[int, int]) -> str:
+    """The architecture's name as labels spell it."""
+    if capability[0] > _LAST_KNOWN_MAJOR:
+        return "undefined"
+    return next((name for least, name in _FAMILIES if capability >= least), "undefined")
+
+
+def _label_gpus(group: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
+    gpu = next((each for each in group if not _has_mig(each)), group[0])
+    partitioned = _has_mig(gpu)
+    shares = WHOLE if partitioned else plan_shares(settings, "gpu", gpu.name)
+    yield from _label_offer(f"{PREFIX}gpu", gpu.name, "", len(group), shares)
+    if partitioned:
+        yield f"{PREFIX}gpu.replicas", "0"
+    if gpu.memory_total_bytes >= MIB:
+        yield f"{PREFIX}gpu.memory", str(gpu.memory_total_bytes // MIB)
+    if gpu.compute_capability is not None and gpu.compute_capability[0] > 0:
+        yield f"{PREFIX}gpu.family", find_family(gpu.compute_capability)
+        yield f"{PREFIX}gpu.compute.major", str(gpu.compute_capability[0])
+        yield f"{PREFIX}gpu.compute.minor", str(gpu.compute_capability[1])
+
+
+def _label_single(gpus: Sequence[Gpu], model: str, settings: Settings) -> Iterator[Label]:
+    """The strategy `single` on a node with MIG switched on somewhere: all devices alike, or nothing is offered."""
+    profiles = {device.profile for gpu in gpus for device in gpu.mig_devices}
+    if len(profiles) != 1 or not all(gpu.mig_devices for gpu in gpus):
+        product = plan_value(model, "-MIG-INVALID")
+        yield from ((f"{PREFIX}gpu.product", product),) if product else ()
+        yield from ((f"{PREFIX}gpu.{key}", "0") for key in ("count", "replicas", "memory"))
+        yield f"{PREFIX}gpu.sharing-strategy", ""
+        return
+    devices = [device for gpu in gpus for device in gpu.mig_devices]
+    yield from _label_devices(f"{PREFIX}gpu", model, devices, plan_shares(settings, "gpu", model))
+
+
+def _label_profiles(gpus: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
+    profiles: dict[str, list[tuple[Gpu, MigDevice]]] = {}
+    for gpu in gpus:
+        for device in gpu.mig_devices:
+            profiles.setdefault(_name_profile(device), []).append((gpu, device))
+    for profile, members in sorted(profiles.items()):
+        model = members[0][0].name
+        shares = plan_shares(settings, f"mig-{profile}", model)
+        yield from _label_devices(f"{PREFIX}mig-{profile}", model, [device for _, device in members], shares)
+
+
+def _label_devices(stem: str, model: str, devices: Sequence[MigDevice], shares: Shares) -> Iterator[Label]:
+    first = devices[0]
+    yield from _label_offer(stem, model, f"-MIG-{_name_profile(first)}", len(devices), shares)
+    attributes = first.attributes
+    yield f"{stem}.memory", str(attributes.memory_mib)
+    yield f"{stem}.multiprocessors", str(attributes.multiprocessor_count)
+    yield f"{stem}.slices.gi", str(attributes.gpu_instance_slice_count)
+    yield f"{stem}.slices.ci", str(attributes.compute_instance_slice_count)
+    yield f"{stem}.engines.copy", str(attributes.shared_copy_engine_count)
+    yield f"{stem}.engines.decoder", str(attributes.shared_decoder_count)
+    yield f"{stem}.engines.encoder", str(attributes.shared_encoder_count)
+    yield f"{stem}.engines.jpeg", str(attributes.shared_jpeg_count)
+    yield f"{stem}.engines.ofa", str(attributes.shared_ofa_count)
+
+
+def _label_offer(stem: str, model: str, kind: str, count: int, shares: Shares) -> Iterator[Label]:
+    product = plan_value(model, kind + shares.suffix)
+    if product:
+        yield f"{stem}.product", product
+    yield f"{stem}.count", str(count)
+    yield f"{stem}.replicas", str(shares.replicas)
+    yield f"{stem}.sharing-strategy", shares.strategy
+
+
+def _name_profile(device: MigDevice) -> str:
+    return cut(sanitise(device.profile.replace("+", ".")), 32)
+
+
+def _has_mig(gpu: Gpu) -> bool:
+    return gpu.mig is not None and gpu.mig.enabled

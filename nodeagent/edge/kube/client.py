@@ -1,0 +1,232 @@
+"""One client for the API server: requests with a deadline and a turn, watches with a limit of silence.
+
+Owns the connection, the credentials in use and their renewal, the rate, and the translation of everything that goes
+wrong. Refuses to know any kind of object: paths and documents come from the modules beside it.
+"""
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import anyio
+
+from nodeagent import __version__
+from nodeagent.edge.kube.credentials import Credentials
+from nodeagent.edge.kube.errors import ApiUnauthorized, ApiUnreachable, CredentialsInvalid, translate_status
+from nodeagent.edge.kube.library import Library, load_library
+from nodeagent.edge.kube.rate_limit import RateLimit
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+
+Json = dict[str, Any]
+
+RENEW_SECONDS = 60.0
+"""How long a token is used before its source is read again; the kubelet replaces files minutes before they end."""
+LOAD_SECONDS = 30.0
+RETRY_AFTER_MAX_SECONDS = 300.0
+_TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How patient, and how greedy."""
+
+    timeout_seconds: float = 10.0
+    requests_per_second: float = 5.0
+    burst: int = 10
+
+
+@dataclass(slots=True)
+class _Session:
+    server: str
+    authorization: str
+    transport: Any
+    loaded_at: float
+
+
+class KubeClient:
+    """Speaks JSON with one API server; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        read_settings: Callable[[], ClientSettings] = ClientSettings,
+        *,
+        load: Callable[[], Library] = load_library,
+    ) -> None:
+        self._credentials, self._read_settings, self._load = credentials, read_settings, load
+        self._worker = WorkerThread("API credentials")
+        self._rate = RateLimit()
+        self._session: _Session | None = None
+        self._opening = anyio.Lock()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        attempted: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = _JSON,
+    ) -> Json:
+        """One request and its answer; `attempted` says in words what it is for.
+
+        Raises:
+            KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
+        """
+        try:
+            return await self._request(method, path, attempted, query, body, content_type)
+        except ApiUnauthorized:
+            await self.aclose()
+            return await self._request(method, path, attempted, query, body, content_type)
+
+    async def watch(
+        self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float
+    ) -> AsyncGenerator[Json, None]:
+        """The lines of a watch until the server ends it.
+
+        Raises:
+            KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
+        """
+        session = await self._take_turn()
+        with self._translating(session, attempted):
+            with anyio.fail_after(self._read_settings().timeout_seconds):
+                response = await session.transport.GET(
+                    session.server + path,
+                    headers=_headers(session, _JSON),
+                    query_params=list(query.items()),
+                    _preload_content=False,
+                )
+        try:
+            with self._translating(session, attempted):
+                await self._check(response, attempted)
+                while True:
+                    with anyio.fail_after(silence_seconds):
+                        line = await response.content.readline()
+                    if not line:
+                        return
+                    yield _parse(line)
+        finally:
+            response.close()
+
+    async def aclose(self) -> None:
+        """End the connections; the next request opens new ones with credentials read anew."""
+        session, self._session = self._session, None
+        if session is not None:
+            with anyio.CancelScope(shield=True):
+                await session.transport.close()
+        self._worker.close()
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        attempted: str,
+        query: Mapping[str, str] | None,
+        body: object,
+        content_type: str,
+    ) -> Json:
+        session = await self._take_turn()
+        with self._translating(session, attempted):
+            with anyio.fail_after(self._read_settings().timeout_seconds):
+                response = await session.transport.request(
+                    method,
+                    session.server + path,
+                    headers=_headers(session, content_type),
+                    query_params=list((query or {}).items()),
+                    body=body,
+                    _preload_content=False,
+                )
+                async with response:
+                    await self._check(response, attempted)
+                    return _parse(await response.read())
+
+    async def _take_turn(self) -> _Session:
+        """A session with fresh credentials, when it is this request's turn."""
+        settings = self._read_settings()
+        wait = self._rate.reserve(anyio.current_time(), per_second=settings.requests_per_second, burst=settings.burst)
+        await anyio.sleep(wait)
+        async with self._opening:
+            session = self._session
+            if session is None:
+                session = self._session = await self._open()
+            elif anyio.current_time() - session.loaded_at >= RENEW_SECONDS:
+                await self._renew(session)
+            return session
+
+    async def _open(self) -> _Session:
+        library, configuration = await self._read_credentials()
+        try:
+            transport = library.Transport(configuration)
+        except OSError as error:  # the TLS library's errors are among them
+            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+        return _Session(configuration.host, _identity(configuration), transport, anyio.current_time())
+
+    async def _renew(self, session: _Session) -> None:
+        """Take over a token that was replaced; one that cannot be read leaves the present one, which may still do."""
+        session.loaded_at = anyio.current_time()
+        with contextlib.suppress(CredentialsInvalid):
+            _, configuration = await self._read_credentials()
+            session.authorization = _identity(configuration)
+
+    async def _read_credentials(self) -> tuple[Library, Any]:
+        def read() -> tuple[Library, Any]:
+            library = self._load()
+            return library, self._credentials.load(library)
+
+        try:
+            return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
+        except WorkerError as error:
+            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+
+    async def _check(self, response: aiohttp.ClientResponse, attempted: str) -> None:
+        if response.status < HTTPStatus.MULTIPLE_CHOICES:
+            return
+        retry_after = _parse_seconds(response.headers.get("Retry-After", ""))
+        if retry_after is not None:
+            self._rate.hold_back(anyio.current_time() + retry_after)
+        message = _find_message(await response.read()) or response.reason or "no reason given"
+        raise translate_status(attempted, response.status, message, retry_after)
+
+    @contextmanager
+    def _translating(self, session: _Session, attempted: str) -> Iterator[None]:
+        try:
+            yield
+        except _TROUBLE as error:
+            reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
+            raise ApiUnreachable(session.server, attempted, reason) from error
+
+
+def _headers(session: _Session, content_type: str) -> dict[str, str]:
+    headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": f"nodeagent/{__version__}"}
+    return headers | ({"Authorization": session.authorization} if session.authorization else {})
+
+
+def _identity(configuration: Any) -> str:
+    return str(configuration.api_key.get("BearerToken", ""))
+
+
+def _parse(content: bytes) -> Json:
+    document = json.loads(content)
+    if not isinstance(document, dict):
+        raise ValueError("the answer is no JSON object")  # noqa: TRY004 - translated like any other broken answer
+    return document
+
+
+def _parse_seconds(text: str) -> float | None:
+    return min(float(text), RETRY_AFTER_MAX_SECONDS) if text.isascii() and text.isdigit() else None
+
+
+def _find_message(content: bytes) -> str:
+    """The server's own words; what stands between us and it answers with pages, of which one line must do."""
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return " ".join(content[:200].decode("utf-8", "replace").split())

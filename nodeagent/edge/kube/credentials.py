@@ -1,0 +1,121 @@
+"""Who the agent is to the API server: a pod's service account or a kubeconfig, found, read and kept fresh.
+
+Owns the search and the re-reading: tokens in files are replaced under us, programs that give tokens give ones that end.
+Refuses to guess: a kubeconfig that is named is used or reported, never passed over for another source.
+Everything here blocks and belongs in a worker thread.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from nodeagent.edge.host.atomic_file import read_bounded
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.kube.errors import CredentialsInvalid
+from nodeagent.edge.kube.library import Library
+
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_LIMIT_BYTES = 1 << 20
+_MALFORMED = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, OSError)
+"""What kubernetes_asyncio raises over files that are not what they should be, besides its own error."""
+
+
+class Credentials(Protocol):
+    """One source of credentials."""
+
+    @property
+    def where(self) -> str:
+        """Which file or directory, for people."""
+        ...
+
+    def load(self, library: Library) -> Any:
+        """A client configuration with a server, a trust anchor and an identity.
+
+        Raises:
+            CredentialsInvalid: they cannot be used.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account that a pod runs as."""
+
+    environ: Mapping[str, str]
+    directory: Path = SERVICE_ACCOUNT_DIR
+
+    @property
+    def where(self) -> str:
+        """The directory that the kubelet mounts."""
+        return str(self.directory)
+
+    def load(self, library: Library) -> Any:
+        """Read token and trust anchor as they are now."""
+        configuration = library.Configuration()
+        loader = library.InClusterConfigLoader(
+            token_filename=str(self.directory / "token"),
+            cert_filename=str(self.directory / "ca.crt"),
+            try_refresh_token=False,
+            environ=dict(self.environ),
+        )
+        try:
+            loader.load_and_set(configuration)
+        except (library.ConfigException, *_MALFORMED) as error:
+            raise CredentialsInvalid(self.where, _describe(error)) from error
+        return configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """A file as kubectl uses it."""
+
+    path: Path
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    def load(self, library: Library) -> Any:
+        """Read it, and whatever it names: certificates, token files, programs that give tokens."""
+        configuration = library.Configuration()
+        try:
+            document = yaml.safe_load(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))
+            loader = library.KubeConfigLoader(document, config_base_path=str(self.path.parent))
+            asyncio.run(loader.load_and_set(configuration))
+        except (library.ConfigException, yaml.YAMLError, HostError, *_MALFORMED) as error:
+            raise CredentialsInvalid(self.where, _describe(error)) from error
+        if "server" not in _find_cluster(document):
+            raise CredentialsInvalid(self.where, "the current context's cluster names no server")
+        return configuration
+
+
+def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Credentials | None:
+    """The kubeconfig that is named, or else the service account where there is one."""
+    if kubeconfig is not None:
+        return Kubeconfig(kubeconfig)
+    account = ServiceAccount(environ)
+    return account if environ.get(_HOST) and environ.get(_PORT) and _has_token(account) else None
+
+
+def _has_token(account: ServiceAccount) -> bool:
+    return (account.directory / "token").exists()
+
+
+def _find_cluster(document: Any) -> Mapping[str, Any]:
+    """The cluster of the current context, in a document that was read without an error."""
+    context = next(each["context"] for each in document["contexts"] if each["name"] == document["current-context"])
+    found: Mapping[str, Any] = next(
+        each["cluster"] for each in document["clusters"] if each["name"] == context["cluster"]
+    )
+    return found
+
+
+def _describe(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if text and len(text) > 3 else f"it is not a valid file ({type(error).__name__} {text})".rstrip()

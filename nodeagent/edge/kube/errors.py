@@ -1,0 +1,118 @@
+"""What can go wrong between the agent and the API server, one class for each situation a caller handles differently.
+
+KubeError
+├── CredentialsInvalid    there are credentials, but they cannot be used
+├── ApiUnreachable        no answer, or half of one: the server, the network, or its certificate
+├── NodeMissing           the cluster has no node of our name
+└── ApiRefused            the server answered, and the answer is no
+    ├── ApiUnauthorized   it does not know us (401)
+    ├── ApiForbidden      it knows us and says no (403)
+    ├── ApiNotFound       there is no such object or kind (404)
+    ├── ApiConflict       somebody else was there first (409)
+    ├── ApiExpired        what the watch asked for is too old (410)
+    ├── ApiBusy           it asks us to come back later (429)
+    └── ApiFailed         it failed itself (5xx)
+"""
+
+from http import HTTPStatus
+
+from nodeagent.model.errors import NodeagentError
+
+
+class KubeError(NodeagentError):
+    """The API server, or the way to it."""
+
+
+class CredentialsInvalid(KubeError):
+    """Credentials are there and cannot be used."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"cannot use the credentials in {where}: {reason}: mend them or set kubernetes.kubeconfig")
+        self.where, self.reason = where, reason
+
+
+class ApiUnreachable(KubeError):
+    """The API server does not answer, or stopped in the middle of an answer."""
+
+    def __init__(self, server: str, attempted: str, reason: str) -> None:
+        super().__init__(f"cannot {attempted}: {server} does not answer: {reason}: nodeagent keeps trying")
+        self.server, self.attempted, self.reason = server, attempted, reason
+
+
+class NodeMissing(KubeError):
+    """The cluster does not know this node."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the cluster has no node {name}: set node.name (NODE_NAME) to the kubelet's name of this node"
+        )
+        self.name = name
+
+
+class ApiRefused(KubeError):
+    """The API server said no."""
+
+    remedy = "read the API server's message"
+
+    def __init__(self, attempted: str, status: int, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(f"cannot {attempted}: the API server answered {status}: {message}: {self.remedy}")
+        self.attempted, self.status, self.message = attempted, status, message
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ApiUnauthorized(ApiRefused):
+    """The token or certificate is not accepted."""
+
+    remedy = "renew the credentials"
+
+
+class ApiForbidden(ApiRefused):
+    """A right is missing, or an admission policy refuses."""
+
+    remedy = "apply deploy/rbac.yaml, and run the agent with a token that is bound to its node"
+
+
+class ApiNotFound(ApiRefused):
+    """No such object, or no such kind of object."""
+
+    remedy = "create it, or install what defines its kind"
+
+
+class ApiConflict(ApiRefused):
+    """Another writer changed or holds the same thing."""
+
+    remedy = "nodeagent looks again and leaves to others what is theirs"
+
+
+class ApiExpired(ApiRefused):
+    """The version that a watch began at is no longer kept."""
+
+    remedy = "nodeagent lists anew"
+
+
+class ApiBusy(ApiRefused):
+    """Too many requests."""
+
+    remedy = "nodeagent waits as long as it was asked to"
+
+
+class ApiFailed(ApiRefused):
+    """The server itself is in trouble."""
+
+    remedy = "nodeagent keeps trying"
+
+
+_BY_STATUS: dict[int, type[ApiRefused]] = {
+    HTTPStatus.UNAUTHORIZED: ApiUnauthorized,
+    HTTPStatus.FORBIDDEN: ApiForbidden,
+    HTTPStatus.NOT_FOUND: ApiNotFound,
+    HTTPStatus.CONFLICT: ApiConflict,
+    HTTPStatus.GONE: ApiExpired,
+    HTTPStatus.TOO_MANY_REQUESTS: ApiBusy,
+}
+
+
+def translate_status(attempted: str, status: int, message: str, retry_after_seconds: float | None = None) -> ApiRefused:
+    """The error for an answer that is no success."""
+    kind = _BY_STATUS.get(status, ApiFailed if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiRefused)
+    return kind(attempted, status, message, retry_after_seconds=retry_after_seconds)

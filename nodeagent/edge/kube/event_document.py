@@ -1,0 +1,38 @@
+"""Kubernetes events about this node, as documents.
+
+Owns their shape and the limits of its fields. Pure.
+"""
+
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from nodeagent.edge.kube.node_document import FIELD_MANAGER
+from nodeagent.model.cluster import ClusterNode, NodeEvent
+
+NOTE_MAX = 1024
+_NAME_MAX = 63
+
+
+def render_event(
+    node: ClusterNode, event: NodeEvent, now_seconds: float, rng: Random, *, count: int = 1
+) -> dict[str, Any]:
+    """One event; several of a kind are one with their number in the note."""
+    note = event.note if count == 1 else f"{event.note} ({count} times since this was last told)"
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        # Names must differ; the random part makes them, as the field for it would need a second answer to read.
+        "metadata": {
+            "name": f"{node.name[:_NAME_MAX].rstrip('-.')}.{rng.getrandbits(64):016x}",
+            "namespace": "default",
+        },
+        "eventTime": datetime.fromtimestamp(now_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": f"nvidia.com/{FIELD_MANAGER}",
+        "reportingInstance": f"{FIELD_MANAGER}-{node.name}"[:128],
+        "action": event.reason,
+        "reason": event.reason,
+        "type": "Warning" if event.warning else "Normal",
+        "note": note if len(note) <= NOTE_MAX else note[: NOTE_MAX - 1] + "…",
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
+    }

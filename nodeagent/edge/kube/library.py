@@ -1,0 +1,87 @@
+"""Imports the five classes of kubernetes_asyncio that six verbs need, without its model classes.
+
+The package imports every model of the API when it is imported: 36 MB, of which the agent uses nothing. Its transport
+and its readers of credentials are 2 MB, so it is entered by its inner modules, past its own `__init__` files.
+Where a release has other inner modules, the plain import is used instead: more memory, the same behaviour.
+"""
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from nodeagent.kernel.log import get_logger
+
+_ROOT = "kubernetes_asyncio"
+_HOLLOW = (f"{_ROOT}", f"{_ROOT}.client", f"{_ROOT}.config")
+"""Packages whose `__init__` is not run; their modules are imported one by one."""
+
+_log = get_logger(component="kube")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What is used of kubernetes_asyncio; untyped, as the package is where it matters."""
+
+    Configuration: Any
+    Transport: Any
+    ApiException: type[Exception]
+    ConfigException: type[Exception]
+    KubeConfigLoader: Any
+    InClusterConfigLoader: Any
+
+
+def load_library(*, slim: bool = True) -> Library:
+    """The classes, imported once per process and only where the API is in use."""
+    if slim and _ROOT not in sys.modules:
+        try:
+            _hollow_out()
+            return _collect()
+        except (ImportError, AttributeError) as error:
+            _log.warning("slim_import_failed", reason=str(error))
+            _forget()
+    return _collect()
+
+
+def _hollow_out() -> None:
+    spec = importlib.util.find_spec(_ROOT)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"{_ROOT} is not installed")
+    home = spec.submodule_search_locations[0]
+    for name in _HOLLOW:
+        module = ModuleType(name)
+        module.__path__ = [home + name.removeprefix(_ROOT).replace(".", "/")]
+        sys.modules[name] = module
+    client = sys.modules[f"{_ROOT}.client"]
+    # What the readers of credentials take from the package they believe to be whole.
+    vars(client)["Configuration"] = importlib.import_module(f"{_ROOT}.client.configuration").Configuration
+    vars(client)["ApiClient"] = object
+
+
+def _collect() -> Library:
+    modules = {
+        name: importlib.import_module(f"{_ROOT}.{name}")
+        for name in (
+            "client.configuration",
+            "client.rest",
+            "client.exceptions",
+            "config.config_exception",
+            "config.kube_config",
+            "config.incluster_config",
+        )
+    }
+    return Library(
+        Configuration=modules["client.configuration"].Configuration,
+        Transport=modules["client.rest"].RESTClientObject,
+        ApiException=modules["client.exceptions"].ApiException,
+        ConfigException=modules["config.config_exception"].ConfigException,
+        KubeConfigLoader=modules["config.kube_config"].KubeConfigLoader,
+        InClusterConfigLoader=modules["config.incluster_config"].InClusterConfigLoader,
+    )
+
+
+def _forget() -> None:
+    for name in [name for name in sys.modules if name == _ROOT or name.startswith(f"{_ROOT}.")]:
+        del sys.modules[name]

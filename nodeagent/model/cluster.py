@@ -1,0 +1,60 @@
+"""This node as the cluster has it, and what the agent tells the cluster about it."""
+
+from typing import Literal
+
+from msgspec import field
+
+from nodeagent.model.values import Value
+
+READY_CONDITION = "nvidia.com/GPUReady"
+PREFIX = "nvidia.com/"
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Taint(Value, frozen=True):
+    """What keeps pods away from a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeCondition(Value, frozen=True):
+    """The node condition `nvidia.com/GPUReady`."""
+
+    status: ConditionStatus
+    reason: str
+    message: str = ""
+
+
+class ClusterNode(Value, frozen=True):
+    """State: this node's object, as far as the agent reads it; what else it says changes too often to be told."""
+
+    name: str
+    uid: str
+    labels: dict[str, str] = field(default_factory=dict)
+    owned_labels: tuple[str, ...] = ()
+    """Keys of the labels that the agent itself put there."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """Those under `nvidia.com/`."""
+    taints: tuple[Taint, ...] = ()
+    condition: NodeCondition | None = None
+
+
+class ClusterLink(Value, frozen=True):
+    """State: whether the API server can be reached, and if not, why."""
+
+    reachable: bool
+    detail: str = ""
+
+
+class NodeEvent(Value, frozen=True):
+    """A Kubernetes event about this node, for whoever runs `kubectl describe node`."""
+
+    reason: str
+    """In CamelCase; people filter by it."""
+    note: str
+    warning: bool = True
+    about: str = ""
+    """Which of several things it is about, so that many of one kind are told apart when they are counted."""

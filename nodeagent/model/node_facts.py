@@ -1,0 +1,32 @@
+"""What a node is apart from its GPUs, as far as its labels speak of it."""
+
+from nodeagent.model.ids import PciAddress
+from nodeagent.model.values import Value
+
+
+class NvidiaFunction(Value, frozen=True):
+    """A function of NVIDIA's on the PCI bus, whatever it is for."""
+
+    address: PciAddress
+    pci_class: str
+    """Base class and subclass in four hex digits: 0300 VGA controller, 0302 3D controller, 0680 NVSwitch."""
+
+
+class VgpuGuest(Value, frozen=True):
+    """What the hypervisor tells its guest about the host's driver; empty where the GPU is no vGPU."""
+
+    present: bool = False
+    host_driver_version: str = ""
+    host_driver_branch: str = ""
+
+
+class NodeFacts(Value, frozen=True):
+    """The node as its firmware, kernel and distribution describe it; a fact that cannot be read is empty."""
+
+    machine_type: str = ""
+    kernel_release: str = ""
+    os_id: str = ""
+    os_version_id: str = ""
+    functions: tuple[NvidiaFunction, ...] = ()
+    vgpu: VgpuGuest | None = None
+    """`None` where the PCI bus could not be asked."""

@@ -1,0 +1,309 @@
+"""This node in the cluster, over real HTTP against the small API server."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.errors import (
+    ApiBusy,
+    ApiConflict,
+    ApiFailed,
+    ApiForbidden,
+    ApiNotFound,
+    ApiRefused,
+    ApiUnauthorized,
+    ApiUnreachable,
+    CredentialsInvalid,
+    KubeError,
+    NodeMissing,
+)
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
+from tests.fakes.apiserver import NODE, FakeApiServer
+
+pytestmark = pytest.mark.anyio
+
+EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=100)
+IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
+COUNT = "nvidia.com/gpu.count"
+TAINT = Taint(key="nvidia.com/starting", effect="NoSchedule")
+
+
+@asynccontextmanager
+async def open_node(
+    tmp_path: Path, settings: ClientSettings = EAGER, *, name: str = NODE, silence_seconds: float = 20
+) -> AsyncIterator[tuple[FakeApiServer, KubeNode]]:
+    async with FakeApiServer().running() as server:
+        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: settings)
+        try:
+            yield server, KubeNode(client, name, SystemClock(), Random(1), silence_seconds=silence_seconds)
+        finally:
+            await client.aclose()
+
+
+async def take(node: KubeNode, count: int) -> list[ClusterNode]:
+    found: list[ClusterNode] = []
+    async with aclosing(node.follow_node()) as states:
+        async for state in states:
+            found.append(state)
+            if len(found) == count:
+                return found
+    raise AssertionError("a node is followed until something breaks")
+
+
+async def test_labels_are_applied_and_found_to_be_ours(tmp_path: Path) -> None:
+    """What was applied is owned; what is no longer named goes; what others wrote stays."""
+    async with open_node(tmp_path) as (server, node):
+        server.put_label("team", "blue")
+        await node.apply_labels(await node.read_node(), {COUNT: "8", "nvidia.com/gpu.mode": "compute"})
+        state = await node.read_node()
+        assert state.owned_labels == (COUNT, "nvidia.com/gpu.mode")
+        await node.apply_labels(state, {COUNT: "7"})
+        assert server.labels() == {"team": "blue", COUNT: "7"}
+
+
+async def test_a_label_of_somebody_else_is_not_taken(tmp_path: Path) -> None:
+    """The server says conflict, and nothing is forced."""
+    async with open_node(tmp_path) as (server, node):
+        server.put_label(COUNT, "4")
+        with pytest.raises(ApiConflict, match=r"\.metadata\.labels\.nvidia"):
+            await node.apply_labels(await node.read_node(), {COUNT: "8"})
+        assert server.labels() == {COUNT: "4"}
+
+
+async def test_a_node_that_was_replaced_is_not_labelled(tmp_path: Path) -> None:
+    """The node that was seen is named by its uid; another one of that name, or none, gets no label."""
+    async with open_node(tmp_path) as (server, node):
+        seen = await node.read_node()
+        server.nodes[NODE]["metadata"]["uid"] = "another"
+        with pytest.raises(ApiConflict):
+            await node.apply_labels(seen, {COUNT: "8"})
+        del server.nodes[NODE]
+        with pytest.raises(ApiNotFound):
+            await node.apply_labels(seen, {COUNT: "8"})
+        with pytest.raises(NodeMissing, match=r"node-1: set node\.name"):
+            await node.read_node()
+
+
+async def test_the_condition_keeps_its_transition_time(tmp_path: Path) -> None:
+    """A new message is no transition."""
+    async with open_node(tmp_path) as (server, node):
+        await node.write_condition(NodeCondition(status="False", reason="DriverStuck"), changed=True)
+        first = server.find_condition()
+        await node.write_condition(NodeCondition(status="False", reason="DriverStuck", message="still"), changed=False)
+        second = server.find_condition()
+        assert first is not None
+        assert second is not None
+        assert second["lastTransitionTime"] == first["lastTransitionTime"]
+        assert (await node.read_node()).condition == NodeCondition(
+            status="False", reason="DriverStuck", message="still"
+        )
+
+
+async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:
+    """Others stay, and putting it on twice is once."""
+    async with open_node(tmp_path) as (server, node):
+        other = {"key": "team", "effect": "NoExecute", "value": "blue"}
+        server.nodes[NODE]["spec"]["taints"] = [other]
+        for _ in range(2):
+            await node.change_taint(TAINT, present=True)
+        assert (await node.read_node()).taints == (Taint(key="team", effect="NoExecute", value="blue"), TAINT)
+        await node.change_taint(TAINT, present=False)
+        assert server.nodes[NODE]["spec"]["taints"] == [other]
+
+
+async def test_annotations_are_set_and_taken_off(tmp_path: Path) -> None:
+    """Only those under our prefix are read back."""
+    async with open_node(tmp_path) as (server, node):
+        server.nodes[NODE]["metadata"]["annotations"] = {"team": "blue"}
+        await node.write_annotation("nvidia.com/x", "1")
+        assert (await node.read_node()).annotations == {"nvidia.com/x": "1"}
+        await node.write_annotation("nvidia.com/x", None)
+        assert server.nodes[NODE]["metadata"]["annotations"] == {"team": "blue"}
+
+
+async def test_events_are_about_the_node(tmp_path: Path) -> None:
+    """Repetitions are counted, and a note of any length is cut to what is allowed."""
+    async with open_node(tmp_path) as (server, node):
+        state = await node.read_node()
+        await node.write_event(state, NodeEvent(reason="GPUUnhealthy", note="x" * 2000), 3)
+        await node.write_event(state, NodeEvent(reason="GPURecovered", note="GPU 1", warning=False), 3)
+        first, second = server.events
+        assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "uid-of-node-1"}
+        assert (first["type"], len(first["note"])) == ("Warning", 1024)
+        assert (second["type"], second["note"]) == ("Normal", "GPU 1 (3 times since this was last told)")
+        assert first["metadata"]["name"] != second["metadata"]["name"]
+
+
+async def test_changes_of_others_arrive(tmp_path: Path) -> None:
+    """One list, one watch: the node as it is, then as it becomes."""
+    async with open_node(tmp_path) as (server, node):
+        async with aclosing(node.follow_node()) as states:
+            assert (await anext(states)).labels == {}
+            server.put_label("team", "blue")
+            assert (await anext(states)).labels == {"team": "blue"}
+        assert [each[0] for each in server.requests] == ["GET", "WATCH"]
+
+
+def line(kind: str, **content: Any) -> bytes:
+    return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+
+async def test_a_watch_that_the_server_ends_goes_on(tmp_path: Path) -> None:
+    """After its time the next one begins where it stopped, without reading the node again."""
+    async with open_node(tmp_path) as (server, node):
+        server.watch_lines.extend([line("BOOKMARK", metadata={"resourceVersion": str(server.version)}), b""])
+        async with aclosing(node.follow_node()) as states:
+            await anext(states)
+            with anyio.fail_after(10):
+                server.put_label("team", "blue")
+                assert (await anext(states)).labels == {"team": "blue"}
+        assert [each[0] for each in server.requests] == ["GET", "WATCH", "WATCH"]
+
+
+async def test_an_expired_watch_lists_anew(tmp_path: Path) -> None:
+    """A version that is too old costs one read, whether the watch is refused or told so."""
+    async with open_node(tmp_path) as (server, node):
+        server.watch_lines.append(line("ERROR", code=410, message="too old resource version"))
+        assert len(await take(node, 2)) == 2
+        assert [each[0] for each in server.requests] == ["GET", "WATCH", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (line("ERROR", code=500, message="etcd"), ApiFailed),
+        (b'{"type": "ERROR", "object": null}\n', ApiFailed),
+        (line("DELETED"), NodeMissing),
+        (line("MODIFIED", metadata={"resourceVersion": "1"}), ApiUnreachable),
+        (b'{"type": "MODIFIED", "object": 5}\n', ApiUnreachable),
+        (b"{not json\n", ApiUnreachable),
+        (b"[]\n", ApiUnreachable),
+    ],
+)
+async def test_a_broken_watch_is_an_error_with_a_name(tmp_path: Path, said: bytes, error: type[KubeError]) -> None:
+    """Whatever a watch says instead of a change, nothing but our own errors comes out."""
+    async with open_node(tmp_path) as (server, node):
+        server.watch_lines.append(said)
+        with pytest.raises(error):
+            await take(node, 2)
+
+
+async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
+    """A connection whose other end is gone says nothing, and is not trusted for ever."""
+    async with open_node(tmp_path, silence_seconds=0.1) as (_, node):
+        with pytest.raises(ApiUnreachable, match="too slow"):
+            await take(node, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, ApiRefused),
+        (401, ApiUnauthorized),
+        (403, ApiForbidden),
+        (404, ApiNotFound),
+        (409, ApiConflict),
+        (422, ApiRefused),
+        (429, ApiBusy),
+        (500, ApiFailed),
+        (503, ApiFailed),
+    ],
+)
+async def test_refusals_have_names(tmp_path: Path, status: int, error: type[ApiRefused]) -> None:
+    """Each status is one class; the message says what was attempted and what the server said."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(status, times=2)
+        with pytest.raises(error, match=f"cannot read node node-1: .*{status}: scripted {status}: "):
+            await node.read_node()
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>gateway\n timeout</html>", b'{"message'])
+async def test_a_refusal_without_a_message_is_readable(tmp_path: Path, body: bytes) -> None:
+    """What stands before an API server answers with pages, or with nothing."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(502, body=body)
+        with pytest.raises(ApiFailed) as caught:
+            await node.read_node()
+        assert "\n" not in str(caught.value)
+        assert caught.value.message
+
+
+async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> None:
+    """A right that is missing for the watch alone is said as such."""
+    async with open_node(tmp_path) as (server, node):
+        async with aclosing(node.follow_node()) as states:
+            await anext(states)
+            server.answer(403)
+            with pytest.raises(ApiForbidden, match="watch node"):
+                await anext(states)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"items": [', b"[]", b"{}", b'{"items": [{}], "metadata": {"resourceVersion": "1"}}']
+)
+async def test_half_an_answer_is_no_answer(tmp_path: Path, body: bytes) -> None:
+    """A cut or senseless answer is a server that does not answer."""
+    async with open_node(tmp_path) as (server, node):
+        server.break_off(body)
+        with pytest.raises(ApiUnreachable):
+            await node.read_node()
+
+
+async def test_a_slow_server_is_given_up(tmp_path: Path) -> None:
+    """Past its deadline a request is an error, and the next one is served."""
+    async with open_node(tmp_path, IMPATIENT) as (server, node):
+        server.hang()
+        with pytest.raises(ApiUnreachable, match="too slow: nodeagent keeps trying"):
+            await node.read_node()
+        assert (await node.read_node()).name == NODE
+
+
+async def test_a_server_that_is_away_is_said_to_be_away(tmp_path: Path) -> None:
+    """Nobody listens: the error names the address; when it is back, the same client goes on."""
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        await server.stop()
+        with pytest.raises(ApiUnreachable, match=f"http://127.0.0.1:{server.port} does not answer"):
+            await node.read_node()
+        await server.start()
+        assert (await node.read_node()).name == NODE
+
+
+async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
+    """The server no longer takes the old one: the file is read again, and the request goes through."""
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        server.token = "token-2"
+        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
+        assert (await node.read_node()).name == NODE
+
+
+async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
+    """After a 429 with Retry-After no request is made before that time."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(429, **{"Retry-After": "1"})
+        with pytest.raises(ApiBusy) as caught:
+            await node.read_node()
+        assert caught.value.retry_after_seconds == 1
+        before = anyio.current_time()
+        await node.read_node()
+        assert anyio.current_time() - before > 0.9
+
+
+async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """A kubeconfig that is gone says which one, and no request is made."""
+    async with open_node(tmp_path) as (server, node):
+        (tmp_path / "kubeconfig").unlink()
+        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
+            await node.read_node()
+        assert server.requests == []

@@ -1,0 +1,408 @@
+"""The rules of single labels, one law each."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.labeler.node_wide import label_driver, label_node, label_vgpu
+from nodeagent.components.labeler.presence import label_host, label_presence
+from nodeagent.components.labeler.render import NodePicture, render_labels
+from nodeagent.components.labeler.resources import find_family, label_models, label_resources
+from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanitise
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from tests.support.gpus import gpu_uuid, make_gpu
+
+READY = DriverState(phase=DriverPhase.READY, driver_version="570.172.08", cuda_version=(12, 8))
+AWAY = DriverState(phase=DriverPhase.NOT_LOADED)
+P = "nvidia.com/"
+CLUSTER = "5F2C9A1E-73D4-4B0E-9C55-1D8E6A07B4F2"
+
+
+def settings(strategy: Any = "none", **sharing: Any) -> Settings:
+    return Settings(
+        device_plugin=DevicePluginSettings(mig_strategy=strategy),
+        sharing=SharingSettings(timeSlicing=TimeSlicing(**sharing) if sharing else None),
+    )
+
+
+def sliced(name: str, strategy: Any = "none", **more: Any) -> Settings:
+    return settings(strategy, resources=(SharedResource(name=name, replicas=4, **more),))
+
+
+def resources(*gpus: Gpu, under: Settings | None = None) -> dict[str, str]:
+    return dict(label_resources(gpus, under or Settings()))
+
+
+def node(*gpus: Gpu, facts: NodeFacts | None = None) -> dict[str, str]:
+    return dict(label_node(gpus, facts or NodeFacts()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Standard PC (Q35 + ICH9, 2009)", "Standard-PC-Q35-ICH9-2009"),
+        ("NVIDIA DGX A100 (v2, rev. B)", "NVIDIA-DGX-A100-v2-rev.-B"),
+        ("Quadro RTX 6000/8000", "Quadro-RTX-60008000"),
+        ("  NVIDIA\u00ae\tT4\n", "NVIDIAT4"),
+        ("", ""),
+        ("±§(/)", ""),
+    ],
+)
+def test_names_are_cleaned_as_feature_discovery_does(name: str, value: str) -> None:
+    """Known names keep the values that people select on."""
+    assert sanitise(name) == value
+
+
+def test_long_names_are_cut_and_keep_their_suffix() -> None:
+    """A name of 300 characters is a legal value of 63 that still says that the GPU is shared."""
+    value = plan_value("-" + "x" * 55 + "." * 245, "-SHARED")
+    assert value == "x" * 55 + "-SHARED"
+    assert is_legal(f"{P}gpu.product", value)
+    assert cut("a-" * 60) == "a-" * 31 + "a"
+
+
+def test_a_name_of_nothing_gives_no_label() -> None:
+    """An empty name is left out rather than written as a suffix."""
+    assert plan_value("®", "-SHARED") == ""
+    assert f"{P}gpu.product" not in resources(make_gpu(0, name=""))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "legal"),
+    [
+        ("nvidia.com/gpu.count", "8", True),
+        ("plain", "", True),
+        ("nvidia.com/", "8", False),
+        ("nvidia.com/-x", "8", False),
+        ("Nvidia.com/x", "8", False),
+        ("a" * 254 + "/x", "8", False),
+        ("nvidia.com/x", "a b", False),
+        ("nvidia.com/x", "x" * 64, False),
+        ("nvidia.com/" + "x" * 64, "8", False),
+    ],
+)
+def test_legality_is_the_api_servers(key: str, value: str, legal: bool) -> None:
+    """What the API server would refuse is known before it is asked."""
+    assert is_legal(key, value) is legal
+
+
+@pytest.mark.parametrize(
+    ("version", "parts"),
+    [("550.163.01", ("550", "163", "01")), ("580.65", ("580", "65", "")), ("550", ("550", "", ""))],
+)
+def test_driver_versions_are_text(version: str, parts: tuple[str, str, str]) -> None:
+    """The revision keeps its zero; a missing part is empty, in both spellings."""
+    labels = dict(label_driver(DriverState(phase=DriverPhase.READY, driver_version=version)))
+    for stem, last in (("cuda.driver", "rev"), ("cuda.driver-version", "revision")):
+        assert tuple(labels[f"{P}{stem}.{each}"] for each in ("major", "minor", last)) == parts
+    assert not any("runtime" in key for key in labels)
+
+
+def test_an_unknown_driver_version_gives_no_label() -> None:
+    """Only what the driver said is labelled."""
+    assert list(label_driver(DriverState(phase=DriverPhase.READY))) == []
+
+
+@pytest.mark.parametrize(
+    ("capability", "family"),
+    [
+        ((0, 0), "undefined"),
+        ((3, 7), "kepler"),
+        ((4, 0), "undefined"),
+        ((7, 0), "volta"),
+        ((7, 5), "turing"),
+        ((8, 6), "ampere"),
+        ((8, 9), "ada-lovelace"),
+        ((9, 0), "hopper"),
+        ((10, 0), "blackwell"),
+        ((11, 0), "undefined"),
+        ((12, 1), "blackwell"),
+        ((13, 0), "rubin"),
+        ((14, 0), "undefined"),
+    ],
+)
+def test_families_by_capability(capability: tuple[int, int], family: str) -> None:
+    """Each capability has the name that upstream gives it."""
+    assert find_family(capability) == family
+
+
+@pytest.mark.parametrize(
+    ("classes", "mode"),
+    [(("0302", "0302"), "compute"), (("0300", "0300"), "graphics"), (("0300", "0302"), "unknown"), ((), "unknown")],
+)
+def test_mode_is_what_all_gpus_are(classes: tuple[str, ...], mode: str) -> None:
+    """One GPU of another class, or one that the bus does not show, makes the mode unknown."""
+    gpus = [make_gpu(index) for index in range(2)]
+    functions = tuple(
+        NvidiaFunction(address=gpu.pci.address, pci_class=each) for gpu, each in zip(gpus, classes, strict=False)
+    )
+    assert node(*gpus, facts=NodeFacts(functions=functions))[f"{P}gpu.mode"] == mode
+
+
+@pytest.mark.parametrize(
+    ("second", "clique"),
+    [
+        (Fabric(phase=FabricPhase.COMPLETED, cluster_uuid=CLUSTER, clique_id=7), f"{CLUSTER.lower()}.7"),
+        (Fabric(phase=FabricPhase.COMPLETED, cluster_uuid=CLUSTER, clique_id=8), None),
+        (Fabric(phase=FabricPhase.IN_PROGRESS, cluster_uuid=CLUSTER, clique_id=8), f"{CLUSTER.lower()}.7"),
+        (Fabric(phase=FabricPhase.COMPLETED, status_code=1, cluster_uuid=CLUSTER), f"{CLUSTER.lower()}.7"),
+        (Fabric(phase=FabricPhase.COMPLETED, cluster_uuid=""), f"{CLUSTER.lower()}.7"),
+        (None, f"{CLUSTER.lower()}.7"),
+    ],
+)
+def test_clique_is_what_all_attached_gpus_agree_on(second: Fabric | None, clique: str | None) -> None:
+    """GPUs that are not attached have no say; two cliques give no label."""
+    first = Fabric(phase=FabricPhase.COMPLETED, cluster_uuid=CLUSTER, clique_id=7)
+    gpus = [replace(make_gpu(0), fabric=first), replace(make_gpu(1), fabric=second)]
+    assert node(*gpus).get(f"{P}gpu.clique") == clique
+
+
+def test_a_machine_without_a_name_is_unknown() -> None:
+    """The label is there all the same, as upstream has it."""
+    assert node(make_gpu(0))[f"{P}gpu.machine"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("vgpu", "labels"),
+    [
+        (None, {}),
+        (VgpuGuest(), {f"{P}vgpu.present": "false"}),
+        (
+            VgpuGuest(present=True, host_driver_version="550.54.16", host_driver_branch="r550_40"),
+            {
+                f"{P}vgpu.present": "true",
+                f"{P}vgpu.host-driver-version": "550.54.16",
+                f"{P}vgpu.host-driver-branch": "r550_40",
+            },
+        ),
+    ],
+)
+def test_vgpu_labels_say_what_the_bus_says(vgpu: VgpuGuest | None, labels: dict[str, str]) -> None:
+    """A bus that cannot be asked gives no label rather than a wrong one."""
+    assert dict(label_vgpu(NodeFacts(vgpu=vgpu))) == labels
+
+
+@pytest.mark.parametrize(
+    ("renamed", "entry", "product"),
+    [
+        (False, {}, "NVIDIA-H100-80GB-HBM3-SHARED"),
+        (True, {}, "NVIDIA-H100-80GB-HBM3"),
+        (False, {"rename": "gpu.quarter"}, "NVIDIA-H100-80GB-HBM3"),
+    ],
+)
+def test_a_shared_gpu_says_so_unless_its_resource_does(renamed: bool, entry: dict[str, Any], product: str) -> None:
+    """Count stays the number of GPUs; replicas say how often each is offered."""
+    under = settings(renameByDefault=renamed, resources=(SharedResource(name="nvidia.com/gpu", replicas=4, **entry),))
+    labels = resources(make_gpu(0), make_gpu(1), under=under)
+    assert labels[f"{P}gpu.product"] == product
+    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"]) == ("2", "4")
+    assert labels[f"{P}gpu.sharing-strategy"] == "time-slicing"
+
+
+@pytest.mark.parametrize(
+    "under",
+    [
+        sliced("mig-1g.10gb"),
+        sliced("other.example/gpu"),
+        sliced("gpu", models=("*A100*",)),
+        Settings(sharing=SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),)))),
+    ],
+)
+def test_what_is_not_shared_is_not_labelled_as_shared(under: Settings) -> None:
+    """An entry for something else, and a strategy that is not carried out, leave the GPU whole."""
+    labels = resources(make_gpu(0), under=under)
+    assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("1", "none")
+
+
+def test_an_entry_for_a_model_counts_for_it() -> None:
+    """`models` narrows sharing, and the labels follow it."""
+    assert resources(make_gpu(0), under=sliced("gpu", models=("*H100*",)))[f"{P}gpu.replicas"] == "4"
+
+
+def test_a_node_of_nothing_but_mig_has_no_whole_gpu_to_share() -> None:
+    """Under `none`, labels that come from a partitioned GPU say zero replicas, shared or not."""
+    labels = resources(make_gpu(0, mig=["1g.10gb"]), under=sliced("gpu"))
+    assert labels[f"{P}gpu.replicas"] == "0"
+    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    assert f"{P}mig.strategy" not in labels
+
+
+def test_a_whole_gpu_speaks_for_its_model() -> None:
+    """Of one model partitioned and whole, the whole one carries the sharing."""
+    labels = resources(make_gpu(0, mig=["1g.10gb"]), make_gpu(1), under=sliced("gpu", "mixed"))
+    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"]) == ("2", "4")
+    assert labels[f"{P}mig-1g.10gb.replicas"] == "1"
+
+
+def test_single_describes_the_mig_devices() -> None:
+    """All partitioned alike: the labels are the devices', the architecture stays the GPU's."""
+    gpu = replace(make_gpu(0, mig=["1g.10gb"] * 7), compute_capability=(9, 0))
+    labels = resources(gpu, under=sliced("gpu", "single"))
+    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"
+    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"], labels[f"{P}gpu.memory"]) == ("7", "4", "9856")
+    assert labels[f"{P}gpu.family"] == "hopper"
+    assert labels[f"{P}gpu.slices.gi"] == "1"
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        [make_gpu(0, mig=["1g.10gb"]), make_gpu(1)],
+        [make_gpu(0, mig=["1g.10gb"]), make_gpu(1, mig=[])],
+        [make_gpu(0, mig=["1g.10gb", "2g.20gb"])],
+        [make_gpu(0, mig=[])],
+    ],
+)
+def test_single_refuses_what_is_not_alike(gpus: list[Gpu]) -> None:
+    """A layout that the strategy cannot offer has count zero and says so in the product."""
+    labels = resources(*gpus, under=sliced("gpu", "single"))
+    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-INVALID"
+    assert [labels[f"{P}gpu.{key}"] for key in ("count", "replicas", "memory", "sharing-strategy")] == [
+        "0",
+        "0",
+        "0",
+        "",
+    ]
+
+
+def test_single_without_a_model_name_still_says_zero() -> None:
+    """A nameless GPU in an invalid layout has no product, and count zero."""
+    labels = resources(make_gpu(0, mig=[], name=""), under=settings("single"))
+    assert f"{P}gpu.product" not in labels
+    assert labels[f"{P}gpu.count"] == "0"
+
+
+def test_single_without_mig_is_plain() -> None:
+    """The strategy alone changes nothing on whole GPUs."""
+    labels = resources(make_gpu(0), under=settings("single"))
+    assert (labels[f"{P}gpu.count"], labels[f"{P}mig.strategy"]) == ("1", "single")
+
+
+def test_mixed_names_profiles_with_points() -> None:
+    """A plus sign is no character of a label, and becomes a point as in the resource's name."""
+    labels = resources(make_gpu(0, mig=["1g.10gb+me"]), under=settings("mixed"))
+    assert labels[f"{P}mig-1g.10gb.me.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"
+
+
+def test_the_most_numerous_model_speaks_for_the_node() -> None:
+    """Two models: the choice is stable, and by number before index."""
+    gpus = [make_gpu(0, name="A"), make_gpu(1, name="B"), make_gpu(2, name="B")]
+    assert resources(*gpus)[f"{P}gpu.product"] == "B"
+    assert resources(*gpus[:2])[f"{P}gpu.product"] == "A"
+
+
+def test_model_labels_are_for_several_models_only() -> None:
+    """One model needs none; a nameless one cannot have any."""
+    assert list(label_models([make_gpu(0)])) == []
+    labels = dict(label_models([make_gpu(0, name="A"), make_gpu(1, name=""), make_gpu(2, name="x" * 300)]))
+    assert labels[f"{P}gpu.product.A.count"] == "1"
+    assert len(labels) == 4
+    assert all(is_legal(key, value) for key, value in labels.items())
+
+
+@pytest.mark.parametrize(
+    ("classes", "keys"),
+    [
+        ((), set()),
+        (("0680",), set()),
+        (("0200",), {"pci-10de.present"}),
+        (("0300",), {"pci-10de.present", "pci-0300_10de.present", "gpu.present"}),
+        (("0302",), {"pci-10de.present", "pci-0302_10de.present", "gpu.present"}),
+        (("0380",), {"pci-10de.present", "gpu.present"}),
+    ],
+)
+def test_presence_is_told_by_class(classes: tuple[str, ...], keys: set[str]) -> None:
+    """A bridge is no GPU; a display function is one, before there is a driver."""
+    functions = tuple(NvidiaFunction(address=make_gpu(0).pci.address, pci_class=each) for each in classes)
+    labels = dict(label_presence(NodeFacts(functions=functions)))
+    assert {key.rpartition("/")[2] for key in labels} == keys
+    assert set(labels.values()) <= {"true"}
+
+
+def test_host_labels_are_spelled_as_nfd_does() -> None:
+    """Foreign characters become underscores, ends are trimmed, missing parts are left out."""
+    labels = dict(label_host(NodeFacts(kernel_release="6.8-rc1+~", os_id="rhcos", os_version_id="9")))
+    assert labels == {
+        "feature.node.kubernetes.io/kernel-version.full": "6.8-rc1",
+        "feature.node.kubernetes.io/kernel-version.major": "6",
+        "feature.node.kubernetes.io/kernel-version.minor": "8",
+        "feature.node.kubernetes.io/system-os_release.ID": "rhcos",
+        "feature.node.kubernetes.io/system-os_release.VERSION_ID": "9",
+        "feature.node.kubernetes.io/system-os_release.VERSION_ID.major": "9",
+    }
+    assert list(label_host(NodeFacts())) == []
+
+
+def picture(driver: DriverState = READY, **more: Any) -> NodePicture:
+    functions = (NvidiaFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
+    return NodePicture(facts=NodeFacts(functions=functions), driver=driver, **more)
+
+
+INVENTORY = Inventory(generation=1, gpus=(make_gpu(0), make_gpu(1, lost="off the bus"), make_gpu(2)))
+
+
+def test_the_card_is_labelled_before_there_is_a_driver() -> None:
+    """What charts select on is there as soon as the card is."""
+    labels = render_labels(picture(AWAY), Settings(), {}).labels
+    assert labels[f"{P}gpu.present"] == "true"
+    assert f"{P}gpu.count" not in labels
+
+
+def test_last_good_labels_stay_while_the_driver_is_away() -> None:
+    """A driver that is gone for a while takes no label with it, but the health of the moment and the time go."""
+    kept = {
+        f"{P}gpu.count": "8",
+        f"{P}gfd.timestamp": "1",
+        f"{P}gpu.healthy.count": "8",
+        "feature.node.kubernetes.io/x": "1",
+    }
+    labels = render_labels(picture(AWAY), Settings(), kept).labels
+    assert labels[f"{P}gpu.count"] == "8"
+    assert not {f"{P}gfd.timestamp", f"{P}gpu.healthy.count", "feature.node.kubernetes.io/x"} & labels.keys()
+
+
+def test_labels_go_when_the_hardware_has_gone() -> None:
+    """No card on the bus: nothing is kept."""
+    gone = DriverState(phase=DriverPhase.NO_HARDWARE)
+    assert render_labels(picture(gone), Settings(), {f"{P}gpu.count": "8"}).labels.keys().isdisjoint({f"{P}gpu.count"})
+
+
+def test_health_is_summed_up() -> None:
+    """A lost GPU is unhealthy whatever its verdict, a suspect one is in use, an unknown one is in neither number."""
+    verdicts = {0: Verdict.SUSPECT, 1: Verdict.HEALTHY, 2: Verdict.UNKNOWN}
+    report = HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(device=gpu_uuid(index), gpu=gpu_uuid(index), verdict=verdict, since_seconds=0)
+            for index, verdict in verdicts.items()
+        ),
+    )
+    labels = render_labels(picture(inventory=INVENTORY, health=report), Settings(), {}).labels
+    assert (labels[f"{P}gpu.healthy.count"], labels[f"{P}gpu.unhealthy.count"]) == ("1", "1")
+    assert f"{P}gpu.healthy.count" not in render_labels(picture(inventory=INVENTORY), Settings(), {}).labels
+
+
+def test_an_illegal_label_is_left_out_and_named() -> None:
+    """One label that the API server would refuse must not cost the others."""
+    rendered = render_labels(
+        picture(replace(READY, driver_version="570.172 beta"), inventory=INVENTORY), Settings(), {}
+    )
+    assert rendered.illegal == (
+        f"{P}cuda.driver-version.full",
+        f"{P}cuda.driver-version.minor",
+        f"{P}cuda.driver.minor",
+    )
+    assert rendered.labels[f"{P}gpu.count"] == "3"
+
+
+def test_a_ready_driver_without_gpus_labels_none() -> None:
+    """No GPU is an empty inventory, not a count of zero."""
+    labels = render_labels(picture(inventory=Inventory(generation=1)), Settings(), {f"{P}gpu.count": "8"}).labels
+    assert f"{P}gpu.count" not in labels

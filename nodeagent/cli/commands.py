@@ -141,6 +141,29 @@ CONFIGURATION = Command(
             runs="nodeagent.cli.config:schema",
             examples=(Example("nodeagent config schema > nodeagent.schema.json", "completion while you type"),),
         ),
+        Command(
+            "import",
+            "say the configuration of NVIDIA's parts in this agent's words",
+            runs="nodeagent.cli.import_config:run",
+            description=(
+                "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
+                "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file.\n"
+                "Exit code 1: something has no counterpart; the result names it in comments, and standard error too."
+            ),
+            arguments=(
+                JSON,
+                Argument(("--entry",), "which configuration of a ConfigMap with several", metavar="NAME"),
+                Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
+                Argument(("files",), "what to read; - is standard input", metavar="FILE", nargs="+"),
+            ),
+            examples=(
+                Example("nodeagent config import cluster-policy.yaml", "from the GPU Operator"),
+                Example(
+                    "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv",
+                    "from several parts at once; a later file wins",
+                ),
+            ),
+        ),
     ),
 )
 

@@ -11,9 +11,7 @@ from nodeagent.config.schema import Settings
 from tests.deploy.helm import CHART, MANIFEST, ROOT, helm_path, render_chart, render_manifest, run_helm
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
-needs_helm = pytest.mark.skipif(
-    not helm_path().exists(), reason="Helm is not built: python -m tests.deploy.helm build"
-)
+needs_helm = pytest.mark.skipif(not helm_path().exists(), reason="Helm is not built: python -m tests.deploy.helm build")
 
 Object = dict[str, Any]
 

@@ -397,6 +397,27 @@ LABELS = Command(
 )
 
 
+UNINSTALL = Command(
+    "uninstall",
+    "leave this node as it was before the agent came",
+    runs="nodeagent.cli.uninstall:run",
+    description=(
+        "Restores the container runtime's files; removes specifications, markers, dead sockets, labels and state.\n"
+        "The agent must be stopped. Packages, units and configuration files stay: who put them there removes them.\n"
+        "Exit code 1: a step failed; mend what it names and run the command again."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(("--dry-run",), "only say what would be done", action="store_true"),
+        Argument(("--keep-state",), "keep the allocation journal and the verdicts on GPUs", action="store_true"),
+    ),
+    examples=(
+        Example("nodeagent uninstall --dry-run", "what there is to undo"),
+        Example("nodeagent uninstall --keep-state", "before a newer version is installed another way"),
+    ),
+)
+
 ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
@@ -415,6 +436,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        UNINSTALL,
         VERSION,
     ),
 )

@@ -1,11 +1,13 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from nodeagent import __version__
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
 from tests.deploy.helm import CHART, MANIFEST, ROOT, helm_path, render_chart, render_manifest, run_helm
@@ -135,3 +137,29 @@ def test_a_wrong_value_fails_by_its_name(value: str, named: str) -> None:
     done = render_chart("--set", value)
     assert done.returncode != 0
     assert named in done.stderr
+
+
+def test_chart_names_the_version_of_the_agent() -> None:
+    """Without a tag of its own an installation runs the agent that the chart was made for."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+
+
+def test_alerts_ask_for_metrics_that_exist_and_lead_to_a_section() -> None:
+    """An alert on a metric that was renamed would never fire, and one without a section helps nobody at night."""
+    (group,) = yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"]
+    metrics, operations = ((ROOT / f"docs/{page}.md").read_text() for page in ("metrics", "operations"))
+    for rule in group["rules"]:
+        for name in re.findall(r"nodeagent_[a-z_]+", rule["expr"]):
+            assert f"`{name}`" in metrics, name
+        assert f"### {rule['alert']}\n" in operations
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+
+
+@needs_helm
+def test_monitoring_is_added_when_asked_for() -> None:
+    """For clusters with the Prometheus operator; elsewhere its kinds do not exist."""
+    assert not {kind for kind, _ in render_objects() if kind.startswith("P")}
+    objects = render_objects("--set", "podMonitor.enabled=true,prometheusRule.enabled=true")
+    assert objects["PrometheusRule", "nodeagent"]["spec"]["groups"][0]["name"] == "nodeagent"
+    assert objects["PodMonitor", "nodeagent"]["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"

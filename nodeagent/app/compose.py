@@ -38,7 +38,7 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
+GATES = ("driver_ready", "inventory_known", "health_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -80,7 +80,8 @@ class Composition:
             ComponentSpec(
                 "deviceplugin",
                 self.kubelet.build_plugins,
-                needs=("inventory_known", "allocations_recovered"),
+                # Before the first verdict every device would be told healthy, and pods refused a moment later.
+                needs=("inventory_known", "health_known", "allocations_recovered"),
                 opens=("plugin_registered",),
                 vital=True,
                 stop_stage=10,
@@ -103,7 +104,14 @@ class Composition:
                 stop_stage=20,
             ),
             *self.containers.specs(),
-            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec(
+                "health",
+                self._build_health,
+                needs=("inventory_known",),
+                opens=("health_known",),
+                vital=True,
+                stop_stage=10,
+            ),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
         )
 

@@ -11,7 +11,7 @@ SEED ?= 1
 STEPS ?= 200
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench chaos nightly generate lock clean
+.PHONY: help setup run test lint format types contracts e2e bench chaos nightly generate hook lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,9 +49,9 @@ contracts: $(STAMP) ## who may import whom
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
 
-e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
-	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin)
 	@$(BIN)/python -m tests.bench $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
@@ -65,6 +65,11 @@ nightly: $(STAMP) ## the long runs
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+hook: nodeagent/edge/host/hook/nodeagent-cdi-hook ## the static program for `cdi.hooks: ldcache` (needs a C compiler)
+
+nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook.c
+	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -5,6 +5,7 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
@@ -37,7 +38,6 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "health_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -52,15 +52,19 @@ class Composition:
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or platform.node()
         self.bus = Bus(self.clock)
-        self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
-        self.containers = ContainerSide(self.bus, self.conditions, live, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         self.clearing = ClearingDoor()
+        self.cluster = ClusterSide(
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+        )
+        specs = self.specs()
+        self.gates = Gates(list_gates(specs), clock=self.clock)
         self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
-            self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
+            specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
         self.control = Control(
             self.bus,
@@ -76,22 +80,6 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            ComponentSpec(
-                "deviceplugin",
-                self.kubelet.build_plugins,
-                # Before the first verdict every device would be told healthy, and pods refused a moment later.
-                needs=("inventory_known", "health_known", "allocations_recovered"),
-                opens=("plugin_registered",),
-                vital=True,
-                stop_stage=10,
-            ),
-            ComponentSpec(
-                "allocations",
-                self.kubelet.build_allocations,
-                opens=("allocations_recovered",),
-                vital=True,
-                stop_stage=30,
-            ),
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -102,7 +90,6 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
-            *self.containers.specs(),
             ComponentSpec(
                 "health",
                 self._build_health,
@@ -111,14 +98,44 @@ class Composition:
                 vital=True,
                 stop_stage=10,
             ),
+            ComponentSpec(
+                "allocations",
+                self.kubelet.build_allocations,
+                opens=("allocations_recovered",),
+                vital=True,
+                stop_stage=30,
+            ),
+            *self.containers.specs(),
+            *self._plugin_specs(),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
+            *self.cluster.specs(),
         )
 
-    def close(self) -> None:
+    def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
+        if not self.live.now.device_plugin.enabled:
+            return ()
+        plugin = ComponentSpec(
+            "deviceplugin",
+            self.kubelet.build_plugins,
+            # Before the first verdict every device would be told healthy, and pods refused a moment later.
+            needs=(
+                "inventory_known",
+                "health_known",
+                "allocations_recovered",
+                *self.containers.list_gates_of_plugins(),
+            ),
+            opens=("plugin_registered",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (plugin,)
+
+    async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware
@@ -203,6 +220,11 @@ class Composition:
 
     def _introspect(self) -> object:
         return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
+
+
+def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
+    """Every gate that somebody opens, in the order of the table; one that nobody opens would look closed for ever."""
+    return tuple(gate for spec in specs for gate in (*spec.opens_itself, *spec.opens))
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:

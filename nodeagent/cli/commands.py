@@ -112,6 +112,42 @@ STATUS = Command(
     ),
 )
 
+DOCTOR = Command(
+    "doctor",
+    "check everything by itself, also where no agent runs, and say what to do",
+    runs="nodeagent.cli.doctor.command:run",
+    description=(
+        "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
+        "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(
+            ("--bundle",),
+            "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
+            metavar="FILE.tar.gz",
+        ),
+    ),
+    examples=(
+        Example("nodeagent doctor", "when nothing else explains it"),
+        Example("nodeagent doctor --bundle report.tar.gz", "for a bug report"),
+        Example("nodeagent doctor --gpus simulated:dgx-h100", "to see what it checks"),
+    ),
+)
+
+COMPLETION = Command(
+    "completion",
+    "the completion script for a shell",
+    runs="nodeagent.cli.completion:run",
+    arguments=(Argument(("shell",), "bash, zsh or fish", metavar="SHELL", choices=("bash", "zsh", "fish")),),
+    examples=(
+        Example("nodeagent completion bash > /etc/bash_completion.d/nodeagent", "for every user's bash"),
+        Example("nodeagent completion zsh > _nodeagent", "into a directory of $fpath"),
+        Example("nodeagent completion fish > nodeagent.fish", "into ~/.config/fish/completions"),
+    ),
+)
+
 CONFIGURATION = Command(
     "config",
     "check and explain the configuration",
@@ -189,6 +225,56 @@ CDI = Command(
                 Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
             ),
             examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
+        ),
+    ),
+)
+
+RUNTIME = Command(
+    "runtime",
+    "the container runtime: what it is, and the least that must change for it to take CDI devices",
+    description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
+    subcommands=(
+        Command(
+            "detect",
+            "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
+            runs="nodeagent.cli.runtime:detect",
+            description="Exit code 1: it does not, or it is not known.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent runtime detect", "before anything else"),),
+        ),
+        Command(
+            "plan",
+            "what `configure` would change, as a unified diff",
+            runs="nodeagent.cli.runtime:plan",
+            arguments=(CONFIG, SET),
+            examples=(
+                Example("nodeagent runtime plan", "nothing is written"),
+                Example("nodeagent runtime plan --set runtime.legacy_class=true", "with the runtime class nvidia"),
+            ),
+        ),
+        Command(
+            "configure",
+            "write the change; what was there before is kept",
+            runs="nodeagent.cli.runtime:configure",
+            description="The runtime's own tool judges the change before it replaces anything.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(
+                    ("--restart",),
+                    "restart the runtime too, and take everything back if it does not come back with the setting",
+                    action="store_true",
+                ),
+            ),
+            examples=(Example("nodeagent runtime configure --restart", "now, with a way back"),),
+        ),
+        Command(
+            "unconfigure",
+            "give back, byte for byte, what was there before",
+            runs="nodeagent.cli.runtime:unconfigure",
+            description="Exit code 1: a file was changed by somebody else since, and is left alone.",
+            arguments=(CONFIG, SET),
+            examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
         ),
     ),
 )
@@ -382,9 +468,11 @@ ROOT = Command(
         RUN,
         SIMULATE,
         STATUS,
+        DOCTOR,
         TOP,
         GPU,
         CDI,
+        RUNTIME,
         LABELS,
         METRICS,
         RENDER,
@@ -392,6 +480,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        COMPLETION,
         VERSION,
     ),
 )

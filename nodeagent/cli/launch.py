@@ -10,7 +10,7 @@ from nodeagent.cli.main import CommandFailed
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
 from nodeagent.edge.http.errors import HttpError
-from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
 from nodeagent.kernel.errors import VitalComponentFailed
 
 
@@ -41,7 +41,7 @@ def launch(
         run_agent(plan)
     except* DriverRequired as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
-    except* (StartRefused, HttpError, UnknownProfile) as errors:
+    except* (StartRefused, HttpError, UnknownProfile, InvalidProfile) as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
         raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None

@@ -52,6 +52,7 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
     return (
         f"gpus.source=simulated:{profile}",
         "log.level=warning",
+        "kubernetes.enabled=false",
         *(f"{key}={path}" for key, path in paths.items()),
     )
 

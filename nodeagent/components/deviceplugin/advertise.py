@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
@@ -26,6 +27,16 @@ class View(NamedTuple):
     """`None` where nobody judges health on this node."""
     blocked: str = ""
     """Why no device at all may be handed out; empty when they may."""
+
+
+def explain_driver(state: DriverState | None) -> str:
+    """Why no device can be used now for the driver's sake; empty when they can, or nobody looks after the driver.
+
+    A driver that is stuck may be so with one GPU: which ones is for health to say.
+    """
+    if state is None or state.ready or state.phase is DriverPhase.STUCK:
+        return ""
+    return f"the driver is not ready: {state.detail or state.phase}"
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:

@@ -53,6 +53,8 @@ HOLD_LOG_SECONDS = 0.5
 """How long a line of the kernel log waits for NVML to tell the same."""
 LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
+GATHER_SECONDS = 0.02
+"""How long evidence gathers after a report: the first of a burst is told at once, the rest in one word."""
 XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
 
 
@@ -225,7 +227,8 @@ class Health:
             if finding is not None:
                 self._judge.note_finding(event.gpu, finding, self._now())
             self._is_look_asked = self._is_look_asked or finding is not None or event.kind in LOOK_AT_ONCE
-        self._causes[event.gpu] = envelope
+        # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
+        self._causes.setdefault(event.gpu, envelope)
         self._changed.wake()
 
     def _note_xid(self, reported: XidReported) -> None:
@@ -299,6 +302,7 @@ class Health:
             with anyio.move_on_after(REWRITE_SECONDS if self._is_durable else RETRY_WRITE_SECONDS):
                 await self._changed.wait()
             await self._tell()
+            await anyio.sleep(GATHER_SECONDS)
 
     async def _tell(self) -> None:
         """Write what changed, then say it; a disk that fails delays a verdict by a second and stops none."""

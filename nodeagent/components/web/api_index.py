@@ -28,6 +28,8 @@ INDEX = Index(
         Endpoint(call="GET /livez", gives="200 while the event loop turns"),
         Endpoint(call="GET /readyz", gives="200 or 503, a line per gate and condition"),
         Endpoint(call="GET /metrics", gives="Prometheus text"),
+        Endpoint(call="GET /api/v1/", gives="this list"),
+        Endpoint(call="GET /api/v1/openapi.json", gives="this list with the form of every answer, as OpenAPI 3.1"),
         Endpoint(call="GET /api/v1/state", gives="the node in one answer"),
         Endpoint(call="GET /api/v1/gpus", gives="all GPUs with sample, health and holders, and how they are linked"),
         Endpoint(call="GET /api/v1/gpus/{name}", gives="one GPU, by UUID, index or PCI address"),

@@ -158,6 +158,38 @@ def test_bad_input_is_one_line_and_code_two(short_dir: Path, words: tuple[str, .
     assert list(short_dir.iterdir()) == []
 
 
+def test_a_profile_of_ones_own_that_is_wrong_is_named(short_dir: Path) -> None:
+    """A person who writes a profile learns which file is wrong and where."""
+    profile = short_dir / "mine.yaml"
+    profile.write_text("driver: {version: 5}\n")
+    refused = run_command(short_dir, "simulate", "--profile", str(profile), "--for", "1s")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert str(profile) in refused.stderr
+
+
+def test_a_node_without_device_plugin_is_ready_without_a_kubelet(short_dir: Path) -> None:
+    """Where another device plugin is in charge, readiness does not wait for ours."""
+    with running_simulation(short_dir, "--set", "device_plugin.enabled=false", "--pods", "0") as agent:
+        agent.wait_for("/readyz", "\nready\n")
+
+
+def test_a_part_that_fails_for_good_is_a_condition_and_nothing_else(short_dir: Path) -> None:
+    """Past its crash budget a part that is not vital is given up: on every surface, with everything else at work."""
+    with running_simulation(short_dir, "--set", "supervisor.crash_budget=0") as agent:
+        agent.wait_for("/readyz", "\nready\n")
+        agent.post("/api/v1/crash", {"component": "exporter", "reason": "once too often"})
+        body = agent.wait_for("/readyz", "component-failed")
+        assert "once too often" in body
+        assert body.endswith("\nready\n")
+        status = run_command(short_dir, "status")
+        assert status.returncode == 1
+        assert "given up" in status.stdout
+        agent.stop()
+        assert agent.process.stderr is not None
+        assert "component-failed" in agent.process.stderr.read()
+
+
 def test_sigterm_ends_it_in_order(short_dir: Path) -> None:
     """The agent leaves with 0 and takes its directory along."""
     with running_simulation(short_dir) as agent:

@@ -168,6 +168,7 @@ class BenchNode:
             "driver.manage_device_nodes": "false",
             "driver.nvml_library": self.fake.library_path,
             "driver.worker_environment": json.dumps(self.fake.environment),
+            "kubernetes.enabled": "false",
             "http.listen": f"127.0.0.1:{port}",
         }
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]

@@ -38,6 +38,7 @@ HASTE = (
     "journal.free_after_seconds=1",
     "journal.rotate_bytes=4096",
     "kubelet.pod_resources_poll_seconds=0.5",
+    "kubernetes.enabled=false",
 )
 """So that a step takes a second where a node may take a minute."""
 
@@ -91,6 +92,11 @@ class Machine:
 
     def signal(self, sent: signal.Signals) -> None:
         self._process.send_signal(sent)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether this life of the agent has come so far that it listens to signals."""
+        return self._has_answered
 
     def close(self) -> None:
         """End the agent, whatever state it is in."""
@@ -148,8 +154,7 @@ class Machine:
         Raises:
             Violated: it does not.
         """
-        if self._process.poll() is not None:
-            raise Violated(f"the agent ended by itself with {self._process.returncode}")
+        self._check_alive()
         status, body = await self.get("/api/v1/gates")
         if status and '"allocations_recovered"' not in body:
             raise Violated(f"the gates cannot be read: {status} {body[:200]}")
@@ -160,6 +165,10 @@ class Machine:
             raise Violated(f"the agent's table has {doubled} twice")
         if missing := find_missing(self.truth, told):
             raise Violated(f"the agent's table lacks {missing}, which pods hold")
+
+    def _check_alive(self) -> None:
+        if self._process.poll() is not None:
+            raise Violated(f"the agent ended by itself with {self._process.returncode}")
 
     async def read_table(self) -> list[list[str]] | None:
         """The devices of each allocation; nothing before the agent has recovered them."""
@@ -223,6 +232,7 @@ class Machine:
     async def _wait(self, is_so: Callable[[], Any], what: str) -> None:
         with anyio.move_on_after(PATIENCE_SECONDS):
             while not await is_so():  # noqa: ASYNC110 -- another process has no event to set
+                self._check_alive()
                 await anyio.sleep(0.02)
             return
         state = [await self.get(path) for path in ("/readyz", "/api/v1/conditions", "/api/v1/allocations")]

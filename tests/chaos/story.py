@@ -51,7 +51,9 @@ async def restart_agent(machine: Machine, _random: Random) -> str:
 
 
 async def reload_agent(machine: Machine, _random: Random) -> str:
-    """Nothing has changed."""
+    """Nothing has changed; a process that does not listen to signals yet would be ended by this one."""
+    if not machine.has_answered:
+        return "no reload of an agent that only starts"
     machine.signal(signal.SIGHUP)
     return "reload"
 

@@ -118,7 +118,12 @@ class Machine:
     # Pods.
 
     async def add_pod(self, name: str, size: int) -> None:
-        """Have a pod admitted; a refusal is an answer too, for as long as something is broken."""
+        """Have a pod admitted; a refusal is an answer too, for as long as something is broken.
+
+        None comes to a kubelet that knows nothing of the resource: no scheduler would send it there.
+        """
+        if RESOURCE not in self.kubelet.offers():
+            return
         try:
             await self.kubelet.add_pod(NAMESPACE, name, {RESOURCE: size})
         except (AdmissionRefused, ContainerStartFailed) as error:
@@ -231,7 +236,7 @@ class Machine:
 
     async def _wait(self, is_so: Callable[[], Any], what: str) -> None:
         with anyio.move_on_after(PATIENCE_SECONDS):
-            while not await is_so():  # noqa: ASYNC110 -- another process has no event to set
+            while not await is_so():
                 self._check_alive()
                 await anyio.sleep(0.02)
             return

@@ -40,11 +40,13 @@ def _find_calls(line: str) -> Iterator[list[str]]:
         return  # output shown in a block, with a lone quote
     segment: list[str] = []
     for word in [*words, "|"]:
-        if not _OPERATORS >= set(word):
+        if not set(word) <= _OPERATORS:
             segment.append(word)
             continue
         names = [index for index, each in enumerate(segment) if each.rpartition("/")[2] == "nodeagent"]
-        starts = [index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})]
+        starts = [
+            index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})
+        ]
         yield from (segment[index + 1 :] for index in starts)
         segment = []
 

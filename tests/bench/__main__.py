@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import agent, bus_publish, metrics, plugin
+from tests.bench import agent, bus_publish, cdi, metrics, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -26,6 +26,7 @@ def main() -> int:
     for what, measure in (
         ("publishing on the bus", _measure_bus),
         ("rendering metrics", metrics.measure),
+        ("writing CDI specifications", cdi.measure),
         (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
         ("an agent at work", agent.measure_work),
         ("decisions of the device plugin", plugin.measure_decisions),

@@ -23,7 +23,8 @@ RUNTIME_GATE = "runtime_ready"
 def build_runtime_edge(settings: Settings) -> HostRuntime:
     """The container runtime of this node."""
     detector = RuntimeDetector(proc_root=settings.node.proc_dir, socket=settings.runtime.socket)
-    return HostRuntime(settings.node.state_dir, detector, WorkerThread("container runtime"))
+    worker = WorkerThread("container runtime")
+    return HostRuntime(settings.node.state_dir, detector, worker, proc_root=settings.node.proc_dir)
 
 
 class ContainerSide:

@@ -80,5 +80,5 @@ class ContainerSide:
             self._live,
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1]),
-            hook=HookProgram(self._workers[0]),
+            hook=None if self._is_simulation else HookProgram(self._workers[0]),
         )

@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench nightly generate hook lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench nightly generate hook lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
+
+browser: $(STAMP) ## the status page in headless Chromium
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)

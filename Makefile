@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench nightly generate manifests dist lock clean
+.PHONY: help setup run test lint format types contracts e2e bench nightly generate manifests dist hook lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +53,9 @@ manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build
 dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
 	@$(BIN)/python -m tests.deploy.dist
 
-e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes (root, Go, C compiler)
+e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
-	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -66,6 +66,11 @@ nightly: $(STAMP) ## the long runs
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+hook: nodeagent/edge/host/hook/nodeagent-cdi-hook ## the static program for `cdi.hooks: ldcache` (needs a C compiler)
+
+nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook.c
+	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<
 
 clean: ## remove what make made
 	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

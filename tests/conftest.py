@@ -81,5 +81,6 @@ def _blocking_guard(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def log_lines() -> Iterator[list[MutableMapping[str, Any]]]:
     """Every log line of the test as its event and fields, whatever the threshold."""
+    structlog.reset_defaults()  # a command run earlier in this process may have set a threshold
     with structlog.testing.capture_logs() as lines:
         yield lines

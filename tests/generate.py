@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from nodeagent.cli.manual import render_manual
 from nodeagent.cli.reference import render_cli_page
 from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
-from tests.generators import kubelet_proto
+from tests.generators import dashboards, kubelet_proto
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
@@ -22,11 +23,15 @@ ROOT: Final = Path(__file__).parent.parent
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
     "docs/cli.md": render_cli_page,
+    "docs/nodeagent.1": render_manual,
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
     "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
+    "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
+    "deploy/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
+    "deploy/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),
     "tests/golden/metrics/l40s.prom": lambda: render_scene("l40s"),
     "tests/golden/metrics/a100-80gb-mig.prom": lambda: render_scene("a100-80gb-mig"),
     "tests/golden/metrics/dgx-h100-every-field.openmetrics": lambda: render_scene(

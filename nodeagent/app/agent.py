@@ -64,7 +64,7 @@ async def _run(plan: AgentPlan, listeners: Listeners) -> None:
             try:
                 await parts.supervisor.run()
             finally:
-                parts.close()
+                await parts.aclose()
             tasks.cancel_scope.cancel()
     _log.info("agent_stopped")
 

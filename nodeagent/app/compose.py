@@ -5,12 +5,14 @@ import platform
 from collections.abc import Sequence
 
 from nodeagent import __version__
+from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.container_side import ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
+from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.exporter.component import Exporter, MetricsRenderer
 from nodeagent.components.health.book import BOOK_VERSION
@@ -38,7 +40,6 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
-GATES = ("driver_ready", "inventory_known", "allocations_recovered", "plugin_registered")
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -53,15 +54,19 @@ class Composition:
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or platform.node()
         self.bus = Bus(self.clock)
-        self.gates = Gates(GATES, clock=self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
-        self.containers = ContainerSide(self.bus, self.conditions, live, plan)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         self.clearing = ClearingDoor()
+        self.cluster = ClusterSide(
+            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+        )
+        specs = self.specs()
+        self.gates = Gates(list_gates(specs), clock=self.clock)
         self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
-            self.specs(), self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
+            specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
         self.control = Control(
             self.bus,
@@ -77,21 +82,6 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            ComponentSpec(
-                "deviceplugin",
-                self.kubelet.build_plugins,
-                needs=("inventory_known", "allocations_recovered"),
-                opens=("plugin_registered",),
-                vital=True,
-                stop_stage=10,
-            ),
-            ComponentSpec(
-                "allocations",
-                self.kubelet.build_allocations,
-                opens=("allocations_recovered",),
-                vital=True,
-                stop_stage=30,
-            ),
             ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -102,16 +92,51 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
+            ComponentSpec(
+                "health",
+                self._build_health,
+                needs=("inventory_known",),
+                opens=("health_known",),
+                vital=True,
+                stop_stage=10,
+            ),
+            ComponentSpec(
+                "allocations",
+                self.kubelet.build_allocations,
+                opens=("allocations_recovered",),
+                vital=True,
+                stop_stage=30,
+            ),
             *self.containers.specs(),
-            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            *self._plugin_specs(),
             ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
+            *self.cluster.specs(),
         )
 
-    def close(self) -> None:
+    def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
+        if not self.live.now.device_plugin.enabled:
+            return ()
+        plugin = ComponentSpec(
+            "deviceplugin",
+            self.kubelet.build_plugins,
+            needs=(
+                "inventory_known",
+                "health_known",
+                "allocations_recovered",
+                *self.containers.list_gates_of_plugins(),
+            ),
+            opens=("plugin_registered",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (plugin,)
+
+    async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
         hardware = self.hardware
@@ -171,6 +196,7 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
+            list_history=lambda: tabulate_history(self.kubelet.door.history),
             access=self.listeners.access,
         )
 
@@ -193,6 +219,11 @@ class Composition:
 
     def _introspect(self) -> object:
         return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
+
+
+def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
+    """Every gate that somebody opens, in the order of the table; one that nobody opens would look closed for ever."""
+    return tuple(gate for spec in specs for gate in (*spec.opens_itself, *spec.opens))
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:

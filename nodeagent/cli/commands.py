@@ -112,6 +112,42 @@ STATUS = Command(
     ),
 )
 
+DOCTOR = Command(
+    "doctor",
+    "check everything by itself, also where no agent runs, and say what to do",
+    runs="nodeagent.cli.doctor.command:run",
+    description=(
+        "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
+        "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(
+            ("--bundle",),
+            "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
+            metavar="FILE.tar.gz",
+        ),
+    ),
+    examples=(
+        Example("nodeagent doctor", "when nothing else explains it"),
+        Example("nodeagent doctor --bundle report.tar.gz", "for a bug report"),
+        Example("nodeagent doctor --gpus simulated:dgx-h100", "to see what it checks"),
+    ),
+)
+
+COMPLETION = Command(
+    "completion",
+    "the completion script for a shell",
+    runs="nodeagent.cli.completion:run",
+    arguments=(Argument(("shell",), "bash, zsh or fish", metavar="SHELL", choices=("bash", "zsh", "fish")),),
+    examples=(
+        Example("nodeagent completion bash > /etc/bash_completion.d/nodeagent", "for every user's bash"),
+        Example("nodeagent completion zsh > _nodeagent", "into a directory of $fpath"),
+        Example("nodeagent completion fish > nodeagent.fish", "into ~/.config/fish/completions"),
+    ),
+)
+
 CONFIGURATION = Command(
     "config",
     "check and explain the configuration",
@@ -216,11 +252,73 @@ CDI = Command(
     ),
 )
 
+RUNTIME = Command(
+    "runtime",
+    "the container runtime: what it is, and the least that must change for it to take CDI devices",
+    description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
+    subcommands=(
+        Command(
+            "detect",
+            "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
+            runs="nodeagent.cli.runtime:detect",
+            description="Exit code 1: it does not, or it is not known.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent runtime detect", "before anything else"),),
+        ),
+        Command(
+            "plan",
+            "what `configure` would change, as a unified diff",
+            runs="nodeagent.cli.runtime:plan",
+            arguments=(CONFIG, SET),
+            examples=(
+                Example("nodeagent runtime plan", "nothing is written"),
+                Example("nodeagent runtime plan --set runtime.legacy_class=true", "with the runtime class nvidia"),
+            ),
+        ),
+        Command(
+            "configure",
+            "write the change; what was there before is kept",
+            runs="nodeagent.cli.runtime:configure",
+            description="The runtime's own tool judges the change before it replaces anything.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(
+                    ("--restart",),
+                    "restart the runtime too, and take everything back if it does not come back with the setting",
+                    action="store_true",
+                ),
+            ),
+            examples=(Example("nodeagent runtime configure --restart", "now, with a way back"),),
+        ),
+        Command(
+            "unconfigure",
+            "give back, byte for byte, what was there before",
+            runs="nodeagent.cli.runtime:unconfigure",
+            description="Exit code 1: a file was changed by somebody else since, and is left alone.",
+            arguments=(CONFIG, SET),
+            examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
+        ),
+    ),
+)
+
 VERSION = Command(
     "version",
     "the version of the agent and of what it is built on",
     runs="nodeagent.cli.version:run",
     arguments=(JSON,),
+)
+
+ALLOCATIONS = Command(
+    "allocations",
+    "which pod and container holds which device since when",
+    runs="nodeagent.cli.allocations:run",
+    description="Asks the running agent, whose journal holds what the kubelet was told.",
+    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    examples=(
+        Example("nodeagent allocations", "who holds what now"),
+        Example("nodeagent allocations --history --json", "who held what, for scripts"),
+    ),
 )
 
 RELOAD = Command(
@@ -290,6 +388,24 @@ GPU = Command(
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
             examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "prefer",
+            "which devices a pod would be given, with the score and the runner-up",
+            runs="nodeagent.cli.allocations:prefer",
+            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
+                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(("--must-include",), "those that must be among them", metavar="A,B"),
+                Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
+            ),
+            examples=(
+                Example("nodeagent gpu prefer --available 0,1,2,5,6,7 --size 4", "why these four"),
+                Example("nodeagent gpu prefer --size 2 --gpus simulated:a100-40gb", "on a node you do not have"),
+            ),
         ),
         Command(
             "holders",
@@ -389,11 +505,7 @@ LABELS = Command(
     runs="nodeagent.cli.labels:show",
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
     arguments=(*NODE, JSON),
-    examples=(
-        Example("nodeagent labels", "what the node is called, and what is in the way"),
-        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
-        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
-    ),
+    examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )
 
 
@@ -426,9 +538,12 @@ ROOT = Command(
         RUN,
         SIMULATE,
         STATUS,
+        DOCTOR,
         TOP,
         GPU,
+        ALLOCATIONS,
         CDI,
+        RUNTIME,
         LABELS,
         METRICS,
         RENDER,
@@ -437,6 +552,7 @@ ROOT = Command(
         RELEASE,
         RESUME,
         UNINSTALL,
+        COMPLETION,
         VERSION,
     ),
 )

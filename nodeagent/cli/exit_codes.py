@@ -12,6 +12,7 @@ class ExitCode(IntEnum):
     NO_DRIVER = 3
     UNREACHABLE = 4
     COMPONENT_FAILED = 5
+    CHECK_FAILED = 6
     STOP_OVERRAN = 70
     INTERRUPTED = 130
 
@@ -28,6 +29,7 @@ _MEANINGS = {
     ExitCode.NO_DRIVER: "`run --require-driver` found no working NVIDIA driver",
     ExitCode.UNREACHABLE: "no agent answers, or what the command needs is missing",
     ExitCode.COMPONENT_FAILED: "a vital part of the agent crashed too often",
+    ExitCode.CHECK_FAILED: "`doctor` found something that does not work; 1 if it has only warnings",
     ExitCode.STOP_OVERRAN: "the agent did not stop in time and ended itself",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }

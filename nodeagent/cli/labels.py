@@ -80,7 +80,11 @@ def _print_state(state: LabelState, streams: Streams) -> None:
     rows = [[key, state.wanted.get(key, "(none)"), _say(state, key)] for key in keys]
     lines = render_table(["LABEL", "WANTED", "IN PLACE"], rows, width=read_width(streams.out))
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since_seconds))
-    where = f"written to {state.sink}, unchanged since {since}" if state.sink else "written nowhere (labels.sinks)"
+    where = (
+        f"to be written to: {state.sink}; unchanged since {since}"
+        if state.sink
+        else "written nowhere: labels.sinks is empty"
+    )
     print("\n".join([*lines, "", where]), file=streams.out)
     if state.last_error:
         print(f"last error: {clean(state.last_error)}", file=streams.out)

@@ -21,6 +21,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
+from nodeagent.kernel.log import configure_logging
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import Inventory
@@ -57,6 +58,8 @@ def render(arguments: argparse.Namespace, streams: Streams) -> int:
     environ = read_environment()
     settings = load_for(arguments, environ).settings
     selection = _read_selection(settings)
+    # Standard output is the exposition: what the parts have to say goes to standard error.
+    configure_logging(level="warning")
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), 1)
     inventory, samples = anyio.run(_read_hardware, hardware)
     metrics = settings.metrics

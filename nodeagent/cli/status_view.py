@@ -1,5 +1,7 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
+import textwrap
+
 from nodeagent.cli.table import clean, paint, render_table, shorten
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
 from nodeagent.model.units import render_age, render_bytes
@@ -11,9 +13,8 @@ def render_status(state: StateRecord, *, width: int, colour: bool) -> str:
     """Verdict first, then what is wrong and what to do, then the details."""
     lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, width)]
     if state.gpus is not None and state.gpus.gpus:
-        lines += ["", *render_table(GPU_HEAD, [_gpu_row(record) for record in state.gpus.gpus], width=width)]
-    if state.allocations:
-        lines += ["", f"{len(state.allocations)} allocations, see `nodeagent status --json`"]
+        lines += ["", *_gpus(state.gpus.gpus, width)]
+    lines += _others(state, width)
     return "\n".join(lines) + "\n"
 
 
@@ -24,11 +25,20 @@ def _head(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: F
     if state.driver is not None and state.driver.driver_version:
         facts.append(f"driver {state.driver.driver_version}")
     verdict = paint(f"{symbol} {state.verdict}", style, colour=colour)
+    sentence = wrap(f"{state.node}: {state.sentence}", width, indent=4)
     return [
-        f"{verdict}  {clean(state.node)}: {shorten(clean(state.sentence), max(20, width - 24))}",
+        f"{verdict}  {sentence[0].lstrip()}",
+        *sentence[1:],
         paint(shorten(clean(" · ".join(facts)), width), "dim", colour=colour),
-        *(f"note: {clean(notice)}" for notice in state.notices),
+        *(line for notice in state.notices for line in wrap(f"note: {notice}", width)),
     ]
+
+
+def wrap(text: str, width: int, *, indent: int = 0, first: str = "") -> list[str]:
+    """Text from outside on as many lines as it needs, never cut: a remedy that is cut is none."""
+    return textwrap.wrap(
+        clean(text), max(20, width), initial_indent=first or " " * indent, subsequent_indent=" " * indent
+    ) or [first]
 
 
 def _conditions(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
@@ -43,9 +53,8 @@ def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> li
     age = render_age(now - one.since_seconds)
     lines = [f"{paint(one.severity, style, colour=colour)} {clean(one.title)} (since {age}, {clean(one.code)})"]
     if one.detail:
-        lines.append(shorten(f"  what: {clean(one.detail)}", width))
-    lines.append(f"  do:   {clean(one.remedy)}")
-    return lines
+        lines += wrap(one.detail, width, indent=8, first="  what: ")
+    return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
 
 
 def _parts(state: StateRecord, width: int) -> list[str]:
@@ -62,6 +71,37 @@ def _parts(state: StateRecord, width: int) -> list[str]:
 
 
 GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
+GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
+"""Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
+HOLDER_WIDTH = 16
+
+
+def _gpus(records: tuple[GpuRecord, ...], width: int) -> list[str]:
+    rows = [_gpu_row(record) for record in records]
+    shown = list(range(len(GPU_HEAD)))
+    for name in GIVING_WAY:
+        fixed = [max(len(row[column]) for row in (GPU_HEAD, *rows)) + 2 for column in shown[:-1]]
+        if sum(fixed) + HOLDER_WIDTH <= width:
+            break
+        shown.remove(GPU_HEAD.index(name))
+    return render_table([GPU_HEAD[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)
+
+
+def _others(state: StateRecord, width: int) -> list[str]:
+    facts = [
+        f"{len(state.allocations)} allocations",
+        *(
+            f"{one.name}: {sum(device.healthy for device in one.devices)} of {len(one.devices)} healthy"
+            for one in (state.plugin.resources if state.plugin is not None else ())
+        ),
+    ]
+    if state.runtime is not None:
+        facts.append(f"{state.runtime.kind} {state.runtime.version}".rstrip())
+    if state.gpus is not None:
+        facts += [f"{one.address} is missing: {one.reason}" for one in state.gpus.missing]
+    if not state.allocations and len(facts) == 1:
+        return []
+    return ["", *wrap(" · ".join(facts), width)]
 
 
 def _gpu_row(record: GpuRecord) -> tuple[str, ...]:

@@ -93,13 +93,16 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
 
 DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_CONDITIONS)
 
+BLINDING_CODES: tuple[str, ...] = tuple(code for code in DRIVER_CODES if code != "driver-nodes-missing")
+"""Those that explain why nothing is known of any GPU; NVML works without the nodes that only containers need."""
+
 CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
         code="cdi-not-written",
         severity="error",
         title="CDI specifications cannot be brought up to date",
         remedy="mend what the detail names; the files that are in place stay as they are",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="cdi-conflict",
@@ -121,14 +124,14 @@ CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="a GPU has no CDI entry, containers cannot be given it",
         remedy="mend what the detail names; `nodeagent cdi generate` shows what would be written",
         show_after_seconds=5.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="cdi-driver-files-missing",
         severity="warning",
         title="the driver's libraries are not found, containers get only device nodes",
         remedy="point `driver.root` at the driver installation",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="runtime-not-found",
@@ -176,14 +179,14 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU is not fit for work",
         remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-suspect",
         severity="warning",
         title="a GPU works and needs attention",
         remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-health-unknown",
@@ -191,7 +194,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="a GPU has not answered for too long, it is not handed out",
         remedy="check `nodeagent status` for a stuck driver call and `dmesg | grep NVRM` for the GPU's address",
         show_after_seconds=15.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="health-unwatched",
@@ -199,7 +202,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="faults of GPUs may go unseen",
         remedy="check the driver and the detail; polled levels are judged as long as they can be read",
         show_after_seconds=15.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="kernel-log-unwatched",
@@ -237,14 +240,14 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU on the PCI bus is not listed by the driver",
         remedy="read `dmesg | grep NVRM` for its address; reset or reseat the GPU, or reboot the node",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-lost",
         severity="error",
         title="a GPU no longer answers",
         remedy="drain the node and reboot it; replace the GPU if it happens again",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="gpu-unreadable",
@@ -252,7 +255,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="something of a GPU could not be read",
         remedy="see `nodeagent gpu list --json`; mostly an old driver or a missing permission",
         show_after_seconds=30.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="sample-stale",
@@ -260,7 +263,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="GPU readings are old",
         remedy="check `nodeagent status` for a stuck driver call; the last values are still served, marked stale",
         show_after_seconds=10.0,
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="metrics-fields-unusable",
@@ -298,7 +301,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="devices or settings cannot be offered as configured",
         remedy="mend what the detail names; everything else is offered",
-        depends_on=DRIVER_CODES,
+        depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
         code="plugin-not-registered",
@@ -306,6 +309,60 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="the kubelet does not know a resource of this node",
         remedy="check that the kubelet runs and that `kubelet.device_plugins_dir` is its directory",
         show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
+        code="api-unreachable",
+        severity="warning",
+        title="the API server cannot be used",
+        remedy="mend what the detail names; devices are advertised all the same, labels and conditions catch up later",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="labels-not-written",
+        severity="warning",
+        title="the node's labels are not as they should be",
+        remedy="mend what the detail names, see `nodeagent labels`; the last ones stay",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="labels-contested",
+        severity="warning",
+        title="somebody else writes a label of this node otherwise",
+        remedy="stop the other writer, or take the label off with `kubectl label node NAME KEY-`",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="labels-left-out",
+        severity="info",
+        title="a label would not be legal and is left out",
+        remedy="report it with the name of the GPU; all other labels are written",
+    ),
+    ConditionDefinition(
+        code="node-not-updated",
+        severity="warning",
+        title="the node's condition or taint is not as it should be",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac.yaml",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="node-paused",
+        severity="info",
+        title="the cluster has paused this node's GPU parts, all handles are released",
+        remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
+    ),
+    ConditionDefinition(
+        code="named-configuration-unknown",
+        severity="warning",
+        title="the node's label asks for a configuration that there is none of",
+        remedy="correct the label nvidia.com/device-plugin.config or add the file; the present one stays in force",
+    ),
+    ConditionDefinition(
+        code="node-lost-for-good",
+        severity="error",
+        title="the GPUs did not become ready in all the attempts allowed",
+        remedy="replace or repair the node; nodeagent goes on trying and takes this back when it succeeds",
     ),
     ConditionDefinition(
         code="configuration-invalid",

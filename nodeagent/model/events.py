@@ -6,6 +6,7 @@ What must not be lost does not ride the bus: it is written first and published a
 """
 
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -189,6 +190,8 @@ STATES: tuple[type[Value], ...] = (
     PluginState,
     AllocationTable,
     LabelState,
+    ClusterNode,
+    ClusterLink,
 )
 
 FACTS: tuple[type[Value], ...] = (

@@ -3,7 +3,7 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from msgspec import field
 
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
@@ -232,6 +233,78 @@ class NodeFactSource(Protocol):
         ...
 
 
+class NodeApi(Protocol):
+    """This node in the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
+
+    def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
+        """The node now and after each change that anybody makes to it; runs until something breaks.
+
+        Raises:
+            NodeagentError: it cannot be followed (any longer).
+        """
+        ...
+
+    async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
+        """Make exactly these labels ours; those of others stay.
+
+        Raises:
+            NodeagentError: they were not applied.
+        """
+        ...
+
+    async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
+        """Set the node condition; `changed` says whether its status is another than before.
+
+        Raises:
+            NodeagentError: it was not written.
+        """
+        ...
+
+    async def write_annotation(self, key: str, value: str | None) -> None:
+        """Set an annotation, or take it off.
+
+        Raises:
+            NodeagentError: it was not written.
+        """
+        ...
+
+    async def change_taint(self, taint: Taint, *, present: bool) -> None:
+        """Put a taint on, or take it off.
+
+        Raises:
+            NodeagentError: it was not changed.
+        """
+        ...
+
+    async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
+        """Tell people something that happened so many times.
+
+        Raises:
+            NodeagentError: it was not written.
+        """
+        ...
+
+
+class LabelFile(Protocol):
+    """A file of labels that another program reads."""
+
+    async def read(self) -> str:
+        """What it says; nothing when there is none.
+
+        Raises:
+            NodeagentError: it cannot be read.
+        """
+        ...
+
+    async def write(self, text: str) -> None:
+        """Replace it, whole.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+
 class FaultInjector(Protocol):
     """The simulation's door for misbehaviour on demand."""
 
@@ -412,6 +485,18 @@ class AgentControl(Protocol):
 
         Raises:
             ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+        ...
+
+
+class ConfigurationControl(Protocol):
+    """The named configurations of this node, one of which the cluster chooses."""
+
+    async def follow_label(self, label: str) -> str:
+        """Put the one in force that the node's label asks for, or the default for none; says what changed.
+
+        Raises:
+            ControlRefused: there is none of that name, or it is invalid; the one before stays in force.
         """
         ...
 

@@ -44,7 +44,9 @@ def _find_calls(line: str) -> Iterator[list[str]]:
             segment.append(word)
             continue
         names = [index for index, each in enumerate(segment) if each.rpartition("/")[2] == "nodeagent"]
-        starts = [index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})]
+        starts = [
+            index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})
+        ]
         yield from (segment[index + 1 :] for index in starts)
         segment = []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import agent, bus_publish, metrics
+from tests.bench import agent, bus_publish, metrics, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -28,6 +28,8 @@ def main() -> int:
         ("rendering metrics", metrics.measure),
         (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
         ("an agent at work", agent.measure_work),
+        ("decisions of the device plugin", plugin.measure_decisions),
+        ("admissions through the whole agent", plugin.measure_admissions),
     ):
         sys.stderr.write(f"measuring {what}\n")
         rows += measure()

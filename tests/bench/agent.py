@@ -56,7 +56,8 @@ class Node:
         return time.perf_counter() - began
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     import socket  # noqa: PLC0415 - for this one look
 
     with socket.socket() as probe:
@@ -68,7 +69,7 @@ def _free_port() -> int:
 def running_node(*words: str) -> Iterator[Node]:
     """A simulation, ended with the block."""
     directory = tempfile.mkdtemp(prefix="nb-")
-    port = _free_port()
+    port = free_port()
     environment = {"PATH": os.environ["PATH"], "TMPDIR": directory, "HOME": directory}
     command = [sys.executable, "-m", "nodeagent", "simulate", "--profile", PROFILE]
     began = time.perf_counter()

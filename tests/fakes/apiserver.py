@@ -79,7 +79,9 @@ class FakeApiServer:
     def find_condition(self, name: str = NODE) -> Json | None:
         return next((each for each in self.nodes[name]["status"]["conditions"]), None)
 
-    def answer(self, status: int, *, times: int = 1, body: bytes | None = None, **headers: str) -> None:
+    def answer(
+        self, status: int, *, times: int = 1, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> None:
         """Have the next requests refused."""
         content = json.dumps({"message": f"scripted {status}"}).encode() if body is None else body
 
@@ -197,7 +199,7 @@ class FakeApiServer:
             metadata["labels"].pop(key, None)
         metadata["labels"].update(wanted)
         metadata["managedFields"] = [each for each in metadata["managedFields"] if each["manager"] != manager]
-        fields = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in wanted}}}
+        fields: Json = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in wanted}}}
         metadata["managedFields"].append({"manager": manager, "operation": "Apply", "fieldsV1": fields})
         return None
 
@@ -217,7 +219,7 @@ class FakeApiServer:
     @staticmethod
     def _merge_condition(node: Json, condition: Json) -> None:
         conditions = node["status"]["conditions"]
-        before = next((each for each in conditions if each["type"] == condition["type"]), {})
+        before: Json = next((each for each in conditions if each["type"] == condition["type"]), {})
         node["status"]["conditions"] = [
             *(each for each in conditions if each["type"] != condition["type"]),
             before | condition,

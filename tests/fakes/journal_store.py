@@ -17,6 +17,7 @@ class FakeStore:
         self.problem = ""
         self.set_aside_names: list[str] = []
         self.begun = 0
+        self.synced = True
         self.is_open = False
         self.path = "/state/allocations.journal"
 
@@ -39,8 +40,9 @@ class FakeStore:
         self.current, self.previous = content, self.current
         self.begun += 1
 
-    async def append(self, content: bytes) -> None:
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
         self._maybe_fail()
+        self.synced = durable
         self.current = (self.current or b"") + content
 
     async def aclose(self) -> None:

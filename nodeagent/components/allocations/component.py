@@ -31,6 +31,8 @@ from nodeagent.components.allocations.reconcile import (
     Look,
     Reconciliation,
     adopt_checkpoint,
+    find_uids,
+    lacks_uid,
     reconcile,
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
@@ -46,7 +48,7 @@ from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
@@ -200,18 +202,24 @@ class Allocations:
 
     async def _adopt_checkpoint(self) -> None:
         """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
+        checkpoint = await self._read_checkpoint()
+        if checkpoint is not None:
+            await self._follow(adopt_checkpoint(self._ledger, checkpoint, self._clock.wall()))
+
+    async def _read_checkpoint(self) -> KubeletCheckpoint | None:
+        """The kubelet's own notes; advisory, so a node without them has nothing to mend."""
         try:
-            checkpoint = await self._kubelet.read_checkpoint()
+            return await self._kubelet.read_checkpoint()
         except NodeagentError as error:
-            self._log.info("checkpoint_not_read", error=str(error))
-            return
-        await self._follow(adopt_checkpoint(self._ledger, checkpoint, self._clock.wall()))
+            self._log.debug("checkpoint_not_read", error=str(error))
+            return None
 
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
-            if self._broken:
+            # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
+            if self._broken or self._is_full(share=0.5):
                 async with self._turn:
                     await self._mend()
                     self._publish()
@@ -228,6 +236,7 @@ class Allocations:
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
+        checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
         async with self._turn:
             look = Look(
                 listing=listing,
@@ -237,6 +246,7 @@ class Allocations:
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
                 recovering=self._looks == 0,
+                uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1
             result = reconcile(self._ledger, look, self._absences)
@@ -250,7 +260,8 @@ class Allocations:
         gone = [entry.allocation for number, entry in self._ledger.entries.items() if number in freed]
         if result.records:
             try:
-                await self._write(result.records)
+                # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
+                await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._accept(result.records)
             self._publish()
@@ -294,11 +305,11 @@ class Allocations:
             self._run = KubeletRun(identity=identity, since_seconds=self._clock.monotonic() - age)
         return self._run
 
-    async def _write(self, records: Sequence[Record]) -> None:
-        """Make records durable and only then part of the ledger; shielded, so that a cancellation cannot part the two.
+    async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
+        """Write records down and only then into the ledger; shielded, so that a cancellation cannot part the two.
 
         Raises:
-            JournalUnavailable: they are not durable, and not part of the ledger.
+            JournalUnavailable: they are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
             try:
@@ -306,7 +317,7 @@ class Allocations:
                     await self._begin(self._after(records))
                 else:
                     data, seal = encode_records(records, self._seal)
-                    await self._store.append(data)
+                    await self._store.append(data, durable=durable)
                     self._ledger, self._seal = self._after(records), seal
             except JournalUnavailable as error:
                 self._note_broken(error)
@@ -333,9 +344,10 @@ class Allocations:
             except JournalUnavailable as error:
                 self._note_broken(error)
 
-    def _is_full(self) -> bool:
-        """Large enough to begin anew; a journal that is large from the start may double first."""
-        return self._store.size_bytes > max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+    def _is_full(self, share: float = 1.0) -> bool:
+        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+        return self._store.size_bytes > share * limit
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         ledger = self._ledger

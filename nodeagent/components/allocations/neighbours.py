@@ -30,8 +30,8 @@ class JournalStore(Protocol):
         """Replace it durably, also after a failure."""
         ...
 
-    async def append(self, content: bytes) -> None:
-        """Add to it durably."""
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to it, durably where somebody relies on it."""
         ...
 
     async def aclose(self) -> None:

@@ -13,7 +13,15 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import (
+    View,
+    decide_pause,
+    explain_driver,
+    explain_loss,
+    explain_unfitness,
+    find_named,
+    plan_list,
+)
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
 from nodeagent.components.deviceplugin.prefer import Preference
@@ -29,6 +37,7 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
@@ -185,6 +194,7 @@ class DevicePlugins:
         self._serve, self._read_facts = serve, read_facts
         self._log = get_logger(component=self.name)
         self._served: dict[ResourceName, _Served] = {}
+        self._ending: set[ResourceName] = set()
         self._standing: dict[ResourceName, AdvertisedResource] = {}
         self._facts = HandoutFacts()
         self._plan: _Plan | None = None
@@ -205,7 +215,8 @@ class DevicePlugins:
                 self._refresh(tasks)
 
     async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, HealthReport, AllocationTable, CdiState, client=self.name) as states:
+        watched = (Inventory, HealthReport, AllocationTable, CdiState, DriverState)
+        with self._bus.watch_all(*watched, client=self.name) as states:
             async for _ in states:
                 self._waker.wake()
 
@@ -240,19 +251,26 @@ class DevicePlugins:
         planned = self._plan_again(inventory.value, settings)
         facts = replace(self._facts, cdi_extras=self._find_extras())
         health = self._bus.latest(HealthReport)
-        blocked = find_missing_channels(settings.device_plugin, facts)
-        view = View(inventory.value, health.value if health is not None else None, blocked)
-        self._report_problems(planned.plan, blocked)
+        driver = self._bus.latest(DriverState)
+        no_channel = find_missing_channels(settings.device_plugin, facts)
+        blocked = no_channel or explain_driver(driver.value if driver is not None else None)
+        cdi = self._bus.latest(CdiState)
+        named = find_named(cdi.value if cdi is not None else None, settings)
+        view = View(inventory.value, health.value if health is not None else None, blocked, named)
+        self._report_problems(planned.plan, no_channel)
         held = self._find_held() if settings.device_plugin.enabled else {}
         wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}
         for name in {**wanted, **held}:
             resource = wanted.get(name) or Resource(name=name, devices=())
             preference = planned.preferences.get(name) or Preference(resource, plan_topology(inventory.value), "packed")
             offer = _Offer(resource, planned.known.get(name, {}), preference, view, settings.device_plugin, facts)
+            if name in self._ending:
+                continue
             if name not in self._served:
                 self._begin(tasks, offer)
             self._served[name].plugin.update(offer, held.get(name, ()))
         for name in self._served.keys() - wanted.keys() - held.keys():
+            self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
         self._publish()
@@ -311,7 +329,10 @@ class DevicePlugins:
                     )
                     self._note_standing(lost)
                 await anyio.sleep(RETRY_SECONDS)
+        # Only now is its socket free for a successor.
+        self._ending.discard(resource.name)
         self._conditions.clear("plugin-not-registered", key=resource.name)
+        self._waker.wake()
 
     def _note_standing(self, standing: AdvertisedResource) -> None:
         before = self._standing.get(standing.name)
@@ -336,8 +357,8 @@ class DevicePlugins:
         standing = tuple(self._standing[name] for name in sorted(self._standing))
         return self._bus.publish_state(PluginState(resources=standing), source=self.name)
 
-    def _report_problems(self, plan: ResourcePlan, blocked: str) -> None:
+    def _report_problems(self, plan: ResourcePlan, no_channel: str) -> None:
         problems = {problem.subject: problem.reason for problem in plan.problems}
-        if blocked:
-            problems["device_plugin.imex_channel_ids"] = blocked
+        if no_channel:
+            problems["device_plugin.imex_channel_ids"] = no_channel
         self._conditions.replace("plugin-devices-withheld", problems)

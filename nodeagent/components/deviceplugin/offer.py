@@ -3,6 +3,7 @@
 Owns values that the decisions beside it share; decides nothing.
 """
 
+from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName, render_device_id
 from nodeagent.model.values import Value
@@ -35,8 +36,9 @@ class Resource(Value, frozen=True):
 
     @property
     def socket(self) -> str:
-        """The bare name of its socket."""
-        return f"nvidia-{self.name.partition('/')[2]}.sock"
+        """The bare name of its socket: the one people know for NVIDIA's names, and never that of another resource."""
+        domain, _, base = self.name.partition("/")
+        return f"{'nvidia' if domain == DEFAULT_PREFIX else domain}-{base}.sock"
 
 
 class ResourceProblem(Value, frozen=True):

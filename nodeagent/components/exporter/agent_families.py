@@ -141,7 +141,7 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
         ),
         make_family(
             "nodeagent_loop_lag_seconds",
-            "gauge",
+            "summary",
             "How late the event loop was, by quantile over the last minutes.",
             [((("quantile", quantile),), seconds) for quantile, seconds in facts.loop_lag_seconds.items()],
         ),

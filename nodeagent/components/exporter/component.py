@@ -63,6 +63,7 @@ T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
 FIELDS_FILE_LOOK_SECONDS = 5.0
 READ_SECONDS = 2.0
+SHARED_SECONDS = 0.1
 UNUSABLE = "metrics-fields-unusable"
 SLICE_SECONDS = 0.002
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
@@ -152,6 +153,7 @@ class Exporter:
         self._read_file: tuple[str, bytes] | None = None
         self._series = NodeSeries()
         self._part, self._rendered_seconds = Part(), 0.0
+        self._shared: dict[tuple[bool, bool], tuple[Part, float, bytes]] = {}
         self._standing_key: tuple[object, ...] = ()
         self._standing: list[Block] = []
         self._driver_ready_seconds: float | None = None
@@ -178,11 +180,21 @@ class Exporter:
         began = time.perf_counter()
         openmetrics = wants_openmetrics(request.headers.get("accept", ""))
         gzip = wants_gzip(request.headers.get("accept-encoding", ""))
-        body = self.render(openmetrics=openmetrics, gzip=gzip)
+        body = self._share(openmetrics=openmetrics, gzip=gzip)
         self._scrapes += 1
         self._scrape_seconds += time.perf_counter() - began
         headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
+
+    def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
+        """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""
+        now, part = self._clock.monotonic(), self._part
+        shared = self._shared.get((openmetrics, gzip))
+        if shared is not None and shared[0] is part and now - shared[1] < SHARED_SECONDS:
+            return shared[2]
+        body = self.render(openmetrics=openmetrics, gzip=gzip)
+        self._shared[openmetrics, gzip] = (part, now, body)
+        return body
 
     def render(self, *, openmetrics: bool = False, gzip: bool = False) -> bytes:
         """The exposition now."""

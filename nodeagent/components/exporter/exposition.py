@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from nodeagent.model.values import Value
 
-MetricType = Literal["gauge", "counter", "untyped"]
+MetricType = Literal["gauge", "counter", "summary", "untyped"]
 Labels = tuple[tuple[str, str], ...]
 OPENMETRICS_END = b"# EOF\n"
 
@@ -69,7 +69,8 @@ def join_openmetrics(blocks: Iterable[Block]) -> bytes:
     """
     parts = []
     for block in blocks:
-        name, kind = block.name, "unknown" if block.type != "gauge" else "gauge"
+        name = block.name
+        kind: str = block.type if block.type in {"gauge", "summary"} else "unknown"
         if block.type == "counter" and name.endswith("_total"):
             name, kind = name.removesuffix("_total"), "counter"
         text = _escape_help(block.help).replace('"', '\\"')

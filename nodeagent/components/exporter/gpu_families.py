@@ -162,7 +162,7 @@ def _describe(gpu: Gpu) -> Labels:
     return (
         *_name(gpu),
         ("pci_bus_id", render_bus_id(gpu.pci.address)),
-        ("modelName", gpu.name),
+        ("model", gpu.name),
         ("serial", gpu.serial),
         ("vbios_version", gpu.vbios_version),
         ("compute_capability", f"{capability[0]}.{capability[1]}" if capability else ""),

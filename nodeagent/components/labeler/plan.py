@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import field
 
 from nodeagent.components.labeler.presence import FEATURE
-from nodeagent.components.labeler.render import TIMESTAMP
+from nodeagent.components.labeler.render import TIMESTAMP, is_about_gpus
 from nodeagent.model.values import Value
 
 
@@ -23,24 +23,34 @@ class LabelPlan(Value, frozen=True):
     """Labels that somebody else holds at another value, with that value."""
 
 
-def plan_label_patch(wanted: Mapping[str, str], in_place: Mapping[str, str], owned: Iterable[str]) -> LabelPlan:
-    """What to apply to a node with these labels, of which these are ours; planned again after it, there is nothing."""
-    ours = frozenset(owned)
-    foreign = in_place.keys() - ours
+def plan_label_patch(
+    wanted: Mapping[str, str], in_place: Mapping[str, str], owned: Iterable[str], now_seconds: float | None = None
+) -> LabelPlan:
+    """What to apply where these labels are in place, of which these are ours; planned again after it, there is nothing.
+
+    With a time given, ours are stamped with it; it moves only when one of them changes.
+    """
+    ours = {key: in_place[key] for key in owned if key in in_place}
+    foreign = in_place.keys() - ours.keys()
     apply = {key: value for key, value in wanted.items() if key not in foreign}
-    changed = [key for key, value in apply.items() if in_place.get(key) != value]
-    changed += ours - apply.keys()
+    if now_seconds is not None and TIMESTAMP not in foreign:
+        apply = stamp(apply, ours, now_seconds)
+    changed = [key for key in sorted(apply.keys() | ours.keys()) if apply.get(key) != ours.get(key)]
     contested = {
         key: in_place[key] for key in wanted.keys() & foreign if wanted[key] != in_place[key] and _is_worth_telling(key)
     }
-    return LabelPlan(apply=apply if changed else None, changed=tuple(sorted(changed)), contested=contested)
+    return LabelPlan(apply=apply if changed else None, changed=tuple(changed), contested=contested)
 
 
-def stamp(labels: Mapping[str, str], in_place: Mapping[str, str], now_seconds: float) -> dict[str, str]:
+def stamp(labels: Mapping[str, str], ours: Mapping[str, str], now_seconds: float) -> dict[str, str]:
     """The labels with the time of their last change: the one in place for as long as nothing else differs."""
-    before = in_place.get(TIMESTAMP)
-    same = before is not None and all(in_place.get(key) == value for key, value in labels.items())
-    return {**labels, TIMESTAMP: before if same and before is not None else str(int(now_seconds))}
+    same = TIMESTAMP in ours and {key: value for key, value in ours.items() if key != TIMESTAMP} == labels
+    return {**labels, TIMESTAMP: ours[TIMESTAMP] if same else str(int(now_seconds))}
+
+
+def keep_last_good(wanted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """What is wanted, and beside it what an earlier life of the agent said about GPUs that cannot be asked yet."""
+    return {key: value for key, value in ours.items() if is_about_gpus(key)} | dict(wanted)
 
 
 def _is_worth_telling(key: str) -> bool:

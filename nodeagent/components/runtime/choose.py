@@ -67,15 +67,16 @@ class NoRuntime(Value, frozen=True):
     """Why none can be said to serve the kubelet."""
 
     reason: str
-    ambiguous: bool = False
-    """Whether there are several, rather than none."""
+    seen: bool = True
+    """Whether there is any sign of one; none at all also means that the agent's container does not see the sockets."""
 
 
 def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> ChosenRuntime | NoRuntime:
     """The one that serves the kubelet: by the settings, else by the kubelet's own endpoint, else the only one alive."""
     candidates = _restrict(evidence.candidates, settings)
     if not candidates:
-        return NoRuntime(reason="no container runtime was found, looked for sockets of containerd, CRI-O and Docker")
+        reason = "no container runtime was found, looked for sockets of containerd, CRI-O and Docker"
+        return NoRuntime(reason=reason, seen=False)
     told = [each for each in candidates if each.socket == _strip(evidence.kubelet_endpoint)]
     alive = told or [each for each in candidates if each.answers]
     if not alive:
@@ -85,7 +86,7 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
         alive = _prefer_kubernetes(alive)
     if len(alive) > 1:
         names = " and ".join(f"{each.kind} at {each.socket}" for each in alive)
-        return NoRuntime(reason=f"{names} both answer, set `runtime.kind` or `runtime.socket`", ambiguous=True)
+        return NoRuntime(reason=f"{names} both answer, set `runtime.kind` or `runtime.socket`")
     return _describe(alive[0], settings)
 
 

@@ -202,7 +202,8 @@ class Runtime:
 
     def _describe(self, look: Look | NoRuntime) -> dict[str, str]:
         if isinstance(look, NoRuntime):
-            return {"runtime-not-found": look.reason}
+            # Without any sign of one, an agent that changes nothing needs none.
+            return {"runtime-not-found": look.reason} if look.seen or self._live.now.runtime.manage else {}
         found: dict[str, str] = {}
         if look.plan.problem and (self._live.now.runtime.manage or not look.takes_cdi):
             found["runtime-config-blocked"] = look.plan.problem

@@ -4,6 +4,7 @@ Owns what is served where: everything that only looks, on TCP and on the admin s
 something, on the admin socket alone. Refuses to compute what another part should know: it shows the last word of each.
 """
 
+import gzip
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -25,6 +26,7 @@ from nodeagent.components.web.admin import (
     parse_command,
 )
 from nodeagent.components.web.api_index import INDEX
+from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
 from nodeagent.components.web.build import (
     Identity,
     Known,
@@ -33,9 +35,12 @@ from nodeagent.components.web.build import (
     build_gates,
     build_state,
 )
+from nodeagent.components.web.detail_pages import is_page, render_path
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.health_text import render_readyz
-from nodeagent.components.web.page import render_page
+from nodeagent.components.web.live_page import LivePage, LivePages
+from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
+from nodeagent.components.web.page import Page, PageView, render_document
 from nodeagent.components.web.records import GpusRecord, StateRecord
 from nodeagent.components.web.stream import (
     KEEPALIVE,
@@ -45,6 +50,7 @@ from nodeagent.components.web.stream import (
     parse_types,
     render_event,
 )
+from nodeagent.components.web.trend import Trends
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
@@ -69,6 +75,8 @@ from nodeagent.model.telemetry import NodeSample
 
 T = TypeVar("T")
 KEEPALIVE_SECONDS = 15.0
+GATHER_SECONDS = 0.25
+"""What happens within this time reaches readers of the page together."""
 
 
 class NodeView:
@@ -85,6 +93,11 @@ class NodeView:
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._identity, self._reports = identity, reports
+
+    @property
+    def started_seconds(self) -> float:
+        """When this agent began."""
+        return self._identity.started_seconds
 
     def state(self) -> StateRecord:
         """The node now."""
@@ -132,12 +145,16 @@ class WebComponent:
         admin: socket.socket,
         metrics: Handler,
         introspect: Callable[[], object],
+        list_history: Callable[[], object],
         access: Access | None = None,
     ) -> None:
         self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin, self._access = public, admin, access
-        self._metrics, self._introspect = metrics, introspect
+        self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
         self._streams = 0
+        self._trends = Trends()
+        self._pages = LivePages(self._render_path, f"{os.getpid()}.{view.started_seconds:.0f}")
+        self._pages_updated = anyio.Event()
         self._stopping = anyio.Event()
         self._log = get_logger(component=self.name)
 
@@ -152,9 +169,26 @@ class WebComponent:
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()
             try:
-                await anyio.sleep_forever()
+                await self._keep_pages()
             finally:
                 self._stopping.set()
+                self._pages_updated.set()
+
+    async def _keep_pages(self) -> None:
+        """Remember the last minutes, and render anew what somebody reads."""
+        with self._bus.tap(client="status pages") as tap:
+            async for envelope in tap:
+                self._note_sample(envelope.value)
+                await anyio.sleep(GATHER_SECONDS)
+                while (more := tap.take_nowait()) is not None:
+                    self._note_sample(more.value)
+                self._pages.update()
+                self._pages_updated.set()
+                self._pages_updated = anyio.Event()
+
+    def _note_sample(self, value: object) -> None:
+        if isinstance(value, NodeSample):
+            self._trends.add(value)
 
     def _read_limits(self) -> ServerLimits:
         http = self._live.now.http
@@ -172,7 +206,6 @@ class WebComponent:
     def _looking(self) -> list[Route]:
         state = self._view.state
         whole: dict[str, Callable[[], Answer]] = {
-            "/": lambda: Response(render_page(state()).encode(), content_type=HTML),
             "/livez": _alive,
             "/healthz": _alive,
             "/readyz": self._readyz,
@@ -186,10 +219,14 @@ class WebComponent:
             "/api/v1/components": lambda: _json(state().components),
             "/api/v1/gates": lambda: _json(state().gates),
             "/api/v1/driver": lambda: _json(state().driver),
+            "/api/v1/openapi.json": lambda: _json(OPENAPI),
+            "/api/v1/allocations/history": lambda: _json(self._list_history()),
             "/api/v1/debug": lambda: _json(self._introspect()),
         }
         return [
             *(Route("GET", path, _answering(answer)) for path, answer in whole.items()),
+            *(Route("GET", path, self._page) for path in ("/", "/gpus/{name}", "/pods/{namespace}/{name}")),
+            Route("GET", "/live", self._live_page),
             Route("GET", "/metrics", self._metrics, at_most=lambda: self._live.now.http.max_concurrent_scrapes),
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
@@ -201,6 +238,43 @@ class WebComponent:
             ready=state.ready, gates=state.gates, components=state.components, conditions=state.conditions
         )
         return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
+
+    def _render_path(self, path: str) -> Page | None:
+        view = PageView(state=self._view.state(), trend=self._trends.points(), history=self._bus.history())
+        return render_path(path, view)
+
+    async def _page(self, request: Request) -> Answer:
+        live = self._pages.load(request.path)
+        if live is None:
+            return render_problem(404, f"no page at {request.path}", "/ is the whole node")
+        return _html(live, request)
+
+    async def _live_page(self, request: Request) -> Answer:
+        if self._streams >= self._live.now.http.max_event_streams:
+            return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
+        path = request.query.get("page", "/")
+        if not is_page(path):
+            return render_problem(404, f"no page at {path}", "?page= takes the path of a page")
+        return Stream(self._follow_page(path, request.headers.get("last-event-id") or request.query.get("since", "")))
+
+    async def _follow_page(self, path: str, seen: str) -> AsyncIterator[bytes]:
+        live = self._pages.follow(path)
+        assert live is not None, "looked at before the stream was begun"
+        self._streams += 1
+        try:
+            yield KEEPALIVE
+            while not self._stopping.is_set():
+                if live.version != seen:
+                    yield live.render_since(seen)
+                    seen = live.version
+                updated = self._pages_updated
+                with anyio.move_on_after(KEEPALIVE_SECONDS) as waited:
+                    await updated.wait()
+                if waited.cancelled_caught:
+                    yield KEEPALIVE
+        finally:
+            self._streams -= 1
+            self._pages.leave(path)
 
     async def _gpu(self, request: Request) -> Answer:
         name = request.arguments["name"]
@@ -294,6 +368,15 @@ class WebComponent:
 
 def _json(value: object) -> Response:
     return Response(json.encode(value) + b"\n", headers={"Cache-Control": "no-store"})
+
+
+def _html(live: LivePage, request: Request) -> Response:
+    body = render_document(live.page, live.version).encode()
+    headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, status=live.page.status, content_type=HTML, headers=headers)
 
 
 def _alive() -> Answer:

@@ -60,12 +60,16 @@ class RuntimeDetector:
 
                 tasks.start_soon(look, kind, flavour, socket, name=f"look at {socket}")
         endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
+        wrapper = await anyio.to_thread.run_sync(self._find_wrapper)
         order = [socket for _, _, socket in places]
         return RuntimeEvidence(
             candidates=tuple(sorted(candidates, key=lambda each: order.index(each.socket))),
             kubelet_endpoint=endpoint,
-            wrapper=next((path for path in WRAPPERS if self._on_host(path).exists()), ""),
+            wrapper=wrapper,
         )
+
+    def _find_wrapper(self) -> str:
+        return next((path for path in WRAPPERS if self._on_host(path).exists()), "")
 
     def _list_sockets(self) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
         listed = {path for _, _, path in SOCKETS}
@@ -81,16 +85,7 @@ class RuntimeDetector:
         return RuntimeFlavour.RKE2 if is_rke2 else flavour
 
     async def _look_at(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
-        pid = await anyio.to_thread.run_sync(lambda: read_peer_pid(self._on_host(socket)))
-        process = self._proc_root / str(pid)
-        candidate = RuntimeCandidate(
-            kind=kind,
-            flavour=flavour,
-            socket=socket,
-            pid=pid,
-            executable=_read_link(process / "exe") if pid else "",
-            arguments=_read_arguments(process) if pid else (),
-        )
+        candidate = await anyio.to_thread.run_sync(lambda: self._look_behind(kind, flavour, socket))
         try:
             answer = await self._ask(kind, str(self._on_host(socket)))
         except RuntimeSilent as error:
@@ -101,6 +96,19 @@ class RuntimeDetector:
             version=answer.version.removeprefix("v"),
             cdi_in_force=answer.cdi_enabled,
             handlers=answer.handlers,
+        )
+
+    def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
+        """The process that listens there."""
+        pid = read_peer_pid(self._on_host(socket))
+        process = self._proc_root / str(pid)
+        return RuntimeCandidate(
+            kind=kind,
+            flavour=flavour,
+            socket=socket,
+            pid=pid,
+            executable=_read_link(process / "exe") if pid else "",
+            arguments=_read_arguments(process) if pid else (),
         )
 
     async def _ask(self, kind: RuntimeKind, socket: str) -> CriAnswer:

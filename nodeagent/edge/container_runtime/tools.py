@@ -17,6 +17,7 @@ from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 _CHECK_SECONDS: Final = 20.0
 _SAID_LIMIT: Final = 500
+_PROGRAMS: Final = {RuntimeKind.CONTAINERD: "containerd", RuntimeKind.DOCKER: "dockerd"}
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
 
@@ -26,16 +27,14 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
     Raises:
         ConfigRefused: it does not accept it.
     """
-    if not executable or not Path(executable).exists():
+    # Another program may have opened the socket for the daemon, as systemd does for Docker.
+    if Path(executable).name != _PROGRAMS.get(kind) or not Path(executable).exists():
         return False
     with tempfile.TemporaryDirectory(prefix="nodeagent-check-") as directory:
         main = _write_copy(Path(directory), kind, tree)
-        if kind is RuntimeKind.CONTAINERD:
-            command = [executable, "--config", str(main), "config", "dump"]
-        elif kind is RuntimeKind.DOCKER:
-            command = [executable, "--validate", "--config-file", str(main)]
-        else:
-            return False
+        containerd = [executable, "--config", str(main), "config", "dump"]
+        docker = [executable, "--validate", "--config-file", str(main)]
+        command = containerd if kind is RuntimeKind.CONTAINERD else docker
         said = _run(command, _CHECK_SECONDS)
         if said is not None:
             raise ConfigRefused(executable, said)

@@ -8,6 +8,7 @@ HostError
 ├── StateLocked           another agent uses the state directory
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
+├── HookProgramMissing    the hook program is not part of this installation
 └── HostStuck             file work did not come back in time
 """
 
@@ -119,6 +120,16 @@ class DeviceNodeNotApplied(HostError):
     def __init__(self, path: Path, step: str, error: OSError) -> None:
         super().__init__(f"cannot {step} {path}: {describe_os_error(error)}: {suggest_remedy(error)}")
         self.path, self.step, self.errno = path, step, error.errno
+
+
+class HookProgramMissing(HostError):
+    """The hook program was not built with this installation."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"cannot install the CDI hook: {path} is missing: build it with `make hook`, or set `cdi.hooks: none`"
+        )
+        self.path = path
 
 
 class HostStuck(HostError):

@@ -27,7 +27,7 @@ T = TypeVar("T")
 JOURNAL_NAME: Final = "allocations.journal"
 LOCK_NAME: Final = "state.lock"
 READ_SECONDS: Final = 10.0
-WRITE_SECONDS: Final = 1.0
+WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
 
 
@@ -95,14 +95,16 @@ class JournalDisk:
         await self._do(begin, self._write_seconds, "beginning the allocation journal")
         self._failed = False
 
-    async def append(self, content: bytes) -> None:
-        """Add to the journal durably.
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to the journal, durably where somebody relies on it.
 
         Raises:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
         file = self._file
-        await self._do(lambda: file.append(content), self._write_seconds, "writing the allocation journal")
+        await self._do(
+            lambda: file.append(content, durable=durable), self._write_seconds, "writing the allocation journal"
+        )
 
     async def aclose(self) -> None:
         """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable."""

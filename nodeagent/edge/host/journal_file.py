@@ -1,4 +1,4 @@
-"""The file of an append-only journal: begun whole, then appended to, and each time durable before the call returns.
+"""The file of an append-only journal: begun whole, then appended to, durable before the call returns.
 
 Owns the directory's files of one name: the journal, the one before it, damaged ones set aside, leftovers of interrupted
 writes. Refuses to know what the bytes mean, and to go on after a failed write: after that only `begin` helps, because
@@ -106,8 +106,8 @@ class JournalFile:
         except FileNotWritten as error:
             raise JournalUnavailable(str(self.path), str(error)) from error
 
-    def append(self, content: bytes) -> None:
-        """Add to the end, durably.
+    def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to the end; what is not durable yet survives a kill, and a power cut once something after it is durable.
 
         Raises:
             JournalUnavailable: it may or may not be there; the journal must be begun anew.
@@ -116,7 +116,9 @@ class JournalFile:
         try:
             foreign = self._identify() != self._expected
             if not foreign:
-                self._write_durably(content)
+                self._write(content)
+                if durable:
+                    os.fdatasync(self._descriptor)
                 self._expect(size)
         except OSError as error:
             self.close()
@@ -134,11 +136,10 @@ class JournalFile:
             with suppress(OSError):
                 os.close(descriptor)
 
-    def _write_durably(self, content: bytes) -> None:
+    def _write(self, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
-        os.fdatasync(self._descriptor)
 
     def _keep_previous(self) -> None:
         """Give the present file a second name, so that at no moment there is neither."""

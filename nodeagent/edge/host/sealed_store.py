@@ -3,7 +3,11 @@
 Owns the thread. Refuses to raise for a disk that fails: whoever keeps state here goes on without it and says so.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+import anyio
 
 from nodeagent.edge.host.boot_id import read_boot_id
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
@@ -11,6 +15,8 @@ from nodeagent.edge.host.sealed_file import SealedFile, Unsealed
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.values import Value
+
+T = TypeVar("T")
 
 READ_SECONDS = 10.0
 WRITE_SECONDS = 1.0
@@ -44,16 +50,14 @@ class SealedStore:
     async def read(self) -> Stored:
         """The newest whole body; a disk that hangs is as good as an empty one, and says so."""
         try:
-            return await self._worker.run(self._read, timeout_seconds=self._read_seconds, what="read stored state")
+            return await self._run(self._read, self._read_seconds, "read stored state")
         except WorkerError as error:
             return Stored(body=None, boot_id="", troubles=(str(error),))
 
     async def write(self, body: bytes) -> str:
         """Make the body durable; empty when it is, else why it is not."""
         try:
-            await self._worker.run(
-                lambda: self._file.write(body), timeout_seconds=self._write_seconds, what="write state"
-            )
+            await self._run(lambda: self._file.write(body), self._write_seconds, "write state")
         except (FileNotWritten, WorkerError) as error:
             return str(error)
         return ""
@@ -61,11 +65,15 @@ class SealedStore:
     async def discard(self, reason: str) -> str:
         """Move the file aside; says what was done."""
         try:
-            return await self._worker.run(
-                lambda: self._file.discard(reason), timeout_seconds=self._read_seconds, what="move state aside"
-            )
+            return await self._run(lambda: self._file.discard(reason), self._read_seconds, "move state aside")
         except WorkerError as error:
             return str(error)
+
+    async def _run(self, call: Callable[[], T], timeout_seconds: float, what: str) -> T:
+        # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+        with anyio.CancelScope(shield=True):
+            outcome = await self._worker.run(call, timeout_seconds=timeout_seconds, what=what)
+        return outcome  # noqa: RET504  # inside the block it may not stand: a scope can swallow what is raised there
 
     def close(self) -> None:
         """Let the thread end."""

@@ -4,10 +4,9 @@ Owns the connection, the credentials in use and their renewal, the rate, and the
 wrong. Refuses to know any kind of object: paths and documents come from the modules beside it.
 """
 
-import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -21,6 +20,7 @@ from nodeagent.edge.kube.errors import ApiUnauthorized, ApiUnreachable, Credenti
 from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
 from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 
 Json = dict[str, Any]
@@ -29,6 +29,7 @@ RENEW_SECONDS = 60.0
 """How long a token is used before its source is read again; the kubelet replaces files minutes before they end."""
 LOAD_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 300.0
+_log = get_logger(component="kube")
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 _JSON = "application/json"
 
@@ -162,29 +163,43 @@ class KubeClient:
             return session
 
     async def _open(self) -> _Session:
-        library, configuration = await self._read_credentials()
+        scratch = ExitStack()
         try:
-            transport = library.Transport(configuration)
-        except OSError as error:  # the TLS library's errors are among them
-            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+            library, configuration = await self._read_credentials(scratch)
+            try:
+                transport = library.Transport(configuration)
+            except OSError as error:  # the TLS library's errors are among them
+                raise CredentialsInvalid(self._credentials.where, str(error)) from error
+        finally:
+            await self._clear(scratch)
         return _Session(configuration.host, _identity(configuration), transport, anyio.current_time())
 
     async def _renew(self, session: _Session) -> None:
         """Take over a token that was replaced; one that cannot be read leaves the present one, which may still do."""
         session.loaded_at = anyio.current_time()
-        with contextlib.suppress(CredentialsInvalid):
-            _, configuration = await self._read_credentials()
+        scratch = ExitStack()
+        try:
+            _, configuration = await self._read_credentials(scratch)
             session.authorization = _identity(configuration)
+        except CredentialsInvalid as error:
+            _log.warning("credentials_not_renewed", reason=str(error))
+        finally:
+            await self._clear(scratch)
 
-    async def _read_credentials(self) -> tuple[Library, Any]:
+    async def _read_credentials(self, scratch: ExitStack) -> tuple[Library, Any]:
         def read() -> tuple[Library, Any]:
             library = self._load()
-            return library, self._credentials.load(library)
+            return library, self._credentials.load(library, scratch)
 
         try:
             return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading API credentials")
         except WorkerError as error:
             raise CredentialsInvalid(self._credentials.where, str(error)) from error
+
+    async def _clear(self, scratch: ExitStack) -> None:
+        """Take away the files that the credentials were unpacked into; the connection has read them."""
+        with anyio.CancelScope(shield=True), suppress(WorkerError):
+            await self._worker.run(scratch.close, timeout_seconds=LOAD_SECONDS, what="removing unpacked credentials")
 
     async def _check(self, response: aiohttp.ClientResponse, attempted: str) -> None:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:

@@ -6,9 +6,12 @@ Everything here blocks and belongs in a worker thread.
 """
 
 import asyncio
+import base64
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import yaml
@@ -33,8 +36,10 @@ class Credentials(Protocol):
         """Which file or directory, for people."""
         ...
 
-    def load(self, library: Library) -> Any:
+    def load(self, library: Library, scratch: ExitStack) -> Any:
         """A client configuration with a server, a trust anchor and an identity.
+
+        Files that it names and that are ours live until `scratch` is closed.
 
         Raises:
             CredentialsInvalid: they cannot be used.
@@ -47,14 +52,14 @@ class ServiceAccount:
     """The account that a pod runs as."""
 
     environ: Mapping[str, str]
-    directory: Path = SERVICE_ACCOUNT_DIR
+    directory: Path
 
     @property
     def where(self) -> str:
         """The directory that the kubelet mounts."""
         return str(self.directory)
 
-    def load(self, library: Library) -> Any:
+    def load(self, library: Library, scratch: ExitStack) -> Any:  # noqa: ARG002 - all its files are the kubelet's
         """Read token and trust anchor as they are now."""
         configuration = library.Configuration()
         loader = library.InClusterConfigLoader(
@@ -81,11 +86,12 @@ class Kubeconfig:
         """The file."""
         return str(self.path)
 
-    def load(self, library: Library) -> Any:
+    def load(self, library: Library, scratch: ExitStack) -> Any:
         """Read it, and whatever it names: certificates, token files, programs that give tokens."""
         configuration = library.Configuration()
         try:
             document = yaml.safe_load(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))
+            _unpack_data(document, Path(scratch.enter_context(TemporaryDirectory(prefix="nodeagent-"))))
             loader = library.KubeConfigLoader(document, config_base_path=str(self.path.parent))
             asyncio.run(loader.load_and_set(configuration))
         except (library.ConfigException, yaml.YAMLError, HostError, *_MALFORMED) as error:
@@ -99,12 +105,27 @@ def find_credentials(kubeconfig: Path | None, environ: Mapping[str, str]) -> Cre
     """The kubeconfig that is named, or else the service account where there is one."""
     if kubeconfig is not None:
         return Kubeconfig(kubeconfig)
-    account = ServiceAccount(environ)
+    account = ServiceAccount(environ, SERVICE_ACCOUNT_DIR)
     return account if environ.get(_HOST) and environ.get(_PORT) and _has_token(account) else None
 
 
 def _has_token(account: ServiceAccount) -> bool:
     return (account.directory / "token").exists()
+
+
+def _unpack_data(document: Any, directory: Path) -> None:
+    """Put certificates and keys that stand in the file itself where the TLS library can read them.
+
+    kubernetes_asyncio does so too, but keeps a descriptor open for each and the keys on disk until the process ends.
+    """
+    for kind, entries in (("cluster", document["clusters"]), ("user", document.get("users") or ())):
+        for number, entry in enumerate(entries):
+            values = entry.get(kind) or {}
+            for name in ("certificate-authority", "client-certificate", "client-key"):
+                if values.get(f"{name}-data"):
+                    path = directory / f"{kind}-{number}-{name}"
+                    path.write_bytes(base64.b64decode(values.pop(f"{name}-data")))
+                    values[name] = str(path)
 
 
 def _find_cluster(document: Any) -> Mapping[str, Any]:

@@ -138,6 +138,16 @@ async def test_identity_is_learnt_when_the_container_starts(world: World) -> Non
     assert world.durable().entries[1].allocation.pod == pod_named("train")
 
 
+async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
+    """An answer to the kubelet waits for the disk; what the kubelet says can be heard again."""
+    async with world.running():
+        await world.door.record(GPU, device_ids("a"))
+        assert world.store.synced
+        world.kubelet.listing = listing(holding("train", "a"))
+        await world.door.identify(GPU, device_ids("a"))
+        assert not world.store.synced
+
+
 async def test_a_silent_kubelet_is_not_in_the_way_of_a_start(world: World) -> None:
     """A list that cannot be had changes nothing, fails nobody, and is a condition until it is back."""
     async with world.running():
@@ -382,13 +392,29 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     assert len(world.durable().history) <= 5 + 20
 
 
+async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
+    """Half full is early enough to do it while nobody waits."""
+    world = World(clock, Settings(journal=JournalSettings(rotate_bytes=4096, history_entries=0)))
+    async with world.running():
+        await anyio.sleep(0.5)
+        began = world.store.begun
+        while world.store.size_bytes <= 4096 / 2:
+            await world.door.record(GPU, device_ids("a"))
+        assert world.store.begun == began
+        await anyio.sleep(1)
+        assert world.store.begun == began + 1
+        await anyio.sleep(5)
+        assert world.store.begun == began + 1
+    assert world.durable_devices() == ["a"]
+
+
 async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kubelet that hangs up while the disk works neither tears the record nor parts it from the table."""
     append = world.store.append
 
-    async def slow(content: bytes) -> None:
+    async def slow(content: bytes, *, durable: bool = True) -> None:
         await anyio.sleep(0.5)
-        await append(content)
+        await append(content, durable=durable)
 
     async with world.running():
         monkeypatch.setattr(world.store, "append", slow)

@@ -98,6 +98,18 @@ def test_faults_show_everywhere_and_go_away(node: AgentProcess) -> None:
     assert "GpuVanished" in events
 
 
+def test_who_holds_what_is_a_command_away(node: AgentProcess) -> None:
+    """Pods of the simulation are listed with their devices, as a table and for scripts, the ended ones too."""
+    node.wait_for("/api/v1/allocations", '"pod":{')
+    rows = json.loads(run_command(node.directory, "allocations", "--json").stdout)
+    assert rows
+    assert all(row["devices"] and row["resource"] == "nvidia.com/gpu" for row in rows)
+    assert "POD" in run_command(node.directory, "allocations").stdout
+    history = run_command(node.directory, "allocations", "--history")
+    assert history.returncode == 0
+    assert history.stdout
+
+
 def test_a_crashed_component_comes_back_alone(node: AgentProcess) -> None:
     """The crash of one part is counted, repaired, and felt by no other."""
     node.post("/api/v1/crash", {"component": "inventory", "reason": "a test"})
@@ -156,6 +168,38 @@ def test_bad_input_is_one_line_and_code_two(short_dir: Path, words: tuple[str, .
     assert refused.stderr.count("\n") == 1
     assert needle in refused.stderr
     assert list(short_dir.iterdir()) == []
+
+
+def test_a_profile_of_ones_own_that_is_wrong_is_named(short_dir: Path) -> None:
+    """A person who writes a profile learns which file is wrong and where."""
+    profile = short_dir / "mine.yaml"
+    profile.write_text("driver: {version: 5}\n")
+    refused = run_command(short_dir, "simulate", "--profile", str(profile), "--for", "1s")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert str(profile) in refused.stderr
+
+
+def test_a_node_without_device_plugin_is_ready_without_a_kubelet(short_dir: Path) -> None:
+    """Where another device plugin is in charge, readiness does not wait for ours."""
+    with running_simulation(short_dir, "--set", "device_plugin.enabled=false", "--pods", "0") as agent:
+        agent.wait_for("/readyz", "\nready\n")
+
+
+def test_a_part_that_fails_for_good_is_a_condition_and_nothing_else(short_dir: Path) -> None:
+    """Past its crash budget a part that is not vital is given up: on every surface, with everything else at work."""
+    with running_simulation(short_dir, "--set", "supervisor.crash_budget=0") as agent:
+        agent.wait_for("/readyz", "\nready\n")
+        agent.post("/api/v1/crash", {"component": "exporter", "reason": "once too often"})
+        body = agent.wait_for("/readyz", "component-failed")
+        assert "once too often" in body
+        assert body.endswith("\nready\n")
+        status = run_command(short_dir, "status")
+        assert status.returncode == 1
+        assert "given up" in status.stdout
+        agent.stop()
+        assert agent.process.stderr is not None
+        assert "component-failed" in agent.process.stderr.read()
 
 
 def test_sigterm_ends_it_in_order(short_dir: Path) -> None:

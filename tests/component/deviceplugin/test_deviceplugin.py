@@ -16,6 +16,7 @@ from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
@@ -68,6 +69,7 @@ class FakeServing:
         self.lists: dict[ResourceName, list[tuple[float, tuple[AdvertisedDevice, ...]]]] = {}
         self.begun: list[ResourceName] = []
         self.failures = 0
+        self.ends_after_seconds = 0.0
         self.may_register = True
 
     async def __call__(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
@@ -86,6 +88,8 @@ class FakeServing:
                 report(AdvertisedResource(name=name, socket=endpoint, registered=self.may_register, devices=known))
         finally:
             del self.plugins[name]
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(self.ends_after_seconds)
 
     def newest(self, name: ResourceName = GPU) -> dict[str, bool]:
         """The last list of a resource: share or index to health."""
@@ -332,6 +336,41 @@ async def test_a_resource_that_goes_ends_and_another_begins(world: World) -> Non
         assert world.details("plugin-not-registered") == {}
 
 
+async def test_a_resource_that_comes_back_waits_for_the_end_of_its_first_life(world: World) -> None:
+    """Two servers of one name would take each other's socket: the second begins when the first has ended."""
+    world.serving.ends_after_seconds = 5.0
+    async with world.running():
+        await world.publish(TWO)
+        await world.reload(slicing(2, rename=True))
+        await world.reload(Settings())
+        assert world.serving.begun.count(GPU) == 1
+        await anyio.sleep(5)
+        assert world.serving.begun.count(GPU) == 2
+        assert world.serving.newest() == {"0": True, "1": True}
+
+
+@pytest.mark.parametrize(
+    ("phase", "healthy"),
+    [
+        (DriverPhase.READY, True),
+        (DriverPhase.STUCK, True),
+        (DriverPhase.RELEASED, False),
+        (DriverPhase.VERSION_MISMATCH, False),
+    ],
+)
+async def test_without_a_driver_nothing_is_handed_out(world: World, phase: DriverPhase, *, healthy: bool) -> None:
+    """Devices go with the driver and come back with it, on the same stream; a stuck call is for health to judge."""
+    async with world.running():
+        await world.publish(TWO, DriverState(phase=phase, detail="in words"))
+        assert world.serving.newest() == {"0": healthy, "1": healthy}
+        if not healthy:
+            with pytest.raises(DeviceUnhealthy, match="the driver is not ready: in words"):
+                await world.serving.plugins[GPU].allocate(ids(0))
+        await world.publish(DriverState(phase=DriverPhase.READY))
+        assert world.serving.newest() == {"0": True, "1": True}
+        assert world.serving.begun == [GPU]
+
+
 async def test_a_resource_that_containers_hold_is_served_to_the_end(world: World) -> None:
     """Without its plugin the kubelet could not restart their containers; its devices are shown, not offered."""
     async with world.running():
@@ -406,9 +445,9 @@ async def test_extras_are_named_when_their_specification_is_there(clock: FakeClo
     """A CDI name without a specification would keep the container from starting."""
     world = World(clock, Settings(device_plugin=DevicePluginSettings(gdrcopy=True, gds=True)))
     async with world.running():
-        await world.publish(
-            TWO, CdiState(generation=1, files=(CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0"),))
-        )
+        gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
+        storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
+        await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
         answer = await world.serving.plugins[GPU].allocate(ids(0))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")
 

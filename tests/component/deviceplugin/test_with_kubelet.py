@@ -56,7 +56,7 @@ class Agent:
         door = JournalDoor(str(self.state_dir))
         keeper = Allocations(
             self.bus, conditions, clock, self.live, account,
-            store=JournalDisk(self.state_dir), door=door, node=Node("machine", "boot"),
+            store=JournalDisk(self.state_dir, write_seconds=30.0), door=door, node=Node("machine", "boot"),
         )  # fmt: skip
         plugins = DevicePlugins(self.bus, conditions, self.live, door, serve=self._serve, read_facts=self._read_facts)
         try:
@@ -113,6 +113,10 @@ async def test_racing_pods_get_a_gpu_each_and_are_known_by_name(short_dir: Path)
                 tasks.start_soon(kubelet.add_pod, "team", f"racer-{number}", {GPU: 1})
         assert agent.holders() == {device: pod.name for device, pod in kubelet.holders().items()}
         assert len(agent.holders()) == 8
+        table = agent.bus.latest(AllocationTable)
+        assert table is not None
+        uids = {allocation.pod.uid for allocation in table.value.allocations if allocation.pod}
+        assert uids == {pod.uid for pod in kubelet.pods}
 
 
 async def test_a_restarted_agent_knows_its_allocations(short_dir: Path) -> None:

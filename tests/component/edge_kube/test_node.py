@@ -291,7 +291,7 @@ async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
 async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
     """After a 429 with Retry-After no request is made before that time."""
     async with open_node(tmp_path) as (server, node):
-        server.answer(429, **{"Retry-After": "1"})
+        server.answer(429, headers={"Retry-After": "1"})
         with pytest.raises(ApiBusy) as caught:
             await node.read_node()
         assert caught.value.retry_after_seconds == 1

@@ -260,6 +260,29 @@ async def test_an_answer_has_the_form_that_was_asked_for(
     assert answer.headers["Vary"] == "Accept, Accept-Encoding"
 
 
+async def test_scrapes_that_come_together_share_an_answer(clock: FakeClock) -> None:
+    """A moment later, or after another sample, the answer is new."""
+    bench = Bench(clock)
+    request = Request("GET", "/metrics")
+
+    async def ask() -> bytes:
+        answer = await bench.exporter.answer(request)
+        assert isinstance(answer, Response)
+        return answer.body
+
+    async with bench.running():
+        await bench.publish(make_sample())
+        first = await ask()
+        assert await ask() is first
+        await anyio.sleep(0.2)
+        second = await ask()
+        assert second != first
+        await bench.publish(make_sample(sm_clock_mhz=3))
+        third = await ask()
+    assert find_value(read_text(second.decode()), "nodeagent_scrapes_total") == 2
+    assert find_value(read_text(third.decode()), "DCGM_FI_DEV_SM_CLOCK") == 3
+
+
 async def test_node_status_remembers_when_it_was_last_good(clock: FakeClock) -> None:
     """The operator's alerts ask how long ago devices were last seen."""
     bench = Bench(clock)

@@ -2,6 +2,7 @@
 
 import base64
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from nodeagent.edge.http.errors import WebConfigInvalid
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, open_tcp_listener
+from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +116,34 @@ async def test_a_password_is_checked_once_and_a_flood_of_guesses_is_turned_away(
         assert await access.check(authorization, None) is None
     access.close()
     assert sorted(statuses) == [401] * CHECKS_WAITING_MAX + [503] * 5
+
+
+async def test_a_check_that_hangs_opens_no_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crypt library that does not come back is a 503, not an open server."""
+    monkeypatch.setattr("nodeagent.edge.http.access.CHECK_SECONDS", 0.05)
+    go_on = threading.Event()
+
+    def hang(_password: bytes, _settings: bytes) -> bytes:
+        go_on.wait(20)
+        return HASH.encode()
+
+    access = Access(WebConfig(users={"prometheus": HASH}), None, hang)
+    answer = await access.check({"authorization": RIGHT.split(": ", 1)[1].strip()}, None)
+    go_on.set()
+    access.close()
+    assert answer is not None
+    assert answer.status == 503
+
+
+async def test_old_passwords_are_forgotten_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered is bounded; who was forgotten is checked again."""
+    monkeypatch.setattr("nodeagent.edge.http.access.REMEMBERED_MAX", 1)
+    access = Access(WebConfig(users={"a": HASH, "b": HASH}), None, lambda _password, settings: settings)
+    for user in ("a", "b", "a"):
+        encoded = base64.b64encode(f"{user}:x".encode()).decode()
+        assert await access.check({"authorization": f"Basic {encoded}"}, None) is None
+        assert len(access._remembered) == 1
+    access.close()
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic ???", "Basic " + base64.b64encode(b"nocolon").decode(), "Digest x"])

@@ -31,6 +31,7 @@ class FakeRuntime:
         self.files: dict[str, bytes] = {MAIN: content}
         self.version = version
         self.alive = True
+        self.gone = False
         self.also: tuple[RuntimeCandidate, ...] = ()
         self.ignores_cdi = False
         self.breaks_when_restarted = False
@@ -59,7 +60,7 @@ class FakeRuntime:
             version=self.version if self.alive else "",
             cdi_in_force=(self._running and not self.ignores_cdi) if self.alive else None,
         )
-        return RuntimeEvidence(candidates=(candidate, *self.also), wrapper=WRAPPER)
+        return RuntimeEvidence(candidates=() if self.gone else (candidate, *self.also), wrapper=WRAPPER)
 
     async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
         await self._work()

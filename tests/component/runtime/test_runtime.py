@@ -237,3 +237,13 @@ async def test_a_node_that_does_not_answer_is_a_condition() -> None:
         around.runtime.broken = ""
         await anyio.sleep(31)
         assert list(around.found) == ["runtime-cdi-off"]
+
+
+@pytest.mark.parametrize(("manage", "codes"), [(False, []), (True, ["runtime-not-found"])])
+async def test_a_node_without_sign_of_a_runtime_matters_only_to_whom_it_manages(manage: bool, codes: list[str]) -> None:
+    """An agent whose container does not see the sockets has nothing to change, unless it was told to."""
+    around = Surroundings(FakeRuntime(), manage=manage)
+    around.runtime.gone = True
+    async with around.running():
+        assert list(around.found) == codes
+        assert around.state.problem

@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_every_command_says_what_it_is_and_can_be_run(command: Command) -> None:
 def test_every_example_parses(command: Command) -> None:
     """A help that teaches must not teach what does not work."""
     for example in command.examples:
-        words = example.line.split(">")[0].split()
+        words = shlex.split(example.line.split(">")[0])
         assert words[0] == "nodeagent"
         assert build_parser(ROOT).parse_args(words[1:]).chosen.runs
 

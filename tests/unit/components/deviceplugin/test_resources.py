@@ -186,7 +186,7 @@ def test_prefix_replaces_nvidias_domain_only() -> None:
     )
     planned = plan(make_gpu(0), make_gpu(1, name=A100), settings=settings)
     assert layout(planned) == {"example.org/gpu": 2, "other.net/gpu": 1}
-    assert [resource.socket for resource in planned.resources] == ["nvidia-gpu.sock", "nvidia-gpu.sock"]
+    assert [resource.socket for resource in planned.resources] == ["example.org-gpu.sock", "other.net-gpu.sock"]
 
 
 def test_time_slicing_offers_each_device_several_times() -> None:

@@ -192,6 +192,15 @@ def test_counters_end_with_the_allocation_and_begin_anew() -> None:
     assert find_value(again, "nodeagent_pod_gpu_held_seconds_total", pod="a") == 1
 
 
+def test_a_gpu_that_was_away_is_metered_anew() -> None:
+    """What its meter counted meanwhile was nobody's here."""
+    series, alone = NodeSeries(), know(allocate("a", UUID))
+    render(make_node(make_sample(energy_millijoules=0)), alone, None, series)
+    render(make_node(seconds=START + 1), alone, None, series)
+    back = make_node(make_sample(energy_millijoules=9_000_000), seconds=START + 2)
+    assert energy(read_series(render(back, alone, None, series)), pod="a") == 0
+
+
 def test_a_lost_gpu_keeps_its_holders_and_what_they_used() -> None:
     """Held time goes on, and the last readings of memory are not made up."""
     alone = know(allocate("a", UUID))

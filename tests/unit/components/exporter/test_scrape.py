@@ -141,7 +141,7 @@ def test_a_lost_gpu_stays_visible_as_lost() -> None:
     assert find_value(series, "nodeagent_gpu_xid_last_seen_timestamp_seconds", xid="79") == 12.5
     assert len(find(series, "nodeagent_device_health", verdict="unhealthy", device=lost)) == 1
     assert len(find(series, "nodeagent_device_health")) == 1
-    assert find_value(series, "nodeagent_gpu_info", gpu="0", modelName="NVIDIA H100 80GB HBM3", mig="off") == 1
+    assert find_value(series, "nodeagent_gpu_info", gpu="0", model="NVIDIA H100 80GB HBM3", mig="off") == 1
 
 
 def _verdict(gpu: GpuUuid) -> DeviceHealth:

@@ -54,6 +54,7 @@ class Bench:
         return sorted(fault.key for fault in self.judge.find_record(gpu_uuid(gpu)).faults)
 
 
+BOTH: frozenset[str] = frozenset({gpu_uuid(0), gpu_uuid(1)})
 HEALTHY, UNHEALTHY, UNKNOWN = Verdict.HEALTHY, Verdict.UNHEALTHY, Verdict.UNKNOWN
 
 
@@ -125,10 +126,10 @@ def test_unloaded_driver_takes_all_and_proves_a_reset() -> None:
     bench.look(recovery_action=None)
     bench.xid(119)
     bench.judge.note_driver(DriverState(phase=DriverPhase.NOT_LOADED))
-    assert (bench.verdicts, bench.judge.covered) == ([UNHEALTHY, UNHEALTHY], {gpu_uuid(0), gpu_uuid(1)})
+    assert (bench.verdicts, bench.judge.covered) == ([UNHEALTHY, UNHEALTHY], BOTH)
     bench.judge.note_driver(READY)
     bench.look(1, recovery_action=None)
-    assert (bench.verdicts, bench.judge.covered) == ([UNHEALTHY, UNHEALTHY], {gpu_uuid(0), gpu_uuid(1)})
+    assert (bench.verdicts, bench.judge.covered) == ([UNHEALTHY, UNHEALTHY], BOTH)
     bench.look(1, recovery_action=None)
     assert (bench.verdicts, bench.judge.covered) == ([HEALTHY, HEALTHY], frozenset())
 

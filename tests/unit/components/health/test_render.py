@@ -19,7 +19,7 @@ WALL = 2_000_000_000.0
 def render(
     gpu: Gpu0, inventory: Inventory | None = None, before: HealthReport | None = None, **around: object
 ) -> HealthReport:
-    standings = {one.device: one for one in list_standings(before)} if before is not None else {}
+    standings = {str(one.device): one for one in list_standings(before)} if before is not None else {}
     return render_report(
         inventory or make_inventory([gpu.gpu]),
         {gpu.gpu.uuid: gpu.record},

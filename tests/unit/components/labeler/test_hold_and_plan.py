@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nodeagent.components.labeler.feature_text import parse_features, render_features, select_features
 from nodeagent.components.labeler.hold import Published, decide_published, decide_wait
-from nodeagent.components.labeler.plan import plan_label_patch, stamp
+from nodeagent.components.labeler.plan import keep_last_good, plan_label_patch, stamp
 
 HOLD = 10.0
 COUNT, MODE, HEALTHY, STAMP = (
@@ -102,7 +102,13 @@ def test_the_last_of_our_labels_can_go() -> None:
 
 @pytest.mark.parametrize(
     ("in_place", "time"),
-    [({}, "100"), ({COUNT: "8", STAMP: "5"}, "5"), ({COUNT: "7", STAMP: "5"}, "100"), ({COUNT: "8"}, "100")],
+    [
+        ({}, "100"),
+        ({COUNT: "8", STAMP: "5"}, "5"),
+        ({COUNT: "7", STAMP: "5"}, "100"),
+        ({COUNT: "8"}, "100"),
+        ({COUNT: "8", MODE: "a", STAMP: "5"}, "100"),
+    ],
 )
 def test_the_timestamp_is_that_of_the_last_change(in_place: dict[str, str], time: str) -> None:
     """A restart, or a second look, is no change."""
@@ -116,3 +122,20 @@ def test_a_feature_file_is_read_as_it_was_written() -> None:
     assert render_features(features) == f"nvidia.com/cuda.driver.rev=\n{COUNT}=8\n{MODE}=compute\n"
     assert parse_features(render_features(features)) == features
     assert parse_features("# +no-label\n\nflag\n") == {"flag": "true"}
+
+
+def test_a_stamped_patch_is_applied_once() -> None:
+    """Looking again later, beside a conflict or not, changes nothing; a foreign timestamp stays as it is."""
+    in_place = {MODE: "theirs"}
+    first = plan_label_patch({COUNT: "8", MODE: "compute"}, in_place, (), 100)
+    assert first.apply == {COUNT: "8", STAMP: "100"}
+    after = in_place | first.apply
+    assert plan_label_patch({COUNT: "8", MODE: "compute"}, after, first.apply, 200).apply is None
+    assert plan_label_patch({COUNT: "8"}, {STAMP: "5"}, (), 100).apply == {COUNT: "8"}
+
+
+def test_an_earlier_life_is_believed_about_gpus_only() -> None:
+    """What cannot be asked yet is kept; what is known now wins; the time and the health of then go."""
+    ours = {COUNT: "8", HEALTHY: "8", STAMP: "5", "nvidia.com/vgpu.present": "true"}
+    kept = keep_last_good({"nvidia.com/vgpu.present": "false"}, ours)
+    assert kept == {COUNT: "8", "nvidia.com/vgpu.present": "false"}

@@ -103,10 +103,10 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     back, ended = threading.Event(), threading.Event()
     append = JournalFile.append
 
-    def hang(file: JournalFile, content: bytes) -> None:
+    def hang(file: JournalFile, content: bytes, *, durable: bool = True) -> None:
         back.wait(10)
         try:
-            append(file, content)
+            append(file, content, durable=durable)
         finally:
             ended.set()
 

@@ -41,6 +41,19 @@ def test_appended_bytes_follow_the_beginning(journal: JournalFile) -> None:
     assert journal.read() == (b"one\ntwo\n", None, "")
 
 
+def test_a_sync_is_made_where_asked_for(journal: JournalFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody relies on costs no sync, and is written all the same."""
+    begin(journal)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    journal.append(b"two\n", durable=False)
+    assert synced == []
+    journal.append(b"three\n")
+    assert len(synced) == 1
+    assert journal.read().current == b"one\ntwo\nthree\n"
+    journal.close()
+
+
 def test_beginning_anew_keeps_the_one_before(journal: JournalFile) -> None:
     """The last journal stays under a second name, also when it is begun again and again."""
     begin(journal)

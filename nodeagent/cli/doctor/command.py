@@ -1,0 +1,57 @@
+"""`nodeagent doctor`."""
+
+import argparse
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from nodeagent.cli.doctor.bundle import write_bundle
+from nodeagent.cli.doctor.checks import Grade, find_worst, run_checks
+from nodeagent.cli.doctor.look import look
+from nodeagent.cli.doctor.view import render_checks
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment, wants_colour
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.load import Loaded
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import HostError
+from nodeagent.kernel.log import configure_logging
+
+EXIT_CODES = {Grade.OK: ExitCode.OK, Grade.WARN: ExitCode.UNWELL, Grade.FAIL: ExitCode.CHECK_FAILED}
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Look, judge, print, and pack where asked."""
+    environ = read_environment()
+    loaded, problems = _load(arguments)
+    settings = loaded.settings if loaded is not None else Settings()
+    configure_logging(form=settings.log.format, level="error")
+    notices = loaded.notices if loaded is not None else ()
+    facts = anyio.run(lambda: look(settings, environ, problems=problems, notices=notices))
+    checks = run_checks(facts)
+    if arguments.json:
+        report = {"worst": find_worst(checks), "checks": checks}
+        streams.out.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+    else:
+        streams.out.write(render_checks(checks, colour=wants_colour(streams.out, environ)))
+    if arguments.bundle:
+        try:
+            write_bundle(Path(arguments.bundle), facts, checks, loaded, settings, environ)
+        except HostError as error:
+            raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+        print(f"written: {arguments.bundle}; look through it before you send it", file=streams.err)
+    return EXIT_CODES[find_worst(checks)]
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Loaded | None, tuple[str, ...]]:
+    """The settings, or why there are none; the doctor goes on with the defaults then."""
+    environ = read_environment()
+    try:
+        return load_for(arguments, environ), ()
+    except CommandFailed as error:
+        if isinstance(error.__cause__, ConfigurationInvalid):
+            return None, tuple(str(problem) for problem in error.__cause__.problems)
+        raise

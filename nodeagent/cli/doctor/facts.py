@@ -1,0 +1,73 @@
+"""What the doctor has seen; no conclusion in it."""
+
+from nodeagent.components.cdi.registry import SpecReading
+from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
+from nodeagent.components.web.records import StateRecord
+from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.ports import KubeletCheckpoint
+from nodeagent.model.values import Value
+
+
+class DirectoryFacts(Value, frozen=True):
+    """A directory that the agent needs, or the one above it where it is still to be made."""
+
+    path: str
+    writable: bool
+    free_bytes: int
+    total_bytes: int
+
+
+class SocketFacts(Value, frozen=True):
+    """A socket that somebody should serve."""
+
+    path: str
+    problem: str = ""
+    """Why nobody answers there; empty when somebody does."""
+
+
+class ProcessFacts(Value, frozen=True):
+    """A process that may do what nodeagent does."""
+
+    pid: int
+    program: str
+
+
+class ApiFacts(Value, frozen=True):
+    """The API server, as this user reaches it."""
+
+    where: str = ""
+    """Which credentials; empty when there are none."""
+    problem: str = ""
+    denied: tuple[str, ...] = ()
+    """What it may not do, verb and resource."""
+
+
+class Facts(Value, frozen=True):
+    """One look at the node."""
+
+    version: str
+    python: str
+    kernel: str
+    user_id: int
+    configuration_problems: tuple[str, ...] = ()
+    configuration_notices: tuple[str, ...] = ()
+    simulated: bool = False
+    evidence: DriverEvidence | None = None
+    evidence_problem: str = ""
+    readout: GpuReadout | None = None
+    readout_problem: str = ""
+    agent: StateRecord | None = None
+    agent_problem: str = ""
+    kubelet: SocketFacts | None = None
+    pod_resources: SocketFacts | None = None
+    checkpoint: KubeletCheckpoint | None = None
+    checkpoint_problem: str = ""
+    specs: tuple[SpecReading, ...] = ()
+    runtime: ChosenRuntime | NoRuntime | None = None
+    runtime_problem: str = ""
+    api: ApiFacts | None = None
+    """`None` when the settings keep the agent away from the API server."""
+    directories: tuple[DirectoryFacts, ...] = ()
+    clock_synchronised: bool | None = None
+    strangers: tuple[ProcessFacts, ...] = ()

@@ -1,0 +1,283 @@
+"""What the cluster sees of this node besides its labels, and what the cluster asks of it.
+
+Owns the one watch of the node object, the node condition, the start-up taint, the terminal-failure annotation, events,
+and the answer to pauses and named configurations. Refuses to be needed: with the API server away everything else goes
+on, and when it is back the node is brought up to date at a moment of its own.
+"""
+
+from contextlib import aclosing
+from random import Random
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.cluster.status import (
+    TERMINAL_ANNOTATION,
+    NodeSight,
+    decide_condition,
+    decide_lost,
+    is_hopeless,
+    mark_lost,
+)
+from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
+from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.named import LABEL
+from nodeagent.kernel.backoff import Backoff, BackoffSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.log import get_logger
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECONDS = 5.0
+_RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
+_SHORT_OUTAGE_SECONDS = 5.0
+"""After less than this nobody else is likely to come back at the same moment."""
+
+
+class Cluster:
+    """The cluster component."""
+
+    name = "cluster"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        node: NodeApi,
+        control: AgentControl,
+        configurations: ConfigurationControl,
+        *,
+        rng: Random | None = None,
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._node, self._control, self._configurations = node, control, configurations
+        self._followed = ""
+        self._complained = ""
+        self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
+        self._away_since: float | None = None
+        self._paused = ""
+        self._released_until = 0.0
+        self._hopeless_since: float | None = None
+        self._was_ready = False
+        self._told = Told()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Follow the node, keep its status, tell events; started before any answer, for there may be none."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow_forever, name="cluster watch")
+            tasks.start_soon(self._keep_status, name="cluster status")
+            tasks.start_soon(self._honour_pauses, name="cluster pauses")
+            tasks.start_soon(self._honour_choices, name="cluster named configuration")
+            tasks.start_soon(self._tell_events, name="cluster events")
+            task_status.started()
+
+    async def _follow_forever(self) -> None:
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            began = self._clock.monotonic()
+            try:
+                async with aclosing(self._node.follow_node()) as nodes:
+                    async for node in nodes:
+                        await self._note_reachable()
+                        self._bus.publish_state(node, source=self.name)
+            except NodeagentError as error:
+                self._note_away(error)
+            await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
+
+    async def _note_reachable(self) -> None:
+        if self._away_since is not None:
+            away = self._clock.monotonic() - self._away_since
+            self._away_since = None
+            if away > _SHORT_OUTAGE_SECONDS:
+                await anyio.sleep(self._rng.uniform(0, self._live.now.kubernetes.catch_up_max_seconds))
+            self._log.info("api_server_back", away_seconds=round(away, 1))
+        self._conditions.clear("api-unreachable")
+        self._bus.publish_state(ClusterLink(reachable=True), source=self.name)
+
+    def _note_away(self, error: NodeagentError) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+            self._log.warning("api_server_away", reason=str(error))
+        self._conditions.set("api-unreachable", detail=str(error))
+        self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
+
+    async def _keep_status(self) -> None:
+        backoff = Backoff(_RETRY, self._rng)
+        watched = (DriverState, Inventory, HealthReport, PluginState, ClusterNode, ClusterLink)
+        with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
+            while True:
+                wait = LOOK_AGAIN_SECONDS
+                try:
+                    await self._bring_status()
+                except NodeagentError as error:
+                    self._conditions.set("node-not-updated", detail=str(error))
+                    wait = backoff.delay_after_failure(ran_seconds=0)
+                    await anyio.sleep(wait)
+                    continue
+                self._conditions.clear("node-not-updated")
+                with anyio.move_on_after(wait):
+                    await anext(changes)
+                    backoff = Backoff(_RETRY, self._rng)
+
+    async def _bring_status(self) -> None:
+        """Decide the condition, the annotation and the taint, and write what differs."""
+        driver = self._bus.latest(DriverState)
+        if driver is None:
+            return
+        condition, lost = self._decide(driver.value)
+        self._note_lost(lost)
+        node = self._reach_node()
+        if node is None:
+            return
+        if self._live.now.kubernetes.node_condition and node.condition != condition:
+            before = node.condition
+            await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
+        if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
+            await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
+        await self._bring_taint(node, ready=condition.status == "True")
+
+    def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
+        sight = NodeSight(
+            driver=driver,
+            inventory=self._find_newest(Inventory),
+            health=self._find_newest(HealthReport),
+            plugin=self._find_newest(PluginState),
+            paused=self._paused,
+        )
+        condition = decide_condition(sight)
+        now = self._clock.monotonic()
+        if not is_hopeless(condition, driver):
+            self._hopeless_since = None
+            return condition, ""
+        if self._hopeless_since is None:
+            self._hopeless_since = now
+        settings = self._live.now
+        lost = decide_lost(
+            condition,
+            now - self._hopeless_since,
+            settings.driver.revalidate_seconds,
+            settings.kubernetes.terminal_after_attempts,
+        )
+        return mark_lost(condition, lost), lost
+
+    def _find_newest(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None
+
+    def _note_lost(self, lost: str) -> None:
+        if lost:
+            self._conditions.set("node-lost-for-good", detail=lost)
+        else:
+            self._conditions.clear("node-lost-for-good")
+
+    async def _bring_taint(self, node: ClusterNode, *, ready: bool) -> None:
+        settings = self._live.now.kubernetes
+        if settings.startup_taint is not None:
+            taint = parse_taint(settings.startup_taint)
+            present = any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints)
+            wanted = decide_taint(
+                present=present, ready=ready, was_ready=self._was_ready, put_again=settings.taint_again
+            )
+            if wanted is not None:
+                await self._node.change_taint(taint, present=wanted)
+                self._log.info("startup_taint_changed", taint=settings.startup_taint, present=wanted)
+        self._was_ready = self._was_ready or ready
+
+    def _reach_node(self) -> ClusterNode | None:
+        link, node = self._bus.latest(ClusterLink), self._bus.latest(ClusterNode)
+        return node.value if node is not None and link is not None and link.value.reachable else None
+
+    async def _honour_pauses(self) -> None:
+        with self._bus.watch(ClusterNode, client=f"{self.name} pauses") as nodes:
+            while True:
+                await self._honour_pause()
+                with anyio.move_on_after(LOOK_AGAIN_SECONDS):
+                    await anext(nodes)
+
+    async def _honour_pause(self) -> None:
+        """Release while the label says so, for as long as it says so; take back only what was released here."""
+        node = self._bus.latest(ClusterNode)
+        pause = find_pause(node.value.labels) if node is not None else self._paused
+        lasts = self._live.now.driver.release_seconds
+        now = anyio.current_time()
+        try:
+            if pause and (pause != self._paused or now > self._released_until - lasts / 2):
+                await self._control.release(pause, lasts)
+                self._released_until = now + lasts
+            elif self._paused and not pause:
+                await self._control.resume()
+        except NodeagentError as error:
+            self._log.warning("pause_not_honoured", pause=pause, reason=str(error))
+            return
+        self._paused = pause
+        if pause:
+            self._conditions.set("node-paused", detail=pause)
+        else:
+            self._conditions.clear("node-paused")
+
+    async def _honour_choices(self) -> None:
+        with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
+            async for node in nodes:
+                await self._honour_choice(node.value.labels.get(LABEL, ""))
+
+    async def _honour_choice(self, label: str) -> None:
+        """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
+        if self._live.now.device_plugin.config_dir is None:
+            return
+        try:
+            if label != self._followed:
+                self._log.info("configuration_chosen", label=label, done=await self._configurations.follow_label(label))
+                self._followed = label
+            await self._complain("")
+        except NodeagentError as error:
+            await self._complain(str(error))
+
+    async def _complain(self, problem: str) -> None:
+        """Say once, where people look, that the label cannot be followed."""
+        if problem == self._complained:
+            return
+        self._complained = problem
+        if not problem:
+            self._conditions.clear("named-configuration-unknown")
+            return
+        self._conditions.set("named-configuration-unknown", detail=problem)
+        if self._live.now.kubernetes.events:
+            await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
+
+    async def _tell_events(self) -> None:
+        with self._bus.listen(*TOLD, client=f"{self.name} events") as facts:
+            async for fact in facts:
+                event = render_event(fact.value)
+                if event is not None and self._live.now.kubernetes.events:
+                    await self._tell(event)
+
+    async def _tell(self, event: NodeEvent) -> None:
+        """Within the budget, and once the server can be reached; what it refuses is not told again."""
+        self._told, count = decide_telling(self._told, event, self._clock.monotonic())
+        if not count:
+            return
+        try:
+            await self._node.write_event(await self._wait_node(), event, count)
+        except NodeagentError as error:
+            self._log.warning("event_not_written", event_reason=event.reason, reason=str(error))
+
+    async def _wait_node(self) -> ClusterNode:
+        """The node, once it can be reached."""
+        with self._bus.watch_all(ClusterLink, ClusterNode, client=f"{self.name} events wait") as changes:
+            while (node := self._reach_node()) is None:
+                await anext(changes)
+            return node

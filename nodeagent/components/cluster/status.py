@@ -1,0 +1,93 @@
+"""What the node condition `nvidia.com/GPUReady` says, and when the node is given up for good.
+
+Owns reasons and messages. Reasons are words that tools match; messages are sentences for people.
+"""
+
+from nodeagent.model.cluster import ConditionStatus, NodeCondition
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.values import Value
+
+TERMINAL_ANNOTATION = "nvidia.com/gpu.terminal-failure"
+READY, PAUSED, LOST = "GPUsReady", "Paused", "GPUsFailedForGood"
+_HOPELESS = frozenset({DriverPhase.STUCK, DriverPhase.FAILED, DriverPhase.FABRIC_NOT_READY, DriverPhase.NODES_MISSING})
+"""Phases that trying again can end, and that a replacement of the node ends if trying does not."""
+
+
+class NodeSight(Value, frozen=True):
+    """What is known of the node when its condition is decided."""
+
+    driver: DriverState
+    inventory: Inventory | None = None
+    health: HealthReport | None = None
+    plugin: PluginState | None = None
+    paused: str = ""
+    """Which label pauses the node; empty when none does."""
+
+
+def decide_condition(sight: NodeSight) -> NodeCondition:
+    """Whether pods that ask for GPUs can work here, with the first reason why not."""
+    driver = sight.driver
+    if sight.paused:
+        return _not_ready(PAUSED, f"{sight.paused}: all GPU handles are released")
+    if not driver.ready:
+        detail = ": ".join(part for part in (driver.detail, driver.remedy) if part)
+        return _not_ready(f"Driver{_camel(driver.phase)}", detail or str(driver.phase))
+    if sight.inventory is None:
+        return NodeCondition(status="Unknown", reason="GPUsNotKnown", message="the GPUs are not enumerated yet")
+    if not sight.inventory.gpus:
+        return _not_ready("NoGPUs", "the driver lists no GPU")
+    return _judge_devices(sight, len(sight.inventory.gpus))
+
+
+def is_hopeless(condition: NodeCondition, driver: DriverState) -> bool:
+    """Whether a state like this one, if it lasts, is a case for replacing the node."""
+    return condition.status == "False" and (driver.phase in _HOPELESS or condition.reason == "AllGPUsUnhealthy")
+
+
+def decide_lost(condition: NodeCondition, hopeless_seconds: float, attempt_seconds: float, limit: int) -> str:
+    """Why the node is given up; empty while there are attempts left.
+
+    The driver is tried again each `attempt_seconds` at the latest, so that the time says how many attempts there were.
+    """
+    attempts = int(hopeless_seconds // attempt_seconds)
+    if attempts < limit:
+        return ""
+    return f"{condition.reason} after {limit} attempts: {condition.message}"
+
+
+def mark_lost(condition: NodeCondition, lost: str) -> NodeCondition:
+    """The condition of a node that was given up."""
+    return _not_ready(LOST, lost) if lost else condition
+
+
+def _judge_devices(sight: NodeSight, count: int) -> NodeCondition:
+    if sight.plugin is not None:
+        waiting = [resource.name for resource in sight.plugin.resources if not resource.registered]
+        if waiting:
+            return _not_ready("PluginNotRegistered", f"the kubelet does not know {', '.join(waiting)} yet")
+    healthy = _count_healthy(sight)
+    if healthy == 0:
+        return _not_ready("AllGPUsUnhealthy", f"none of {count} GPUs is fit for work")
+    if healthy is not None and healthy < count:
+        return NodeCondition(status="True", reason="SomeGPUsUnhealthy", message=f"{healthy} of {count} GPUs are ready")
+    return NodeCondition(status="True", reason=READY, message=f"{count} GPUs are ready")
+
+
+def _count_healthy(sight: NodeSight) -> int | None:
+    """How many GPUs have nothing against them; unknown while nobody judges them."""
+    if sight.health is None or sight.inventory is None or not sight.health.devices:
+        return None
+    bad = {device.gpu for device in sight.health.devices if device.verdict is Verdict.UNHEALTHY}
+    return sum(not gpu.lost and gpu.uuid not in bad for gpu in sight.inventory.gpus)
+
+
+def _not_ready(reason: str, message: str) -> NodeCondition:
+    status: ConditionStatus = "False"
+    return NodeCondition(status=status, reason=reason, message=message)
+
+
+def _camel(phase: DriverPhase) -> str:
+    return "".join(word.capitalize() for word in phase.split("_"))

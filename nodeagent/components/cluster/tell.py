@@ -1,0 +1,110 @@
+"""What people are told by Kubernetes events, and how often.
+
+Owns reasons and sentences, and the budget that keeps a flapping GPU from filling the cluster's store.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import field
+
+from nodeagent.model.cluster import NodeEvent
+from nodeagent.model.driver import DriverPhase
+from nodeagent.model.events import (
+    AllocationDiffered,
+    ConfigurationRejected,
+    DriverChanged,
+    GpuVanished,
+    MigLayoutChanged,
+    VerdictChanged,
+)
+from nodeagent.model.health import Verdict
+from nodeagent.model.values import Value
+
+_GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
+
+
+def render_event(fact: Value) -> NodeEvent | None:
+    """The event for something that happened; nothing for what nobody needs to know."""
+    render = _RENDERERS.get(type(fact))
+    return render(fact) if render is not None else None
+
+
+def _tell_verdict(fact: VerdictChanged) -> NodeEvent | None:
+    if fact.after is Verdict.UNHEALTHY:
+        note = f"{fact.device} is unhealthy: {fact.reason}"
+        return NodeEvent(reason="GPUUnhealthy", note=note, about=fact.device)
+    if fact.before is Verdict.UNHEALTHY and fact.after in _GOOD:
+        note = f"{fact.device} is fit for work again"
+        return NodeEvent(reason="GPURecovered", note=note, warning=False, about=fact.device)
+    return None
+
+
+def _tell_vanished(fact: GpuVanished) -> NodeEvent:
+    return NodeEvent(reason="GPULost", note=f"{fact.gpu} is gone: {fact.reason or 'no reason known'}", about=fact.gpu)
+
+
+def _tell_driver(fact: DriverChanged) -> NodeEvent:
+    if fact.after is DriverPhase.READY:
+        return NodeEvent(reason="GPUDriverReady", note="the NVIDIA driver works", warning=False)
+    return NodeEvent(reason="GPUDriverNotReady", note=f"{fact.after}: {fact.detail}", about=fact.after)
+
+
+def _tell_layout(fact: MigLayoutChanged) -> NodeEvent:
+    note = f"the MIG devices of {fact.gpu} are others than before"
+    return NodeEvent(reason="MIGLayoutChanged", note=note, warning=False, about=fact.gpu)
+
+
+def _tell_allocation(fact: AllocationDiffered) -> NodeEvent | None:
+    if fact.kind not in ("conflict", "forgotten"):
+        return None
+    devices = ", ".join(fact.devices)
+    return NodeEvent(reason="GPUAllocationConflict", note=f"{fact.resource} {devices}: {fact.detail}", about=devices)
+
+
+def _tell_rejected(fact: ConfigurationRejected) -> NodeEvent:
+    return NodeEvent(reason="ConfigurationRejected", note="; ".join(fact.problems))
+
+
+_RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
+    VerdictChanged: _tell_verdict,
+    GpuVanished: _tell_vanished,
+    DriverChanged: _tell_driver,
+    MigLayoutChanged: _tell_layout,
+    AllocationDiffered: _tell_allocation,
+    ConfigurationRejected: _tell_rejected,
+}
+TOLD = tuple(_RENDERERS)
+
+
+class Told(Value, frozen=True):
+    """When events were last told, and how many of a kind were kept back since."""
+
+    last: dict[tuple[str, str], float] = field(default_factory=dict)
+    kept_back: dict[tuple[str, str], int] = field(default_factory=dict)
+    recent: tuple[float, ...] = ()
+
+
+def decide_telling(
+    told: Told, event: NodeEvent, now_seconds: float, *, again_seconds: float = 60.0, limit: int = 20
+) -> tuple[Told, int]:
+    """Whether to tell it now, as the number of times it stands for; 0 keeps it back.
+
+    The same about the same thing is told once in `again_seconds`, and all together `limit` times in ten of these.
+    """
+    kind = (event.reason, event.about)
+    recent = tuple(each for each in told.recent if now_seconds - each < 10 * again_seconds)
+    count = told.kept_back.get(kind, 0) + 1
+    last = told.last.get(kind)
+    if len(recent) >= limit or (last is not None and now_seconds - last < again_seconds):
+        return Told(last=told.last, kept_back=told.kept_back | {kind: count}, recent=recent), 0
+    kept_back = {key: value for key, value in told.kept_back.items() if key != kind}
+    return Told(
+        last=_forget_old(told.last, now_seconds) | {kind: now_seconds},
+        kept_back=kept_back,
+        recent=(*recent, now_seconds),
+    ), count
+
+
+def _forget_old(last: Mapping[tuple[str, str], float], now_seconds: float) -> dict[tuple[str, str], float]:
+    return {kind: time for kind, time in last.items() if now_seconds - time < 3600}

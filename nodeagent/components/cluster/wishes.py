@@ -1,0 +1,46 @@
+"""What the cluster asks of this node by labels, and what is done to its start-up taint.
+
+Owns the keys of the pause protocol, and the rule for the taint.
+"""
+
+from collections.abc import Mapping
+
+from nodeagent.model.cluster import Taint
+
+_DEPLOY = "nvidia.com/gpu.deploy."
+_PAUSED = "paused-for-"
+_OUR_JOBS = (
+    "container-toolkit",
+    "operator-validator",
+    "device-plugin",
+    "gpu-feature-discovery",
+    "dcgm",
+    "dcgm-exporter",
+    "client",
+)
+"""Operands whose work this agent does, and `client`, which stands for everybody with handles."""
+
+
+def find_pause(labels: Mapping[str, str]) -> str:
+    """The label that pauses us, as `key=value`; nothing when none does."""
+    for job in _OUR_JOBS:
+        value = labels.get(_DEPLOY + job, "")
+        if _PAUSED in value:
+            return f"{_DEPLOY}{job}={value}"
+    return ""
+
+
+def parse_taint(text: str) -> Taint:
+    """`key[=value]:Effect`, which the configuration has checked."""
+    name, _, effect = text.rpartition(":")
+    key, _, value = name.partition("=")
+    return Taint(key=key, effect=effect, value=value)
+
+
+def decide_taint(*, present: bool, ready: bool, was_ready: bool, put_again: bool) -> bool | None:
+    """Whether the start-up taint is to be put on or taken off; `None` when it stays as it is."""
+    if present and ready:
+        return False
+    if not present and not ready and was_ready and put_again:
+        return True
+    return None

@@ -1,0 +1,235 @@
+"""Keeps this node's labels equal to what is known of it, wherever they are wanted.
+
+Owns the round: look, decide, hold back, write what differs. Refuses to decide: rules, holding back and ownership are in
+the pure files beside this one. Works without an API server: the node's labels are then written when there is one.
+"""
+
+import sys
+from collections.abc import Callable
+from random import Random
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.labeler.feature_text import parse_features, render_features, select_features
+from nodeagent.components.labeler.hold import Published, decide_published, decide_wait
+from nodeagent.components.labeler.plan import LabelPlan, keep_last_good, plan_label_patch
+from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_labels
+from nodeagent.config.live import LiveSettings
+from nodeagent.kernel.backoff import Backoff, BackoffSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.log import get_logger
+from nodeagent.model.cluster import ClusterLink, ClusterNode
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import LabelsApplied
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.labels import LabelState
+from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
+
+LOOK_AGAIN_SECONDS = 5.0
+"""At the latest; changes of GPUs, driver, health and node are noticed at once, those of settings by this."""
+FACTS_AGE_SECONDS = 60.0
+_RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
+
+
+class Labeler:
+    """The labeler component."""
+
+    name = "labeler"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        facts: NodeFactSource,
+        *,
+        node: NodeApi | None = None,
+        file: LabelFile | None = None,
+        put_out: Callable[[str], object] = sys.stdout.write,
+        rng: Random | None = None,
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._source, self._node, self._file, self._put_out = facts, node, file, put_out
+        self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
+        self._published: Published | None = None
+        self._good: dict[str, str] | None = None
+        self._sent: tuple[ClusterNode, dict[str, str]] | None = None
+        self._in_file: tuple[dict[str, str], float] | None = None
+        self._printed: dict[str, str] | None = None
+        self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
+        self._not_before = 0.0
+        self._troubles: dict[str, str] = {}
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Round after round, woken by changes."""
+        watched = (DriverState, Inventory, HealthReport, ClusterNode, ClusterLink)
+        with self._bus.watch_all(*watched, client=self.name) as changes:
+            task_status.started()
+            while True:
+                wait = await self._go_round()
+                with anyio.move_on_after(wait):
+                    await anext(changes)
+
+    async def _go_round(self) -> float:
+        """One round; the seconds until the next one, if nothing happens before."""
+        picture = await self._look()
+        if picture is None:
+            return LOOK_AGAIN_SECONDS
+        settings = self._live.now
+        rendered = render_labels(picture, settings, self._good or {})
+        self._conditions.replace("labels-left-out", dict.fromkeys(rendered.illegal, ""))
+        if picture.driver.ready:
+            self._good = rendered.labels
+        now, hold = self._clock.monotonic(), settings.labels.hold_seconds
+        self._published = decide_published(self._published, rendered.labels, now, hold)
+        troubles = await self._bring_everywhere(self._published.labels, picture.driver)
+        self._tell(troubles)
+        due = decide_wait(self._published, now, hold)
+        return LOOK_AGAIN_SECONDS if due is None else min(due, LOOK_AGAIN_SECONDS)
+
+    async def _look(self) -> NodePicture | None:
+        """What labels are made of; nothing before it is known whether there is a driver."""
+        driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
+        if driver is None or (driver.value.ready and inventory is None):
+            return None
+        facts = await self._look_at_node(driver.value.phase)
+        if facts is None:
+            return None
+        health = self._bus.latest(HealthReport)
+        return NodePicture(
+            facts=facts,
+            driver=driver.value,
+            inventory=inventory.value if inventory is not None else None,
+            health=health.value if health is not None else None,
+        )
+
+    async def _look_at_node(self, phase: DriverPhase) -> NodeFacts | None:
+        now = self._clock.monotonic()
+        known = self._facts
+        if known is not None and known[1] is phase and now - known[2] < FACTS_AGE_SECONDS:
+            return known[0]
+        try:
+            facts = await self._source.read_facts()
+        except NodeagentError as error:
+            self._log.warning("node_facts_not_read", reason=str(error))
+            return known[0] if known is not None else None
+        self._facts = (facts, phase, now)
+        return facts
+
+    async def _bring_everywhere(self, labels: dict[str, str], driver: DriverState) -> dict[str, str]:
+        """Write to each sink what differs; what went wrong, by sink."""
+        sinks = self._live.now.labels.sinks
+        troubles: dict[str, str] = {}
+        if "stdout" in sinks:
+            self._print(labels)
+        if self._clock.monotonic() < self._not_before:
+            return self._troubles
+        for sink, bring in (("nfd_file", self._bring_to_file), ("node", self._bring_to_node)):
+            if sink in sinks:
+                try:
+                    await bring(labels, self._is_first_look(driver))
+                except NodeagentError as error:
+                    troubles[sink] = str(error)
+        if "node_feature" in sinks:
+            troubles["node_feature"] = "NodeFeature objects are not written yet: use node or nfd_file"
+        if troubles.keys() - {"node_feature"}:
+            now = self._clock.monotonic()
+            self._not_before = now + self._backoff.delay_after_failure(ran_seconds=now - self._not_before)
+        self._troubles = troubles
+        return troubles
+
+    def _is_first_look(self, driver: DriverState) -> bool:
+        """Whether GPUs were never asked in this life, although there may be some."""
+        return self._good is None and driver.phase is not DriverPhase.NO_HARDWARE
+
+    async def _bring_to_file(self, labels: dict[str, str], first_look: bool) -> None:  # noqa: FBT001 - one of two sinks' common form
+        if self._file is None:
+            return
+        now = self._clock.monotonic()
+        if self._in_file is None or now - self._in_file[1] >= FACTS_AGE_SECONDS:
+            self._in_file = (parse_features(await self._file.read()), now)
+        in_place = self._in_file[0]
+        wanted = select_features(keep_last_good(labels, in_place) if first_look else labels)
+        plan = self._plan(wanted, in_place, in_place)
+        if plan.apply is not None:
+            await self._file.write(render_features(plan.apply))
+            self._in_file = (plan.apply, now)
+            self._note_applied("nfd_file", plan.changed)
+
+    async def _bring_to_node(self, labels: dict[str, str], first_look: bool) -> None:  # noqa: FBT001 - likewise
+        node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
+        if self._node is None or node is None or link is None or not link.value.reachable:
+            return
+        seen = node.value
+        ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
+        wanted = keep_last_good(labels, ours) if first_look else labels
+        plan = self._plan(wanted, seen.labels, ours)
+        self._conditions.replace(
+            "labels-contested",
+            {
+                key: f"it says {value or 'nothing'}, not {labels[key] or 'nothing'}"
+                for key, value in plan.contested.items()
+            },
+        )
+        # What was sent a moment ago comes back by the watch; until then nothing new is known.
+        if plan.apply is not None and self._sent != (seen, wanted):
+            await self._node.apply_labels(seen, plan.apply)
+            self._sent = (seen, wanted)
+            self._note_applied("node", plan.changed)
+
+    def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
+        now = self._clock.wall() if self._live.now.labels.timestamp else None
+        return plan_label_patch(wanted, in_place, ours, now)
+
+    def _print(self, labels: dict[str, str]) -> None:
+        if labels != self._printed:
+            self._put_out(render_features(labels))
+            self._printed = dict(labels)
+
+    def _note_applied(self, sink: str, changed: tuple[str, ...]) -> None:
+        self._bus.publish_fact(LabelsApplied(sink=sink, changed=changed), source=self.name)
+        self._log.info("labels_applied", sink=sink, changed=changed)
+
+    def _tell(self, troubles: dict[str, str]) -> None:
+        self._conditions.replace("labels-not-written", troubles)
+        assert self._published is not None
+        before = self._bus.latest(LabelState)
+        wanted, applied = self._find_wanted(), self._find_applied()
+        known = before.value if before is not None else None
+        same = known is not None and (known.wanted, known.applied) == (wanted, applied)
+        self._bus.publish_state(
+            LabelState(
+                wanted=wanted,
+                applied=applied,
+                sink=", ".join(self._live.now.labels.sinks),
+                since_seconds=known.since_seconds if same and known is not None else self._clock.wall(),
+                last_error="; ".join(troubles.values()),
+            ),
+            source=self.name,
+        )
+
+    def _find_wanted(self) -> dict[str, str]:
+        """What should be in place there; a feature file lacks what its reader finds by itself."""
+        assert self._published is not None
+        labels = self._published.labels
+        return labels if "node" in self._live.now.labels.sinks else select_features(labels)
+
+    def _find_applied(self) -> dict[str, str]:
+        """What is in place at the first sink that can be read: of the node's labels, the wanted ones and ours."""
+        assert self._published is not None
+        sinks = self._live.now.labels.sinks
+        node = self._bus.latest(ClusterNode)
+        if "node" in sinks and node is not None:
+            shown = self._published.labels.keys() | set(node.value.owned_labels)
+            return {key: value for key, value in node.value.labels.items() if key in shown and key != TIMESTAMP}
+        if "nfd_file" in sinks and self._in_file is not None:
+            return {key: value for key, value in self._in_file[0].items() if key != TIMESTAMP}
+        return select_features(self._printed or {})

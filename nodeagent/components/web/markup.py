@@ -1,0 +1,76 @@
+"""The small words of HTML that all parts of the page are set with; pure.
+
+Everything that comes from hardware, pods or configuration passes `esc` on its way into the page.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from urllib.parse import quote
+
+from nodeagent.components.web.records import ConditionRecord
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.units import render_age
+
+SYMBOLS = {"ok": "✓", "warn": "!", "bad": "✗"}
+"""Colour is never the only sign: each of the three has a symbol, and a word beside it."""
+
+
+def esc(text: object) -> str:
+    """Text as text: no markup, and nothing that a reader cannot see, such as a change of writing direction."""
+    plain = "".join(character if character.isprintable() else "�" for character in str(text))
+    return escape(plain)
+
+
+def age(since_seconds: float, now_seconds: float) -> str:
+    """How long ago; the script keeps counting from `data-since`."""
+    return f'<time data-since="{since_seconds:.0f}">{render_age(now_seconds - since_seconds)}</time>'
+
+
+def mark(style: str, word: str) -> str:
+    """A word with its symbol, in the colour of its style."""
+    return f'<span class="tag {style}">{SYMBOLS[style]} {esc(word)}</span>'
+
+
+def section(name: str, title: str, body: str) -> str:
+    """A part of the page with a heading that names it; the script replaces what is in it."""
+    return f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{esc(title)}</h2>{body}</section>'
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, name: str = "") -> str:
+    """A table whose cells are markup already; it scrolls sideways where it must, by keyboard too."""
+    heads = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in head)
+    body = "".join("<tr>" + "".join(f'<td class="wide">{cell}</td>' for cell in row) + "</tr>" for row in rows)
+    css = f' class="{name}"' if name else ""
+    return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{esc(caption)}"><table{css}>'
+        f"<caption>{esc(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def pairs(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are; the second of each is markup already."""
+    return '<dl class="pairs">' + "".join(f"<dt>{esc(name)}</dt><dd>{what}</dd>" for name, what in facts) + "</dl>"
+
+
+def gpu_path(uuid: str) -> str:
+    """The permanent address of a GPU."""
+    return f"/gpus/{quote(uuid, safe='')}"
+
+
+def pod_path(pod: PodIdentity) -> str:
+    """The permanent address of a pod."""
+    return f"/pods/{quote(pod.namespace, safe='')}/{quote(pod.name, safe='')}"
+
+
+def pod_link(pod: PodIdentity | None) -> str:
+    """A pod by its name, or that its name is not known yet."""
+    if pod is None:
+        return '<span class="dim">pod not known yet</span>'
+    name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
+    return f'<a href="{pod_path(pod)}">{esc(name)}</a>' if pod.name else esc(name)
+
+
+def condition_id(condition: ConditionRecord) -> str:
+    """The anchor of a condition: its code, and after that what it is about, where there is more than one."""
+    about = "".join(character if character.isalnum() or character in "-." else "-" for character in condition.key)
+    return esc(f"condition-{condition.code}" + (f"-{about}" if about else ""))

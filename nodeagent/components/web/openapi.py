@@ -1,0 +1,123 @@
+"""The API as an OpenAPI document, made from the same records that are sent; pure."""
+
+from typing import Any
+
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.components.web.admin import ClearCommand, CommandDone, CrashCommand, FaultCommand, ReleaseCommand
+from nodeagent.components.web.api_index import ADMIN, INDEX, Index
+from nodeagent.components.web.records import (
+    ComponentRecord,
+    ConditionRecord,
+    EventRecord,
+    GateRecord,
+    GpuRecord,
+    GpusRecord,
+    StateRecord,
+)
+from nodeagent.model.allocation import Allocation, AllocationRow
+from nodeagent.model.driver import DriverState
+from nodeagent.model.labels import LabelState
+from nodeagent.model.values import Value
+
+Schema = dict[str, Any]
+
+
+class Problem(Value, frozen=True):
+    """An error, as RFC 9457 has it."""
+
+    status: int
+    title: str
+    type: str = "about:blank"
+    detail: str = ""
+
+
+ANSWERS: dict[str, Any] = {
+    "/api/v1/": Index,
+    "/api/v1/state": StateRecord,
+    "/api/v1/gpus": GpusRecord,
+    "/api/v1/gpus/{name}": GpuRecord,
+    "/api/v1/allocations": tuple[Allocation, ...],
+    "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/labels": LabelState | None,
+    "/api/v1/conditions": tuple[ConditionRecord, ...],
+    "/api/v1/components": tuple[ComponentRecord, ...],
+    "/api/v1/gates": tuple[GateRecord, ...],
+    "/api/v1/driver": DriverState | None,
+    "/api/v1/events": tuple[EventRecord, ...],
+    "/api/v1/debug": dict[str, Any],
+    "/api/v1/openapi.json": dict[str, Any],
+}
+"""What each GET answers with."""
+
+COMMANDS: dict[str, Any] = {
+    "/api/v1/faults": FaultCommand,
+    "/api/v1/crash": CrashCommand,
+    "/api/v1/release": ReleaseCommand,
+    "/api/v1/clear": ClearCommand,
+    "/api/v1/reload": None,
+    "/api/v1/resume": None,
+}
+"""What each POST takes."""
+
+TEXTS = {"/livez", "/readyz", "/metrics"}
+
+PARAMETERS: dict[str, tuple[tuple[str, str, str, Schema], ...]] = {
+    "/api/v1/gpus/{name}": (("name", "path", "UUID, index or PCI address", {"type": "string", "minLength": 1}),),
+    "/api/v1/events": (
+        ("types", "query", "only events of these types, separated by commas", {"type": "string"}),
+        ("since", "query", "only events after this seq", {"type": "integer", "minimum": 0}),
+        ("follow", "query", "`false` for a list instead of a stream", {"enum": ["true", "false"], "default": "true"}),
+    ),
+}
+
+
+def build_openapi() -> Schema:
+    """The whole document."""
+    kinds = [*ANSWERS.values(), *(kind for kind in COMMANDS.values() if kind is not None), CommandDone, Problem]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    named = dict(zip([*ANSWERS, *(path for path, kind in COMMANDS.items() if kind is not None)], schemas, strict=False))
+    paths: dict[str, Schema] = {}
+    for endpoint in INDEX.calls:
+        method, _, path = endpoint.call.partition(" ")
+        where = " Only on the admin socket." if endpoint.where == ADMIN else ""
+        operation = {"summary": endpoint.gives, "description": endpoint.gives + "." + where}
+        paths[path] = {method.lower(): operation | _describe(method, path, named)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "nodeagent",
+            "version": __version__,
+            "summary": "What one GPU node is, has, does and lacks",
+            "description": f"Compatibility: {INDEX.promise}. Readers must accept fields that they do not know.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _describe(method: str, path: str, named: dict[str, Schema]) -> Schema:
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    refused = {"default": {"description": "it could not be done; says why", "content": problem}}
+    if method == "POST":
+        done = {"application/json": {"schema": {"$ref": "#/components/schemas/CommandDone"}}}
+        body = {"requestBody": {"content": {"application/json": {"schema": named[path]}}}} if path in named else {}
+        return {**body, "responses": {"200": {"description": "done", "content": done}, **refused}}
+    parameters = [
+        {"name": name, "in": where, "description": text, "schema": schema, "required": where == "path"}
+        for name, where, text, schema in PARAMETERS.get(path, ())
+    ]
+    content: Schema = {"text/plain": {"schema": {"type": "string"}}}
+    if path not in TEXTS:
+        content = {"application/json": {"schema": named[path]}}
+    if path == "/api/v1/events":
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    answers: Schema = {"200": {"description": "the answer", "content": content}, **refused}
+    if path == "/readyz":
+        answers["503"] = {"description": "not ready; the lines say why", "content": content}
+    return {**({"parameters": parameters} if parameters else {}), "responses": answers}
+
+
+DOCUMENT = build_openapi()

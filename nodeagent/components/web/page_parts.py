@@ -1,0 +1,193 @@
+"""The parts of the page that are words and tables: conditions, allocations, events, components, facts, labels; pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nodeagent.components.web.event_words import Moment
+from nodeagent.components.web.markup import age, condition_id, esc, gpu_path, mark, pairs, pod_link, section, table
+from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GpusRecord, StateRecord
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.driver import DriverState
+from nodeagent.model.ids import parse_device_id
+from nodeagent.model.labels import LabelState
+
+SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
+PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
+
+
+def render_conditions(state: StateRecord) -> str:
+    """What is wrong, the worst first, each with what to do; a calm word where nothing is."""
+    notes = "".join(f'<li class="card condition">{esc(notice)}</li>' for notice in state.notices)
+    if not state.conditions and not notes:
+        return section("conditions", "Conditions", '<p class="card">Nothing is wrong that the agent knows of.</p>')
+    cards = "".join(_render_condition(one, state.time_seconds) for one in state.conditions)
+    return section("conditions", "Conditions", f'<ul class="conditions">{cards}{notes}</ul>')
+
+
+def _render_condition(one: ConditionRecord, now_seconds: float) -> str:
+    style = SEVERITY_STYLES.get(one.severity, "warn")
+    detail = f"<p>{esc(one.detail)}</p>" if one.detail else ""
+    anchor = condition_id(one)
+    return (
+        f'<li class="card condition {style}" id="{anchor}"><h3>{mark(style, one.severity)} · {esc(one.title)}</h3>'
+        f'{detail}<p class="do"><b>What to do:</b> {esc(one.remedy)}</p>'
+        f'<p class="small dim">for {age(one.since_seconds, now_seconds)} ·'
+        f' <a href="/#{anchor}"><code>{esc(one.code)}</code></a></p></li>'
+    )
+
+
+def render_allocations(state: StateRecord) -> str:
+    """Who holds what."""
+    if not state.allocations:
+        return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
+    body = render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    return section("allocations", "Allocations", f'<div class="card">{body}</div>')
+
+
+def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord | None, now_seconds: float) -> str:
+    """A row for each container that holds devices."""
+    rows = [
+        (
+            pod_link(one.pod),
+            esc(one.container or "–"),
+            f"<code>{esc(one.resource)}</code>",
+            "<br>".join(render_device(device, gpus) for device in one.devices),
+            age(one.since_seconds, now_seconds),
+            esc(one.source) + (f"<br>{mark('warn', 'forgotten by the kubelet')}" if one.forgotten else ""),
+        )
+        for one in allocations
+    ]
+    return table("Who holds what", ("Pod", "Container", "Resource", "Devices", "For", "Known from"), rows)
+
+
+def render_device(device: str, gpus: GpusRecord | None) -> str:
+    """A device by its GPU's index, its profile and its replica, with a link to the GPU."""
+    uuid, replica = parse_device_id(device)
+    suffix = f" replica {replica}" if replica is not None else ""
+    for record in gpus.gpus if gpus is not None else ():
+        gpu = record.gpu
+        mig = next((one for one in gpu.mig_devices if one.uuid == uuid), None)
+        if gpu.uuid == uuid or mig is not None:
+            name = f"GPU {gpu.index}" + (f" {mig.profile}" if mig is not None else "") + suffix
+            return f'<a href="{gpu_path(gpu.uuid)}" title="{esc(device)}">{esc(name)}</a>'
+    return f"<code>{esc(device)}</code>"
+
+
+def render_events(moments: Sequence[Moment]) -> str:
+    """The last moments, newest first; what an event led to stands below it."""
+    if not moments:
+        return section("events", "What happened", '<p class="card">Nothing yet.</p>')
+    body = "".join(_render_moment(moment) for moment in moments)
+    return section("events", "What happened", f'<div class="card"><ul class="moments">{body}</ul></div>')
+
+
+def _render_moment(moment: Moment) -> str:
+    time = datetime.fromtimestamp(moment[0].time_seconds, tz=UTC)
+    links = "".join(f"<li>{'→ ' * link.depth}{esc(link.text)}</li>" for link in moment)
+    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}</ol></li>'
+
+
+def render_parts(state: StateRecord) -> str:
+    """Gates and components."""
+    gates = [
+        (
+            f"gate {esc(gate.name)}",
+            mark("ok", "open") if gate.open else mark("bad" if gate.vital else "warn", "closed"),
+            age(gate.since_seconds, state.time_seconds),
+            "",
+        )
+        for gate in state.gates
+    ]
+    rows = [*gates, *(_render_component(one, state.time_seconds) for one in state.components)]
+    body = table("The start's milestones, and the parts of the agent", ("Part", "State", "For", "Remarks"), rows)
+    return section("parts", "Gates and components", f'<div class="card">{body}</div>')
+
+
+def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ...]:
+    remarks = [f"{one.restarts} restarts"] if one.restarts else []
+    if one.waiting_for:
+        remarks.append("waits for " + ", ".join(one.waiting_for))
+    if one.last_error:
+        remarks.append(one.last_error)
+    style = PHASE_STYLES.get(one.phase, "warn")
+    state = mark(style, one.phase.replace("_", " "))
+    return esc(one.name), state, age(one.since_seconds, now_seconds), esc("; ".join(remarks))
+
+
+def render_software(state: StateRecord) -> str:
+    """Driver, container runtime, CDI and the kubelet's side, with versions."""
+    facts = [*_driver_facts(state.driver), *_runtime_facts(state), *_plugin_facts(state)]
+    return section("software", "Driver, runtime, kubelet", f'<div class="card">{pairs(facts)}</div>')
+
+
+def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
+    if driver is None:
+        return [("Driver", "not looked at yet")]
+    kind = {True: ", open kernel module", False: ", proprietary kernel module", None: ""}[driver.open_module]
+    cuda = "CUDA {}.{}".format(*driver.cuda_version) if driver.cuda_version is not None else ""
+    versions = [f"module {driver.module_version}{kind}" if driver.module_version else "", cuda]
+    versions.append(f"NVML {driver.nvml_version}" if driver.nvml_version else "")
+    facts = [
+        (
+            "Driver",
+            mark("ok" if driver.ready else "bad", str(driver.phase).replace("_", " ")) + f" {esc(driver.detail)}",
+        ),
+        ("Versions", esc(" · ".join(version for version in versions if version) or "–")),
+    ]
+    if driver.library_path:
+        facts.append(("Library", f"<code>{esc(driver.library_path)}</code>"))
+    return facts
+
+
+def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
+    facts = []
+    runtime, cdi = state.runtime, state.cdi
+    if runtime is not None:
+        enabled = {True: mark("ok", "CDI on"), False: mark("warn", "CDI off"), None: "CDI unknown"}[runtime.cdi_enabled]
+        facts.append(("Container runtime", f"{esc(runtime.kind)} {esc(runtime.version)} {enabled}"))
+        if runtime.restart_needed:
+            facts.append(
+                ("Restart needed", f"{mark('warn', 'not in force')} <code>{esc(runtime.restart_needed)}</code>")
+            )
+    if cdi is not None:
+        files = "<br>".join(
+            f"<code>{esc(file.path)}</code> {esc(file.kind)}, {len(file.devices)} devices"
+            f"{'' if file.ours else ' (not ours)'}"
+            for file in cdi.files
+        )
+        facts.append(("CDI specifications", files or "none"))
+        facts += [("Left out of CDI", esc(reason)) for reason in cdi.left_out]
+    return facts
+
+
+def _plugin_facts(state: StateRecord) -> list[tuple[str, str]]:
+    if state.plugin is None:
+        return [("Device plugin", "nothing is offered to the kubelet yet")]
+    return [
+        (
+            one.name,
+            f"{mark('ok', 'registered') if one.registered else mark('bad', 'not registered')}"
+            f" {sum(device.healthy for device in one.devices)} of {len(one.devices)} devices healthy"
+            + (f"<br>{esc(one.last_error)}" if one.last_error else ""),
+        )
+        for one in state.plugin.resources
+    ]
+
+
+def render_labels(labels: LabelState | None) -> str:
+    """What the node is called, and where that differs from what it should be called."""
+    if labels is None:
+        return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
+    keys = sorted({*labels.wanted, *labels.applied})
+    facts = [(key, _render_label(labels, key)) for key in keys]
+    error = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
+    return section("labels", "Node labels", f'<div class="card">{error}{pairs(facts) if facts else "none"}</div>')
+
+
+def _render_label(labels: LabelState, key: str) -> str:
+    wanted, applied = labels.wanted.get(key), labels.applied.get(key)
+    if wanted == applied:
+        return esc(applied)
+    if wanted is None:
+        return f"{esc(applied)} {mark('warn', 'to be removed')}"
+    return f"{esc(wanted)} {mark('warn', 'not written yet')}"

@@ -1,0 +1,65 @@
+"""Puts the hook program where the container runtime starts it.
+
+Owns the copy on the host. The program comes with the package, built from `hook/nodeagent-cdi-hook.c` by `make hook`.
+It is replaced by rename, so that a container that starts meanwhile runs the old one or the new one.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing, HostStuck
+from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.worker_thread import WorkerThread
+
+BUILT: Final = Path(__file__).parent / "hook" / "nodeagent-cdi-hook"
+_MODE: Final = 0o755
+_TIMEOUT_SECONDS: Final = 10.0
+
+
+class HookProgram:
+    """The port `HookInstaller`."""
+
+    def __init__(self, worker: WorkerThread, *, built: Path = BUILT) -> None:
+        self._worker, self._built = worker, built
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program there; False when it was there already."""
+        try:
+            return await self._worker.run(
+                lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what="installing the hook program"
+            )
+        except WorkerError as error:
+            raise HostStuck(path, str(error)) from error
+
+    def _install(self, path: Path) -> bool:
+        try:
+            program = read_bounded(self._built)
+        except FileUnreadable as error:
+            raise HookProgramMissing(self._built) from error
+        if _read(path) == program and path.stat().st_mode & _MODE == _MODE:
+            return False
+        try:
+            path.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "create its directory", error, replaced=False) from error
+        write_atomically(path, program, mode=_MODE)
+        _make_executable(path)
+        return True
+
+
+def _make_executable(path: Path) -> None:
+    """A file that was there keeps its mode when its content is replaced."""
+    try:
+        path.chmod(_MODE)
+    except OSError as error:
+        raise FileNotWritten(path, "make it executable", error, replaced=True) from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_bounded(path)
+    except FileUnreadable as error:
+        if error.is_absent:
+            return None
+        raise

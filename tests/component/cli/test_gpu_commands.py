@@ -1,0 +1,141 @@
+"""The `gpu` commands, alone and beside a running simulation."""
+
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.main import Streams, run_command_line
+from tests.support.agent_process import AgentProcess, run_command, running_simulation
+
+NOBODY = ("--set", "http.listen=127.0.0.1:1")
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    """In this process: exit code, output, complaints."""
+    out, err = io.StringIO(), io.StringIO()
+    return run_command_line(words, Streams(out, err)), out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Arguments with which no agent is found."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    return (*NOBODY, "--set", f"node.run_dir={tmp_path}", "--set", f"node.proc_dir={tmp_path}")
+
+
+def test_list_works_without_an_agent(alone: tuple[str, ...]) -> None:
+    """The driver itself is asked."""
+    code, out, _ = run("gpu", "list", "--gpus", "simulated:dgx-h100", *alone)
+    assert (code, len(out.splitlines())) == (0, 9)
+    code, out, _ = run("gpu", "list", "--json", "--set", "gpus.source=simulated:mixed", *alone)
+    assert (code, len(json.loads(out)["gpus"])) == (0, 3)
+
+
+def test_topology_works_without_an_agent(alone: tuple[str, ...]) -> None:
+    """As a matrix, and as data."""
+    code, out, _ = run("gpu", "topology", "--gpus", "simulated:dgx-h100", *alone)
+    assert (code, out.splitlines()[1].split()[:3]) == (0, ["GPU0", "X", "NV18"])
+    code, out, _ = run("gpu", "topology", "--json", "--gpus", "simulated:dgx-h100", *alone)
+    assert (code, len(json.loads(out)["pairs"]), len(json.loads(out)["numa_nodes"])) == (0, 28, 8)
+
+
+def test_made_up_node_that_does_not_exist_is_bad_input(alone: tuple[str, ...]) -> None:
+    """The message names the profiles there are."""
+    code, _, err = run("gpu", "list", "--gpus", "simulated:nobody", *alone)
+    assert code == 2
+    assert "nobody" in err
+
+
+def test_health_needs_the_agent(alone: tuple[str, ...]) -> None:
+    """Only it judges."""
+    code, _, err = run("gpu", "health", *alone)
+    assert code == 4
+    assert "no agent answers" in err
+
+
+def test_xids_need_nobody(alone: tuple[str, ...]) -> None:
+    """The catalogue is part of the program, and is shown with this node's policy."""
+    assert len(run("gpu", "xids", *alone)[1].splitlines()) == 177
+    code, out, _ = run("gpu", "xids", "79", "--json", *alone, "--set", "health.disable_xids=[79]")
+    (xid,) = json.loads(out)
+    assert (code, xid["xid"]["number"], xid["xid"]["verdict"], xid["verdict_here"]) == (0, 79, "unhealthy", "healthy")
+    assert run("gpu", "xids", "XID 13", *alone)[1].startswith("XID 13: ")
+
+
+def test_holders_come_from_proc(alone: tuple[str, ...], tmp_path: Path) -> None:
+    """No driver and no agent is needed; a pod nobody can name keeps its uid."""
+    assert run("gpu", "holders", *alone)[1] == "no process holds a device file of the driver\n"
+    process = tmp_path / "42"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd" / "3").symlink_to("/dev/nvidia0")
+    (process / "cmdline").write_bytes(b"python\0train.py\0")
+    uid = "01234567-89ab-cdef-0123-456789abcdef"
+    (process / "cgroup").write_text(f"0::/kubepods/pod{uid}/x\n")
+    code, out, _ = run("gpu", "holders", "--json", *alone)
+    (holder,) = json.loads(out)
+    assert (code, holder["holder"]["pid"], holder["holder"]["pod_uid"], holder["pod"]) == (0, 42, uid, "")
+
+
+def test_clear_asks_for_a_reason(alone: tuple[str, ...]) -> None:
+    """Nobody takes a board back without saying why."""
+    code, _, err = run("gpu", "clear", "0", *alone)
+    assert code == 2
+    assert "--reason" in err
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[AgentProcess]:
+    """One simulated node; each test leaves it as it found it."""
+    directory = Path(tempfile.mkdtemp(prefix="na-"))
+    options = ("--profile", "mixed", "--pods", "0", "--set", "health.poll_seconds=0.5")
+    with running_simulation(directory, *options) as agent:
+        agent.wait_for("/api/v1/gpus", '"verdict":"healthy"')
+        yield agent
+    directory.rmdir()
+
+
+def test_agent_is_asked_where_one_runs(node: AgentProcess) -> None:
+    """Its list has the verdicts."""
+    listed = run_command(node.directory, "gpu", "list", *NOBODY)
+    assert (listed.returncode, listed.stdout.count("healthy")) == (0, 3)
+    health = run_command(node.directory, "gpu", "health", *NOBODY)
+    assert (health.returncode, health.stdout.count("healthy")) == (0, 3)
+
+
+def test_person_clears_a_board(node: AgentProcess) -> None:
+    """From the fault to the clearing, with who and why in the events."""
+    node.post("/api/v1/faults", {"fault": "row-remap", "arguments": ["1", "failed"]})
+    node.wait_for("/api/v1/gpus", '"verdict":"unhealthy"')
+    health = run_command(node.directory, "gpu", "health", *NOBODY)
+    assert health.returncode == 1
+    assert "GPU 1: unhealthy" in health.stdout
+    assert "nodeagent gpu clear" in health.stdout
+    done = run_command(node.directory, "gpu", "clear", "1", "--reason", "board tested", *NOBODY)
+    assert (done.returncode, done.stdout.startswith("GPU 1: forgot remap-failed")) == (0, True)
+    assert '"reason":"board tested"' in node.get("/api/v1/events?follow=false&types=GpuCleared")[1]
+    assert run_command(node.directory, "gpu", "health", *NOBODY).returncode == 0
+    assert node.post("/api/v1/faults", {"fault": "clear"})[0] == 200
+
+
+def test_clearing_nothing_is_refused(node: AgentProcess) -> None:
+    """An unknown GPU, a sound one, an empty reason."""
+    assert run_command(node.directory, "gpu", "clear", "9", "--reason", "x", *NOBODY).returncode == 2
+    assert (
+        "nothing is held against" in run_command(node.directory, "gpu", "clear", "0", "--reason", "x", *NOBODY).stderr
+    )
+    assert node.post("/api/v1/clear", {"gpu": "0", "reason": " "})[0] == 400
+
+
+def test_release_and_resume(node: AgentProcess) -> None:
+    """The agent gives up its handles, keeps the verdicts, and takes the driver back."""
+    released = run_command(node.directory, "release", "--for", "10m", "--reason", "driver upgrade", *NOBODY)
+    assert (released.returncode, "600 s from now" in released.stdout) == (0, True)
+    node.wait_for("/api/v1/driver", "driver upgrade")
+    assert run_command(node.directory, "gpu", "health", *NOBODY).returncode == 0
+    assert run_command(node.directory, "resume", *NOBODY).returncode == 0
+    node.wait_for("/api/v1/driver", '"phase":"ready"')

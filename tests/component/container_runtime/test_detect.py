@@ -1,0 +1,245 @@
+"""Detection and the whole edge against a CRI socket that really answers."""
+
+import os
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+
+from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
+from nodeagent.edge.container_runtime.detect import RuntimeDetector, parse_kubelet_endpoint, read_peer_pid
+from nodeagent.edge.container_runtime.docker import ask_docker
+from nodeagent.edge.container_runtime.errors import RuntimeSilent
+from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
+from tests.fakes.cri import FakeCri
+
+pytestmark = pytest.mark.anyio
+
+EFFECTIVE = {"enableCDI": True, "containerd": {"runtimes": {"runc": {}, "nvidia": {}}}}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host root with a short name: the address of a socket is limited to 107 bytes."""
+    monkeypatch.chdir(tmp_path)
+    root = Path("h")
+    for directory in ("run/containerd", "run/k3s/containerd", "var/run/crio", "usr/bin"):
+        (root / directory).mkdir(parents=True)
+    return root
+
+
+def make_detector(host: Path, socket: Path | None = None) -> RuntimeDetector:
+    proc = host / "proc"
+    proc.mkdir(exist_ok=True)
+    return RuntimeDetector(host_root=host, proc_root=proc, socket=socket, timeout_seconds=5.0)
+
+
+async def test_a_runtime_says_who_it_is_and_what_is_in_force(host: Path) -> None:
+    """Version, the loaded configuration, and its handlers."""
+    fake = FakeCri(config=EFFECTIVE)
+    async with fake.serving(host / "s"):
+        answer = await ask_runtime(str(host / "s"))
+    assert answer == CriAnswer(name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"))
+    assert fake.was_verbose
+
+
+@pytest.mark.parametrize("config", [None, "no JSON", "[1]", '{"containerd": 1}'])
+async def test_what_a_runtime_does_not_tell_is_unknown(host: Path, config: str | None) -> None:
+    """CRI-O has another text there; neither that nor nothing is taken for a no."""
+    async with FakeCri("cri-o", "1.33.0", config=config).serving(host / "s"):
+        answer = await ask_runtime(str(host / "s"))
+    assert (answer.cdi_enabled, answer.handlers) == (None, None)
+
+
+async def test_handlers_of_the_answer_count_first(host: Path) -> None:
+    """What the runtime lists itself is what it would run."""
+    async with FakeCri(handlers=("", "runc"), config=EFFECTIVE).serving(host / "s"):
+        assert (await ask_runtime(str(host / "s"))).handlers == ("", "runc")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"), [("hangs", "nothing within 0.2 s"), ("refuses", "unimplemented"), ("garbled", "does not end")]
+)
+async def test_a_runtime_that_does_not_answer_is_an_error_in_time(host: Path, fault: str, said: str) -> None:
+    """Silence, refusal and nonsense are told apart."""
+    fake = FakeCri()
+    fake.hangs, fake.refuses = fault == "hangs", fault == "refuses"
+    fake.raw_status = b"\x0a\x05ab" if fault == "garbled" else None
+    async with fake.serving(host / "s"):
+        with pytest.raises(RuntimeSilent, match=said):
+            await ask_runtime(str(host / "s"), timeout_seconds=0.2 if fault == "hangs" else 10.0)
+
+
+async def test_nobody_at_the_socket_is_an_error(host: Path) -> None:
+    """Whether it is missing or left over."""
+    with pytest.raises(RuntimeSilent):
+        await ask_runtime(str(host / "missing"))
+
+
+async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:
+    """With its process behind the socket, its version without the v, and the kubelet's own endpoint."""
+    pid = os.getpid()
+    detector = make_detector(host)
+    for name, command, comm in (
+        (str(pid), b"containerd\0--config\0/x.toml\0", "containerd"),
+        ("7", b"kubelet\0", "kubelet"),
+    ):
+        (host / "proc" / name).mkdir()
+        (host / "proc" / name / "cmdline").write_bytes(command)
+        (host / "proc" / name / "comm").write_text(f"{comm}\n")
+    (host / "proc" / str(pid) / "exe").symlink_to("/usr/bin/containerd (deleted)")
+    (host / "proc/7/cmdline").write_bytes(
+        b"kubelet\0--container-runtime-endpoint=unix:///run/k3s/containerd/containerd.sock\0"
+    )
+    (host / "usr/bin/nvidia-container-runtime").write_text("")
+    async with (
+        FakeCri(config=EFFECTIVE).serving(host / "run/containerd/containerd.sock"),
+        FakeCri(version="2.0.0-k3s1").serving(host / "run/k3s/containerd/containerd.sock"),
+    ):
+        evidence = await detector.read_evidence()
+    plain, k3s = evidence.candidates
+    assert (plain.kind, plain.version, plain.cdi_in_force, plain.pid) == (RuntimeKind.CONTAINERD, "2.1.4", True, pid)
+    assert (plain.executable, plain.arguments) == ("/usr/bin/containerd", ("containerd", "--config", "/x.toml"))
+    assert k3s.flavour is RuntimeFlavour.K3S
+    assert evidence.kubelet_endpoint == "/run/k3s/containerd/containerd.sock"
+    assert evidence.wrapper == "/usr/bin/nvidia-container-runtime"
+
+
+async def test_rke2_is_told_from_k3s_by_its_data(host: Path) -> None:
+    """They share the socket's path."""
+    (host / "var/lib/rancher/rke2").mkdir(parents=True)
+    async with FakeCri().serving(host / "run/k3s/containerd/containerd.sock"):
+        (candidate,) = (await make_detector(host).read_evidence()).candidates
+    assert candidate.flavour is RuntimeFlavour.RKE2
+
+
+async def test_a_left_over_socket_is_a_candidate_that_does_not_answer(host: Path) -> None:
+    """It is seen, with the reason."""
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(host / "run/containerd/containerd.sock"))
+    (candidate,) = (await make_detector(host).read_evidence()).candidates
+    assert not candidate.answers
+    assert candidate.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("x.sock", RuntimeKind.CONTAINERD), ("crio2.sock", RuntimeKind.CRIO), ("docker2.sock", RuntimeKind.DOCKER)],
+)
+async def test_a_configured_socket_is_looked_at_besides(host: Path, name: str, kind: RuntimeKind) -> None:
+    """Even one that is not there yet."""
+    (candidate,) = (await make_detector(host, Path(f"/{name}")).read_evidence()).candidates
+    assert (candidate.kind, candidate.answers) == (kind, False)
+
+
+async def test_docker_is_asked_in_its_own_way(host: Path) -> None:
+    """Over HTTP on its socket; before it knew CDI it does not tell."""
+    answers = [
+        b'{"ServerVersion": "28.2.1", "CDISpecDirs": ["/etc/cdi"], "Runtimes": {"runc": {}}}',
+        b'{"x": 1}',
+        b"[",
+        b"[]",
+    ]
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            body = answers.pop(0)
+            await stream.send(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    path = str(host / "docker.sock")
+    listener = await anyio.create_unix_listener(path)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        told = await anyio.to_thread.run_sync(ask_docker, path)
+        assert told == CriAnswer(name="docker", version="28.2.1", cdi_enabled=True, handlers=("runc",))
+        assert (await anyio.to_thread.run_sync(ask_docker, path)).cdi_enabled is None
+        with pytest.raises(RuntimeSilent):
+            await anyio.to_thread.run_sync(ask_docker, path)
+        assert (await anyio.to_thread.run_sync(ask_docker, path)).version == ""
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "endpoint"),
+    [
+        (("kubelet", "--container-runtime-endpoint", "unix:///x.sock"), "/x.sock"),
+        (("kubelet", "--container-runtime-endpoint=/y.sock"), "/y.sock"),
+        (("kubelet", "--container-runtime-endpoint"), ""),
+        (("kubelet",), ""),
+    ],
+)
+def test_the_kubelets_endpoint_is_in_its_command_line(arguments: tuple[str, ...], endpoint: str) -> None:
+    """In either spelling; without it, it is not known."""
+    assert parse_kubelet_endpoint(arguments) == endpoint
+
+
+def test_nobody_listening_has_no_pid(host: Path) -> None:
+    """A missing socket has no process."""
+    assert read_peer_pid(host / "missing") is None
+
+
+class Edge:
+    """The whole edge over a made-up containerd program."""
+
+    def __init__(self, host: Path, script: str) -> None:
+        self.program = (host / "usr/bin/containerd").absolute()
+        self.program.write_text(f"#!/bin/sh\n{script}\n")
+        self.program.chmod(0o755)
+        self.main = (host / "config.toml").absolute()
+        self.edge = HostRuntime(
+            (host / "state").absolute(), make_detector(host), WorkerThread("edge"), restart_timeout_seconds=10.0
+        )
+
+
+CHECKS = 'test "$4" = dump && ! grep -q forbidden "$2" && grep -q import-0.toml "$2"'
+
+
+async def test_a_change_is_judged_by_the_runtimes_own_program(host: Path) -> None:
+    """It sees the files as they will be, with every import by name; what it refuses is said in its words."""
+    edge = Edge(host, CHECKS + " || { echo 'toml: no' >&2; exit 1; }")
+    edge.main.write_text('imports = [\n "more.toml"]\nversion = 2\n')
+    (edge.main.parent / "more.toml").write_text("")
+    tree = await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+    assert await edge.edge.check(RuntimeKind.CONTAINERD, str(edge.program), tree)
+    edge.main.write_text('imports = ["more.toml"]\nforbidden = 1\n')
+    tree = await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+    with pytest.raises(Exception, match="refuses the new configuration: toml: no"):
+        await edge.edge.check(RuntimeKind.CONTAINERD, str(edge.program), tree)
+    assert not await edge.edge.check(RuntimeKind.CRIO, str(edge.program), tree)
+    assert not await edge.edge.check(RuntimeKind.CONTAINERD, "/nowhere/containerd", tree)
+    edge.edge.close()
+
+
+async def test_a_restart_that_fails_says_why(host: Path) -> None:
+    """Its words, its exit status, or that the program is missing."""
+    edge = Edge(host, 'test "$1" = well || { test "$1" = mute || echo broken; exit 3; }')
+    await edge.edge.restart([str(edge.program), "well"])
+    for argument, said in (("ill", "broken"), ("mute", "exit status 3")):
+        with pytest.raises(Exception, match=said):
+            await edge.edge.restart([str(edge.program), argument])
+    with pytest.raises(Exception, match=r"/nowhere: .*[Nn]o such file"):
+        await edge.edge.restart(["/nowhere"])
+    edge.edge.close()
+
+
+async def test_files_are_written_watched_and_given_back(host: Path) -> None:
+    """A change by anybody ends the wait, and unconfigure leaves no trace."""
+    edge = Edge(host, "")
+    edge.main.write_text("version = 2\n")
+    await edge.edge.read_config(RuntimeKind.CONTAINERD, str(edge.main))
+    change = FileChange(path=str(edge.main), before=b"version = 2\n", after=b"version = 2\n# ours\n")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(edge.edge.wait_change)
+            await edge.edge.apply([change])
+    assert b"ours" in edge.main.read_bytes()
+    await edge.edge.undo([change])
+    assert edge.main.read_bytes() == b"version = 2\n"
+    await edge.edge.apply([change])
+    assert (await edge.edge.restore()).given_back == (str(edge.main),)
+    assert edge.main.read_bytes() == b"version = 2\n"
+    edge.edge.close()

@@ -1,0 +1,100 @@
+"""A made-up driver whose library really loads, container roots of two C libraries, and a containerd to run them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PROBE = Path(__file__).parent / "probe.c"
+LIBRARY = "int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n"
+VERSION = "580.65.06"
+NODES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")
+PATIENCE_SECONDS = 120
+
+
+def find_programs() -> str | None:
+    """The directory with containerd, its shim and ctr: built for the cluster of these tests, or installed."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get("NODEAGENT_CACHE") or Path(home) / "nodeagent") / "cluster"
+    built = [path.parent for path in sorted(cache.glob("*/containerd")) if (path.parent / "ctr").exists()]
+    installed = shutil.which("containerd")
+    return str(built[-1]) if built else str(Path(installed).parent) if installed else None
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """The output of a program that must succeed."""
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, f"{command[0]}: {done.stderr}"
+    return done.stdout
+
+
+def make_driver(root: Path) -> Path:
+    """A driver root: one library that answers, and nodes with the numbers of /dev/null."""
+    libraries, dev = root / "usr/lib/x86_64-linux-gnu", root / "dev"
+    libraries.mkdir(parents=True)
+    dev.mkdir()
+    source = root / "library.c"
+    source.write_text(LIBRARY)
+    real = libraries / f"libcuda.so.{VERSION}"
+    run("cc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", real, source)
+    (libraries / "libcuda.so.1").symlink_to(real.name)
+    for name in NODES:
+        os.mknod(dev / name, 0o20666, os.makedev(1, 3))
+    return root
+
+
+def make_root(root: Path, compiler: str) -> Path:
+    """A container root with the probe and nothing but what it is linked against."""
+    for name in ("proc", "dev", "sys", "etc", "tmp"):
+        (root / name).mkdir(parents=True)
+    run(compiler, "-o", root / "probe", PROBE)
+    loader = run("sh", "-c", f"readelf -l '{root}/probe' | sed -n 's/.*interpreter: \\(.*\\)]/\\1/p'").strip()
+    for path in (loader, *(["/lib/x86_64-linux-gnu/libc.so.6"] if "musl" not in compiler else [])):
+        (root / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / path.lstrip("/"))
+    return root
+
+
+def generate(driver: Path, output: Path) -> None:
+    """The specification of this driver, as the command line writes it."""
+    flags = ["--gpus", "simulated:dgx-h100", "--set", f"driver.root={driver}", "-o", str(output)]
+    done = subprocess.run([sys.executable, "-m", "nodeagent", "cdi", "generate", *flags], check=False, timeout=60)
+    # Six of the eight made-up GPUs have no node and are left out, which is exit code 1.
+    assert done.returncode == 1
+
+
+SCRIPT = """
+set -e
+mount -t tmpfs tmpfs /var/run/cdi
+cp {spec} /var/run/cdi/
+containerd -c {place}/config.toml > {place}/log 2>&1 &
+daemon=$!
+trap 'kill $daemon; wait $daemon' EXIT
+for attempt in $(seq 100); do ctr -a {place}/s version > {place}/version 2>&1 && break; sleep 0.1; done
+ctr -a {place}/s run --rm --rootfs {devices} {root} probe /probe
+"""
+
+
+def run_container(programs: str, place: Path, spec: Path, root: Path, devices: Sequence[str]) -> tuple[int, str]:
+    """Run the probe in a real container with these devices, by a containerd that lives as long."""
+    place.mkdir()
+    (place / "config.toml").write_text(
+        f'version = 3\nroot = "{place}/root"\nstate = "{place}/state"\n[grpc]\naddress = "{place}/s"\n'
+        'disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"]\n'
+    )
+    Path("/var/run/cdi").mkdir(exist_ok=True)
+    flags = " ".join(f"--device {device}" for device in devices)
+    script = SCRIPT.format(place=place, spec=spec, root=root, devices=flags)
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+    )
+    return done.returncode, done.stdout + done.stderr

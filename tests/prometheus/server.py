@@ -1,0 +1,113 @@
+"""A Prometheus of our own on loopback, and the agent it scrapes."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.unit.deploy.queries import RULES_FILE
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 60.0
+SCRAPE_SECONDS = 1
+STALE_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An agent and a Prometheus that scrapes it each second."""
+
+    agent: str
+    prometheus: str
+    environment: dict[str, str]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The answer now."""
+        words = urllib.parse.urlencode({"query": expression})
+        return list(self._get(f"{self.prometheus}/api/v1/query?{words}")["data"]["result"])
+
+    def rules(self) -> list[dict[str, Any]]:
+        """All rules as Prometheus evaluated them."""
+        groups = self._get(f"{self.prometheus}/api/v1/rules")["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def exposition(self) -> str:
+        """What the agent serves."""
+        with urllib.request.urlopen(f"{self.agent}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def break_it(self, *words: str) -> None:
+        """A fault of the simulation."""
+        command = [sys.executable, "-m", "nodeagent", "simulate", "fault", *words]
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=30)
+
+    def wait(self, look: Callable[[], T], what: str) -> T:
+        """The first answer that is not empty."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            try:
+                found = look()
+            except OSError:
+                found = None
+            if found:
+                return found
+            time.sleep(0.5)
+        raise TimeoutError(f"waited {PATIENCE_SECONDS:.0f} s for {what}")
+
+    def _get(self, url: str) -> Any:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.loads(answer.read())
+
+
+@contextmanager
+def running_scene(directory: Path, profile: str) -> Iterator[Scene]:
+    """Both processes, ended with the block."""
+    program = shutil.which("prometheus")
+    assert program is not None, "prometheus is missing: apt-get install prometheus"
+    agent_port, port = _free_port(), _free_port()
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(directory), "HOME": str(directory)}
+    agent = [sys.executable, "-m", "nodeagent", "simulate", "--profile", profile]
+    settings = [f"http.listen=127.0.0.1:{agent_port}", f"metrics.stale_after_seconds={STALE_SECONDS}"]
+    job = {"job_name": "nodeagent", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{agent_port}"]}]}
+    interval = f"{SCRAPE_SECONDS}s"
+    configuration = {
+        "global": {"scrape_interval": interval, "evaluation_interval": interval},
+        "rule_files": [str(RULES_FILE)],
+        "scrape_configs": [job],
+    }
+    file = directory / "prometheus.yml"
+    file.write_text(json.dumps(configuration))
+    prometheus = [
+        program,
+        f"--config.file={file}",
+        f"--storage.tsdb.path={directory / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ]
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for command in ([*agent, *(word for one in settings for word in ("--set", one))], prometheus)
+    ]
+    try:
+        yield Scene(f"http://127.0.0.1:{agent_port}", f"http://127.0.0.1:{port}", environment)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

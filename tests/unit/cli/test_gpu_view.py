@@ -1,0 +1,156 @@
+"""GPUs in a terminal."""
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.cli.gpu_arguments import parse_xid
+from nodeagent.cli.gpu_view import render_health, render_holders, render_list, render_topology, render_xid, render_xids
+from nodeagent.components.health.policy import XidPolicy
+from nodeagent.components.health.xids import CATALOGUE, find_xid
+from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.edge.host.processes import DeviceHolder
+from nodeagent.model.gpu import Gpu, MissingGpu, NvSwitch, PathKind
+from nodeagent.model.health import DeviceHealth, Verdict
+from nodeagent.model.ids import DeviceUuid, PciAddress
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
+
+WIDE = 10_000
+
+
+def healthy(gpu: Gpu) -> tuple[DeviceHealth, ...]:
+    devices: tuple[DeviceUuid, ...] = (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+    return tuple(
+        DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=Verdict.HEALTHY, since_seconds=100) for uuid in devices
+    )
+
+
+def records(*gpus: Gpu, health: bool = True) -> GpusRecord:
+    return GpusRecord(
+        generation=1, gpus=tuple(GpuRecord(gpu=gpu, health=healthy(gpu) if health else ()) for gpu in gpus)
+    )
+
+
+def test_list_has_a_line_for_every_device() -> None:
+    """GPUs with memory, health and place; MIG devices under their GPU."""
+    text = render_list(records(make_gpu(0, numa_node=1), make_gpu(1, mig=["1g.10gb"])), width=WIDE)
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[0] == ["GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID"]
+    assert (lines[1][0], lines[1][-4:]) == ("0", ["healthy", "1", "0000:10:00.0", gpu_uuid(0)])
+    assert (lines[3][:3], lines[3][-1]) == (["1:0", "MIG", "1g.10gb"], mig_uuid(1, 0))
+
+
+def test_list_says_what_is_lost_missing_or_not_judged() -> None:
+    """What is wrong with the node is not hidden by what works."""
+    missing = MissingGpu(address=PciAddress("0000:ff:00.0"), device_id=0, reason="it did not start")
+    shown = replace(records(make_gpu(0, lost="fell off"), make_gpu(1), health=False), missing=(missing,))
+    lines = render_list(shown, width=WIDE).splitlines()
+    assert "lost" in lines[1].split()
+    assert "-" in lines[2].split()
+    assert lines[3] == "missing: 0000:ff:00.0: it did not start"
+
+
+def test_empty_node_is_said() -> None:
+    """No GPU is an answer."""
+    assert render_list(records(), width=WIDE) == "no GPU\n"
+    assert render_topology(records()).startswith("no GPU\n")
+    assert "no verdict yet" in render_health(records(), 0, width=WIDE, colour=False)
+
+
+def test_topology_is_the_matrix_people_know() -> None:
+    """Links where there are links, the worst hop elsewhere, the same both ways."""
+    gpus = [replace(make_gpu(index, numa_node=index // 2), cpu_affinity=f"{index}-7") for index in range(3)]
+    paths = {(0, 1): (PathKind.NODE, 18), (0, 2): (PathKind.SYSTEM, 0), (1, 2): (PathKind.BRIDGE, 0)}
+    node = make_inventory(gpus, lambda left, right: paths[left, right])
+    switch = NvSwitch(address=PciAddress("0000:05:00.0"))
+    text = render_topology(replace(records(*gpus), pairs=node.pairs, switches=(switch,)))
+    assert [line.split() for line in text.splitlines()[:4]] == [
+        ["GPU0", "GPU1", "GPU2", "CPU", "AFFINITY", "NUMA"],
+        ["GPU0", "X", "NV18", "SYS", "0-7", "0"],
+        ["GPU1", "NV18", "X", "PIX", "1-7", "0"],
+        ["GPU2", "SYS", "PIX", "X", "2-7", "1"],
+    ]
+    assert "1 NVSwitches: 0000:05:00.0" in text
+
+
+def test_unknown_pair_is_shown_as_unknown() -> None:
+    """A lost GPU has no measured way to the others."""
+    lines = render_topology(records(make_gpu(0), make_gpu(1))).splitlines()
+    assert lines[1].split() == ["GPU0", "X", "?", "-", "-"]
+
+
+def test_health_says_what_to_do_and_what_comes_next() -> None:
+    """A line for each device, then instructions for those that need any."""
+    gpu = make_gpu(0, mig=["1g.10gb"])
+    sick = DeviceHealth(
+        device=mig_uuid(0, 0),
+        gpu=gpu.uuid,
+        verdict=Verdict.UNHEALTHY,
+        since_seconds=100,
+        reason="XID 94: contained\x1b[31m",
+        remedy="restart it",
+        returns="by itself",
+    )
+    gone = replace(sick, device=mig_uuid(7, 7), returns="", verdict=Verdict.UNKNOWN)
+    shown = GpusRecord(generation=1, gpus=(GpuRecord(gpu=gpu, health=(healthy(gpu)[0], sick, gone)),))
+    lines = render_health(shown, 160, width=WIDE, colour=False).splitlines()
+    assert lines[1].split() == ["GPU", "0", "healthy", "1", "min", "-"]
+    assert lines[5:9] == [
+        "GPU 0:0 (1g.10gb): unhealthy",
+        "  what:    XID 94: contained�[31m",
+        "  do:      restart it",
+        "  returns: by itself",
+    ]
+    assert lines[10] == f"{mig_uuid(7, 7)}: unknown"
+    assert "\x1b[31;1m" in render_health(shown, 160, width=WIDE, colour=True)
+
+
+def test_catalogue_is_shown_as_this_node_sees_it() -> None:
+    """A line for each XID, with the verdict of the configuration."""
+    lines = render_xids(tuple(CATALOGUE.values()), XidPolicy(disabled=("48",)), width=WIDE).splitlines()
+    assert len(lines) == 1 + len(CATALOGUE)
+    assert lines[48].split()[:3] == ["48", "memory", "healthy"]
+    assert lines[79].split()[:5] == ["79", "bus", "unhealthy", "power", "cycle"]
+
+
+@pytest.mark.parametrize(
+    ("number", "policy", "words"),
+    [
+        (79, XidPolicy(), ["XID 79: the GPU fell off the bus", "hits:    the whole GPU", "needs: power cycle"]),
+        (13, XidPolicy(), ["the device stays healthy", "repeats: suspect after 3 different holders in 1 d"]),
+        (13, XidPolicy(enabled=("13",)), ["verdict: unhealthy by configuration, healthy by the catalogue"]),
+        (92, XidPolicy(), ["returns: after 1 d without a repeat"]),
+        (110, XidPolicy(), ["repeats: unhealthy after 2 times in 7 d"]),
+        (4711, XidPolicy(), ["XID 4711: not in the catalogue", "suspect"]),
+    ],
+)
+def test_one_xid_is_explained(number: int, policy: XidPolicy, words: list[str]) -> None:
+    """Meaning, whom it hits, verdict here, way back, remedy, and what repeats do."""
+    text = render_xid(find_xid(number), policy)
+    assert [word for word in words if word not in text] == []
+
+
+def test_holders_are_named_by_pod_where_it_is_known() -> None:
+    """Else by the pod's uid, else not at all."""
+    holders = [
+        DeviceHolder(pid=7, command="python train.py", devices=("/dev/nvidia0", "/dev/nvidiactl"), pod_uid="uid-1"),
+        DeviceHolder(pid=8, command="dcgm\x1b", devices=("/dev/nvidia1",), pod_uid="uid-2"),
+        DeviceHolder(pid=9, command="sh", devices=("/dev/nvidia1",)),
+    ]
+    lines = render_holders(holders, {"uid-1": "team/training"}, width=WIDE).splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["team/training", "uid-2", "-"]
+    assert "nvidia0, nvidiactl" in lines[1]
+    assert "\x1b" not in "".join(lines)
+    assert render_holders([], {}, width=WIDE) == "no process holds a device file of the driver\n"
+
+
+@pytest.mark.parametrize("text", ["79", "xid79", "XID 79"])
+def test_xid_is_read_as_people_write_it(text: str) -> None:
+    """A number, with or without the word."""
+    assert parse_xid(text) == 79
+
+
+@pytest.mark.parametrize("text", ["", "all", "-1", "123456", "7.9", "\N{ARABIC-INDIC DIGIT SEVEN}"])
+def test_what_is_no_xid_is_refused(text: str) -> None:
+    """With a message that says what to write."""
+    with pytest.raises(Exception, match="write its number"):
+        parse_xid(text)

@@ -1,0 +1,115 @@
+"""`nodeagent runtime` as people type it, beside a containerd that answers."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import Streams, run_command_line
+from tests.fakes.cri import FakeCri
+
+BEFORE = '# by hand\nversion = 2\n\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "pause" # pinned\n'
+
+
+class Node:
+    """A containerd 1.7 in a directory of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.main = root / "config.toml"
+        self.main.write_text(BEFORE)
+        self.words = (
+            "--set",
+            "runtime.socket=" + str(root / "s"),
+            "--set",
+            f"runtime.config_file={self.main}",
+            "--set",
+            f"node.state_dir={root / 'state'}",
+        )
+
+    def run(self, verb: str, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        code = run_command_line(["runtime", verb, *self.words, *words], Streams(out, err))
+        return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """The commands run a loop of their own, so the runtime answers in another thread."""
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with FakeCri(version="1.7.22", config={"enableCDI": False}).serving(tmp_path / "s"):
+            ready.set()
+            while not stop.is_set():  # noqa: ASYNC110  # a thread's event cannot be awaited
+                await anyio.sleep(0.01)
+
+    thread = threading.Thread(target=lambda: anyio.run(serve))
+    thread.start()
+    assert ready.wait(20)
+    yield Node(tmp_path)
+    stop.set()
+    thread.join(20)
+
+
+def test_detect_says_what_serves_the_kubelet(node: Node) -> None:
+    """For people and for scripts; exit code 1 while CDI is off."""
+    code, out, _ = node.run("detect")
+    assert code == ExitCode.UNWELL
+    assert "containerd 1.7.22" in out
+    code, out, _ = node.run("detect", "--json")
+    assert json.loads(out)["cdi_enabled"] is False
+
+
+def test_plan_shows_a_diff_and_writes_nothing(node: Node) -> None:
+    """One line more, and the command that comes after."""
+    code, out, _ = node.run("plan")
+    assert code == ExitCode.OK
+    assert "+enable_cdi = true" in out
+    assert "systemctl restart containerd" in out
+    assert node.main.read_text() == BEFORE
+
+
+def test_configure_and_unconfigure_leave_no_trace(node: Node) -> None:
+    """What was there before is there again, byte for byte."""
+    code, out, _ = node.run("configure")
+    assert code == ExitCode.OK
+    assert f"written: {node.main}" in out
+    assert "to bring it into force: systemctl restart containerd.service" in out
+    assert 'sandbox_image = "pause" # pinned' in node.main.read_text()
+    assert node.run("plan")[1].startswith("nothing to change; to bring the files into force")
+    assert node.run("configure")[1].startswith("nothing to write")
+    assert node.run("unconfigure")[1] == f"given back: {node.main}\n"
+    assert node.main.read_text() == BEFORE
+    assert node.run("unconfigure")[1] == "nothing of ours is there\n"
+
+
+def test_unconfigure_leaves_the_work_of_others_alone(node: Node) -> None:
+    """A file that was changed since is named, and the code says so."""
+    node.run("configure")
+    node.main.write_text(node.main.read_text() + "# later\n")
+    code, out, _ = node.run("unconfigure")
+    assert code == ExitCode.UNWELL
+    assert "left alone" in out
+
+
+def test_a_broken_file_is_named_and_not_touched(node: Node) -> None:
+    """With line and column, on standard error."""
+    node.main.write_text("version =\n")
+    for verb in ("plan", "configure"):
+        code, _, err = node.run(verb)
+        assert code == ExitCode.BAD_INPUT
+        assert "line 1, column 10" in err
+    assert node.main.read_text() == "version =\n"
+
+
+def test_no_runtime_is_one_line(tmp_path: Path) -> None:
+    """Detect shows it, plan fails with it."""
+    words = ["--set", f"runtime.socket={tmp_path / 'none'}", "--set", "runtime.kind=containerd"]
+    err = io.StringIO()
+    assert run_command_line(["runtime", "plan", *words], Streams(io.StringIO(), err)) == ExitCode.UNREACHABLE
+    assert "no container runtime answers" in err.getvalue()

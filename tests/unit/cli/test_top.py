@@ -1,0 +1,93 @@
+"""`nodeagent top` as typed, against an agent's answer."""
+
+import io
+import json as plain_json
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from nodeagent.cli import top
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams, run_command_line
+from nodeagent.components.web.records import StateRecord
+from tests.support.samples import make_uuid
+from tests.unit.cli.test_top_view import make_record, make_state
+from tests.unit.components.exporter.builders import allocate, make_process, make_sample
+
+UID = "0f3c2b1a-1111-2222-3333-444455556666"
+
+
+class Agent:
+    """Answers with one state, or not at all."""
+
+    def __init__(self, state: StateRecord | None) -> None:
+        self._state = state
+
+    def get(self, path: str) -> bytes:
+        """The state of the node."""
+        assert path == "/api/v1/state"
+        if self._state is None:
+            raise CommandFailed("no agent answers", ExitCode.UNREACHABLE)
+        return json.encode(self._state)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, agent: Agent, *words: str) -> tuple[int, str, str]:
+    """Exit code and both outputs."""
+    monkeypatch.setattr(top, "find_agent", lambda _settings, _environ: agent)
+    streams = Streams(io.StringIO(), io.StringIO())
+    code = run_command_line(("top", *words), streams)
+    assert isinstance(streams.out, io.StringIO)
+    assert isinstance(streams.err, io.StringIO)
+    return code, streams.out.getvalue(), streams.err.getvalue()
+
+
+def make_busy() -> StateRecord:
+    """A GPU with one process of one pod."""
+    record = make_record(make_sample(processes=(make_process(7),)), allocate("a", make_uuid(0), uid=UID))
+    return make_state(record)
+
+
+def test_processes_get_command_and_pod_from_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From /proc, while the agent's word on GPUs comes from the agent."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cgroup").write_text(f"0::/kubepods/pod{UID}/{'c' * 64}\n")
+    (tmp_path / "7/cmdline").write_bytes(b"python\x00train.py\x00")
+    monkeypatch.setattr(top, "PROC", tmp_path)
+    code, out, _ = run(monkeypatch, Agent(make_busy()), "--once")
+    assert code == 0
+    assert "ml/a" in out
+    assert "python train.py" in out
+
+
+def test_json_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For scripts, which do not want a stream of screens."""
+    code, out, _ = run(monkeypatch, Agent(make_busy()), "--json")
+    assert code == 0
+    assert plain_json.loads(out)["devices"][0]["processes"][0]["pid"] == 7
+
+
+def test_simulated_processes_are_not_looked_up_on_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their numbers may be those of somebody else here."""
+    monkeypatch.setattr(top, "PROC", Path("/proc/must-not-be-read"))
+    state = make_busy()
+    fields = {name: getattr(state, name) for name in state.__struct_fields__} | {"gpu_source": "simulated:l40s"}
+    assert run(monkeypatch, Agent(StateRecord(**fields)), "--once")[0] == 0
+
+
+def test_without_an_agent_one_look_fails_and_the_screen_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: the reason and exit code 4; live: the reason, then another look."""
+    code, out, err = run(monkeypatch, Agent(None), "--once")
+    assert (code, out) == (ExitCode.UNREACHABLE, "")
+    assert "no agent answers" in err
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("nodeagent.cli.top.time.sleep", pause)
+    code, out, _ = run(monkeypatch, Agent(None))
+    assert code == ExitCode.INTERRUPTED
+    assert out == "no agent answers\n" * 2

@@ -1,0 +1,168 @@
+"""Writing a runtime's files, and the way back."""
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent.edge.container_runtime import change_files
+from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
+from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
+from nodeagent.model.runtime import FileChange, Restored
+
+BEFORE = b"# by hand\r\nversion = 2\n\xe2\x9c\x93"
+
+
+class Node:
+    """A configuration directory and a state directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.main, self.drop_in = root / "etc/config.toml", root / "etc/conf.d/99.toml"
+        self.state = root / "state"
+        self.main.parent.mkdir()
+        self.main.write_bytes(BEFORE)
+        self.files = RuntimeFiles(self.state)
+
+    def change(self, after: bytes, path: Path | None = None) -> FileChange:
+        path = path or self.main
+        return FileChange(path=str(path), before=path.read_bytes() if path.exists() else None, after=after)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_everything_is_given_back_byte_for_byte(node: Node) -> None:
+    """A changed file is as it was, a new one is gone, and so is the record."""
+    node.files.apply([node.change(b"new"), node.change(b"ours", node.drop_in)])
+    assert (node.main.read_bytes(), node.drop_in.read_bytes()) == (b"new", b"ours")
+    assert node.files.list_paths() == (str(node.main), str(node.drop_in))
+    restored = RuntimeFiles(node.state).restore()
+    assert restored == Restored(given_back=(str(node.main), str(node.drop_in)))
+    assert node.main.read_bytes() == BEFORE
+    assert not node.drop_in.exists()
+    assert list(node.state.iterdir()) == []
+    assert node.files.restore() == Restored()
+
+
+def test_several_changes_lead_back_to_the_first_state(node: Node) -> None:
+    """What was there before us is what counts, however often we wrote."""
+    for after in (b"one", b"two", b"three"):
+        node.files.apply([node.change(after)])
+    node.files.restore()
+    assert node.main.read_bytes() == BEFORE
+
+
+def test_what_somebody_else_wrote_meanwhile_is_what_is_given_back(node: Node) -> None:
+    """A repair is taken back to the file of the program that had undone the setting."""
+    node.files.apply([node.change(b"ours")])
+    node.main.write_bytes(b"theirs")
+    node.files.apply([node.change(b"ours again")])
+    node.files.restore()
+    assert node.main.read_bytes() == b"theirs"
+
+
+def test_a_file_that_others_changed_since_is_left_alone(node: Node) -> None:
+    """Their work is not thrown away; it stays in the record, and the rest is given back."""
+    node.files.apply([node.change(b"ours"), node.change(b"x", node.drop_in)])
+    node.main.write_bytes(b"ours, and theirs")
+    restored = node.files.restore()
+    assert restored == Restored(given_back=(str(node.drop_in),), kept=(str(node.main),))
+    assert node.main.read_bytes() == b"ours, and theirs"
+    assert node.files.list_paths() == (str(node.main),)
+
+
+def test_a_file_that_was_removed_since_comes_back(node: Node) -> None:
+    """Removed by hand, it is given back all the same; a drop-in that is gone stays gone."""
+    node.files.apply([node.change(b"ours"), node.change(b"x", node.drop_in)])
+    node.main.unlink()
+    node.drop_in.unlink()
+    assert node.files.restore().given_back == (str(node.main),)
+    assert node.main.read_bytes() == BEFORE
+
+
+def test_a_change_is_not_written_over_a_newer_file(node: Node) -> None:
+    """Somebody was faster: nothing is written, nothing is noted."""
+    change = node.change(b"ours")
+    node.main.write_bytes(b"theirs")
+    with pytest.raises(FileChangedMeanwhile, match="try again"):
+        node.files.apply([change])
+    assert node.main.read_bytes() == b"theirs"
+    assert node.files.list_paths() == ()
+
+
+def test_all_are_written_or_none(node: Node) -> None:
+    """When the second file cannot be written, the first is as it was."""
+    node.drop_in.parent.write_text("a file in place of the directory")
+    change = FileChange(path=str(node.drop_in), before=None, after=b"x")
+    with pytest.raises(FileNotWritten):
+        node.files.apply([node.change(b"ours"), change])
+    assert node.main.read_bytes() == BEFORE
+    assert node.files.list_paths() == ()
+
+
+def test_undo_takes_back_what_nobody_touched_since(node: Node) -> None:
+    """A change that did not do what it should goes; a file changed since then stays."""
+    changes = [node.change(b"ours"), node.change(b"x", node.drop_in)]
+    node.files.apply(changes)
+    node.drop_in.write_bytes(b"theirs")
+    node.files.undo(changes)
+    assert node.main.read_bytes() == BEFORE
+    assert node.drop_in.read_bytes() == b"theirs"
+
+
+def test_a_symbolic_link_stays_one(node: Node) -> None:
+    """The file it leads to is written."""
+    real = node.main.rename(node.main.with_name("real.toml"))
+    node.main.symlink_to("real.toml")
+    node.files.apply([node.change(b"ours")])
+    assert node.main.is_symlink()
+    assert real.read_bytes() == b"ours"
+    node.files.restore()
+    assert real.read_bytes() == BEFORE
+
+
+def test_the_record_is_written_before_the_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent killed in between still knows the way back."""
+
+    def die(_path: str, _content: bytes | None) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(change_files, "_write", die)
+        with pytest.raises(KeyboardInterrupt):
+            node.files.apply([node.change(b"ours")])
+    assert node.files.list_paths() == (str(node.main),)
+    assert node.files.restore() == Restored()
+
+
+def test_a_damaged_record_is_told(node: Node) -> None:
+    """Nothing is written and nothing given back over it."""
+    node.state.mkdir()
+    (node.state / RECORD_NAME).write_text("[{")
+    with pytest.raises(BackupUnreadable, match="by hand"):
+        node.files.apply([node.change(b"ours")])
+    assert node.main.read_bytes() == BEFORE
+
+
+def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    """Without a way back nothing is written."""
+    (tmp_path / "etc").mkdir()
+    main = tmp_path / "etc/config.toml"
+    main.write_bytes(BEFORE)
+    (tmp_path / "state").write_text("in the way")
+    change = FileChange(path=str(main), before=BEFORE, after=b"ours")
+    with pytest.raises(FileNotWritten, match="create its directory"):
+        RuntimeFiles(tmp_path / "state").apply([change])
+    assert main.read_bytes() == BEFORE
+
+
+def test_a_file_that_cannot_be_removed_is_told(node: Node) -> None:
+    """A directory that somebody put in the place of our drop-in stays, and is named."""
+    node.files.apply([node.change(b"x", node.drop_in)])
+    change = FileChange(path=str(node.drop_in), before=None, after=b"x")
+    node.drop_in.unlink()
+    node.drop_in.mkdir()
+    with pytest.raises(FileUnreadable, match="is a directory"):
+        node.files.undo([change])

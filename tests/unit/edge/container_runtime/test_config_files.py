@@ -1,0 +1,70 @@
+"""Reading configuration files as the runtimes do."""
+
+from pathlib import Path
+
+from nodeagent.edge.container_runtime.config_files import read_config_tree
+from nodeagent.model.runtime import RuntimeKind
+
+
+def read_names(kind: RuntimeKind, main: Path, *extra: str) -> list[str]:
+    tree = read_config_tree(kind, str(main), extra=extra)
+    return [str(Path(file.path).relative_to(main.parent)) for file in tree.files]
+
+
+def test_imports_are_followed_in_order(tmp_path: Path) -> None:
+    """Globs sorted, relative to the file that has them, each file once even in a circle."""
+    main = tmp_path / "config.toml"
+    main.write_text('imports = ["conf.d/*.toml", "other.toml", 5]\n')
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d/b.toml").write_text(f'imports = ["{main}", "../deep.toml", "b.toml"]\n')
+    (tmp_path / "conf.d/a.toml").write_text("")
+    (tmp_path / "deep.toml").write_text("")
+    (tmp_path / "other.toml").write_text("not toml")
+    names = [Path(name).name for name in read_names(RuntimeKind.CONTAINERD, main)]
+    assert names == ["config.toml", "a.toml", "b.toml", "deep.toml", "other.toml"]
+
+
+def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:
+    """Whatever the extension, in order of names, also in directories below."""
+    main = tmp_path / "crio.conf"
+    (tmp_path / "crio.conf.d/sub").mkdir(parents=True)
+    for name in ("20-b", "10-a.conf", "sub/30-c.bak"):
+        (tmp_path / "crio.conf.d" / name).write_text("")
+    names = read_names(RuntimeKind.CRIO, main)
+    assert names == ["crio.conf", "crio.conf.d/10-a.conf", "crio.conf.d/20-b", "crio.conf.d/sub/30-c.bak"]
+
+
+def test_an_absent_file_has_no_content_and_no_problem(tmp_path: Path) -> None:
+    """Runtimes run without one; a directory in its place is a problem."""
+    (file,) = read_config_tree(RuntimeKind.DOCKER, str(tmp_path / "daemon.json")).files
+    assert (file.content, file.problem) == (None, "")
+    (file,) = read_config_tree(RuntimeKind.DOCKER, str(tmp_path)).files
+    assert "is a directory" in file.problem
+
+
+def test_a_file_beyond_belief_is_a_problem(tmp_path: Path) -> None:
+    """Nobody writes four megabytes of settings."""
+    (tmp_path / "daemon.json").write_bytes(bytes(4 * 1024 * 1024 + 1))
+    (file,) = read_config_tree(RuntimeKind.DOCKER, str(tmp_path / "daemon.json")).files
+    assert "larger than" in file.problem
+
+
+def test_too_many_files_are_a_problem(tmp_path: Path) -> None:
+    """A glob that was meant otherwise does not read the whole disk."""
+    main = tmp_path / "config.toml"
+    main.write_text('imports = ["many/*"]')
+    (tmp_path / "many").mkdir()
+    for number in range(70):
+        (tmp_path / f"many/{number}.toml").write_text("")
+    tree = read_config_tree(RuntimeKind.CONTAINERD, str(main))
+    assert len(tree.files) == 64
+    assert "more than 64 files" in tree.problems[0]
+
+
+def test_extra_files_are_read_where_they_exist(tmp_path: Path) -> None:
+    """A file of ours that no import leads to comes last; one that is read anyway comes once."""
+    main = tmp_path / "config.toml"
+    extra = tmp_path / "extra.toml"
+    assert read_names(RuntimeKind.CONTAINERD, main, str(extra)) == ["config.toml"]
+    extra.write_text("")
+    assert read_names(RuntimeKind.CONTAINERD, main, str(extra), str(main)) == ["config.toml", "extra.toml"]

@@ -11,7 +11,7 @@ SEED ?= 1
 STEPS ?= 200
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench chaos nightly generate hook lock clean
+.PHONY: help setup run test lint format types contracts e2e bench chaos nightly generate hook manifests dist lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ contracts: $(STAMP) ## who may import whom
 
 generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 	$(BIN)/python -m tests.generate
+
+manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build Helm)
+	@$(BIN)/python -m tests.deploy.helm write
+
+dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
+	@$(BIN)/python -m tests.deploy.dist
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build

@@ -12,6 +12,7 @@ from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
+from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.exporter.component import Exporter, MetricsRenderer
 from nodeagent.components.health.book import BOOK_VERSION
@@ -198,6 +199,7 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
+            list_history=lambda: tabulate_history(self.kubelet.door.history),
             access=self.listeners.access,
         )
 

@@ -29,19 +29,6 @@ def main() -> int:
     if options.plugin:
         measures = {"plugin": lambda: foreign.measure(options.plugin, options.plugin_dir, options.rounds)}
     rows: list[Row] = []
-    for what, measure in (
-        ("publishing on the bus", _measure_bus),
-        ("rendering metrics", metrics.measure),
-        ("writing CDI specifications", cdi.measure),
-        (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
-        ("an agent at work", agent.measure_work),
-        ("decisions of the device plugin", plugin.measure_decisions),
-        ("admissions through the whole agent", plugin.measure_admissions),
-    ):
-        sys.stderr.write(f"measuring {what}\n")
-        rows += measure()
-    sys.stdout.write(render_table(rows) + "\n")
-    sys.stdout.write(f"kept in {_keep(rows)}\n")
     for name, measure in measures.items():
         if options.plugin or not options.only or name in options.only:
             sys.stderr.write(f"measuring: {name}\n")
@@ -57,6 +44,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
     return {
         "bus": _measure_bus,
         "rendering": metrics.measure,
+        "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
@@ -66,7 +54,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
 
 
 def _parse() -> argparse.Namespace:
-    names = ("bus", "rendering", "decisions", "life", "admission", "work", "faults")
+    names = ("bus", "rendering", "cdi", "decisions", "life", "admission", "work", "faults")
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
     parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")

@@ -11,7 +11,7 @@ SEED ?= 1
 STEPS ?= 200
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench chaos nightly generate hook manifests dist lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench chaos nightly generate hook manifests dist lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, lice
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
+
+browser: $(STAMP) ## the status page in headless Chromium
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
 bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin)
 	@$(BIN)/python -m tests.bench $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)

@@ -50,8 +50,8 @@ def _find_inner(value: Any, schema: dict[str, Any], root: dict[str, Any], at: st
         yield from (f"{at}: {name} is missing" for name in schema.get("required", ()) if name not in value)
         extra = schema.get("additionalProperties")
         for name, inner in value.items():
-            known = schema.get("properties", {}).get(name) or (extra if isinstance(extra, dict) else None)
-            if known is not None:
+            known = schema.get("properties", {}).get(name, extra)
+            if isinstance(known, dict):
                 yield from find_breaks(inner, known, root, f"{at}.{name}")
             elif "properties" in schema:
                 yield f"{at}: {name} is not in the document"

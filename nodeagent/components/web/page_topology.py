@@ -172,10 +172,12 @@ def _render_matrix(gpus: GpusRecord) -> str:
         )
         for left in all_gpus
     ]
-    head = ("", *(f"GPU {gpu.index}" for gpu in all_gpus))
+    head = ("from, to", *(f"GPU {gpu.index}" for gpu in all_gpus))
     caption = (
         "NVn: n NVLinks. PIX, PXB: PCIe bridges. PHB: host bridge."
         " NODE: host bridges of one NUMA node. SYS: between NUMA nodes."
     )
     body = table(caption, head, rows, name="matrix").replace('<td class="wide">', "<td>")
-    return f'<details id="matrix"><summary>The same as a table</summary>{body}</details>'
+    return (
+        f'<details id="matrix" aria-label="Topology as a table"><summary>The same as a table</summary>{body}</details>'
+    )

@@ -128,3 +128,11 @@ def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAge
     node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
     wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
     assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"
+
+
+def test_devices_are_advertised_without_an_api_server(node: Cluster, make_agent: MakeAgent) -> None:
+    """An agent that cannot reach the API server from its first second on serves the kubelet all the same."""
+    agent = make_agent(settings={"kubernetes": {"kubeconfig": str(node.layout.agent / "absent")}})
+    wait("the kubelet to know", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "1")
+    assert "api_server_away" in agent.read_log(200)
+    assert COUNT not in labels_of(node)

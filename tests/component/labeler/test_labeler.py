@@ -88,7 +88,7 @@ class Stage:
             self.live,
             self.facts,
             node=self.api,
-            file=self.file,
+            files={"nfd_file": self.file},
             put_out=self.printed.append,
             rng=Random(1),
         )
@@ -278,7 +278,7 @@ async def test_facts_that_cannot_be_read_leave_the_last_ones(clock: FakeClock) -
 
 
 async def test_settings_count_from_the_next_look(clock: FakeClock) -> None:
-    """A reload that adds a sink, or one that is not built, shows within seconds."""
+    """A reload that adds a sink, or one that cannot be reached, shows within seconds."""
     async with Stage(clock).running() as stage:
         stage.say(READY, Inventory(generation=1, gpus=(make_gpu(0),)))
         await settle()

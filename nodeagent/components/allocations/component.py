@@ -31,6 +31,8 @@ from nodeagent.components.allocations.reconcile import (
     Look,
     Reconciliation,
     adopt_checkpoint,
+    find_uids,
+    lacks_uid,
     reconcile,
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
@@ -46,7 +48,7 @@ from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
@@ -200,12 +202,17 @@ class Allocations:
 
     async def _adopt_checkpoint(self) -> None:
         """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
+        checkpoint = await self._read_checkpoint()
+        if checkpoint is not None:
+            await self._follow(adopt_checkpoint(self._ledger, checkpoint, self._clock.wall()))
+
+    async def _read_checkpoint(self) -> KubeletCheckpoint | None:
+        """The kubelet's own notes; advisory, so a node without them has nothing to mend."""
         try:
-            checkpoint = await self._kubelet.read_checkpoint()
+            return await self._kubelet.read_checkpoint()
         except NodeagentError as error:
-            self._log.info("checkpoint_not_read", error=str(error))
-            return
-        await self._follow(adopt_checkpoint(self._ledger, checkpoint, self._clock.wall()))
+            self._log.debug("checkpoint_not_read", error=str(error))
+            return None
 
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
@@ -229,6 +236,7 @@ class Allocations:
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
+        checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
         async with self._turn:
             look = Look(
                 listing=listing,
@@ -238,6 +246,7 @@ class Allocations:
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
                 recovering=self._looks == 0,
+                uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1
             result = reconcile(self._ledger, look, self._absences)

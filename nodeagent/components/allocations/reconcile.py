@@ -17,6 +17,8 @@ Refuses to take the kubelet's silence for an answer: without a list nothing chan
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from nodeagent.components.allocations.ledger import Entry, Forgotten, Freed, Granted, Identified, Ledger, Record
 from nodeagent.model.allocation import Allocation, AllocationSource, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -56,6 +58,8 @@ class Look(Value, frozen=True):
     free_after_seconds: float
     recovering: bool = False
     """Whether this is the first list since the agent started."""
+    uids: Mapping[DeviceId, str] = {}
+    """The pods' uids by the devices they hold, as far as the kubelet's checkpoint tells: its list does not."""
 
 
 class Difference(Value, frozen=True):
@@ -85,7 +89,7 @@ def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Re
             continue
         shown = [held for held in look.listing.containers if not set(held.devices).isdisjoint(entry.devices)]
         if shown:
-            records.extend(_identify(entry, shown[0], look.run))
+            records.extend(_identify(entry, shown[0], look))
             differences.extend(_find_conflict(entry, shown))
         elif _is_forgotten(entry, look):
             records.extend([] if entry.allocation.forgotten else [Forgotten(number=number)])
@@ -116,12 +120,14 @@ def adopt_checkpoint(ledger: Ledger, checkpoint: KubeletCheckpoint, now_seconds:
     )
 
 
-def _identify(entry: Entry, held: ContainerDevices, run: KubeletRun) -> Iterator[Identified]:
+def _identify(entry: Entry, held: ContainerDevices, look: Look) -> Iterator[Identified]:
     known = entry.allocation
-    uid = known.pod.uid if known.pod is not None and _same_pod(known.pod, held.pod) else held.pod.uid
+    uid = look.uids.get(known.devices[0], "")
+    if not uid and known.pod is not None and _same_pod(known.pod, held.pod):
+        uid = known.pod.uid
     pod = PodIdentity(namespace=held.pod.namespace, name=held.pod.name, uid=uid)
-    if (known.pod, known.container, entry.seen_by, known.forgotten) != (pod, held.container, run.identity, False):
-        yield Identified(number=known.number, pod=pod, container=held.container, seen_by=run.identity)
+    if (known.pod, known.container, entry.seen_by, known.forgotten) != (pod, held.container, look.run.identity, False):
+        yield Identified(number=known.number, pod=pod, container=held.container, seen_by=look.run.identity)
 
 
 def _same_pod(known: PodIdentity, listed: PodIdentity) -> bool:
@@ -152,6 +158,16 @@ def _is_forgotten(entry: Entry, look: Look) -> bool:
     return not replaced and is_listed(pod, look.listing)
 
 
+def lacks_uid(ledger: Ledger) -> bool:
+    """Whether the kubelet's checkpoint could tell something that is not known yet."""
+    return any(entry.allocation.pod is None or not entry.allocation.pod.uid for entry in ledger.entries.values())
+
+
+def find_uids(checkpoint: KubeletCheckpoint) -> dict[DeviceId, str]:
+    """Who holds each device, by uid."""
+    return {device: held.pod.uid for held in checkpoint.containers for device in held.devices}
+
+
 def is_listed(pod: PodIdentity, listing: PodListing) -> bool:
     """Whether an active pod of this name is on the node."""
     return any((pod.namespace, pod.name) == (other.namespace, other.name) for other in listing.pods)
@@ -173,7 +189,9 @@ def _is_over(entry: Entry, absence: Absence, look: Look) -> bool:
 
 def _adopt(ledger: Ledger, look: Look) -> Iterator[Granted]:
     for number, held in enumerate(_unknown(ledger, look.listing.containers), start=ledger.next_number):
-        yield _grant(number, held, look.now_seconds, AllocationSource.POD_RESOURCES, look.run.identity)
+        pod = replace(held.pod, uid=look.uids.get(held.devices[0], ""))
+        named = replace(held, pod=pod)
+        yield _grant(number, named, look.now_seconds, AllocationSource.POD_RESOURCES, look.run.identity)
 
 
 def _unknown(ledger: Ledger, containers: tuple[ContainerDevices, ...]) -> Iterator[ContainerDevices]:

@@ -113,6 +113,10 @@ async def test_racing_pods_get_a_gpu_each_and_are_known_by_name(short_dir: Path)
                 tasks.start_soon(kubelet.add_pod, "team", f"racer-{number}", {GPU: 1})
         assert agent.holders() == {device: pod.name for device, pod in kubelet.holders().items()}
         assert len(agent.holders()) == 8
+        table = agent.bus.latest(AllocationTable)
+        assert table is not None
+        uids = {allocation.pod.uid for allocation in table.value.allocations if allocation.pod}
+        assert uids == {pod.uid for pod in kubelet.pods}
 
 
 async def test_a_restarted_agent_knows_its_allocations(short_dir: Path) -> None:

@@ -11,6 +11,8 @@ from nodeagent.components.allocations.reconcile import (
     Look,
     Reconciliation,
     adopt_checkpoint,
+    find_uids,
+    lacks_uid,
     reconcile,
 )
 from nodeagent.model.allocation import AllocationSource, PodIdentity
@@ -81,6 +83,28 @@ def test_uid_survives_a_list_without_uids() -> None:
     (record,) = reconcile(ledger, look(listing(holding("other", "a"))), {}).records
     assert isinstance(record, Identified)
     assert record.pod == pod_named("other")
+
+
+def test_uids_come_from_the_checkpoint() -> None:
+    """What the list does not tell the kubelet's own notes do: by the devices, for known and for new entries."""
+    notes = KubeletCheckpoint(
+        containers=(
+            ContainerDevices(
+                pod=PodIdentity(namespace="", name="", uid="u-1"), container="main", resource=GPU,
+                devices=device_ids("ab"),
+            ),
+        )
+    )  # fmt: skip
+    ledger = make_ledger(make_entry(1, "a", pod="train"))
+    assert lacks_uid(ledger)
+    assert lacks_uid(make_ledger(make_entry(1, "a")))
+    seen = look(listing(holding("train", "a"), holding("train", "b", container="side")), uids=find_uids(notes))
+    for record in reconcile(ledger, seen, {}).records:
+        ledger = apply_record(ledger, record, 10)
+    assert [entry.allocation.pod for entry in ledger.entries.values()] == [
+        PodIdentity(namespace="team", name="train", uid="u-1")
+    ] * 2
+    assert not lacks_uid(ledger)
 
 
 def test_an_allocation_younger_than_the_question_is_left_alone() -> None:

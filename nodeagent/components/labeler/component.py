@@ -25,7 +25,7 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import LabelsApplied
+from nodeagent.model.events import LabelsApplied, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
@@ -64,6 +64,7 @@ class Labeler:
         self._sent: tuple[ClusterNode, dict[str, str]] | None = None
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
+        self._contested: dict[str, str] = {}
         self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
         self._not_before = 0.0
         self._troubles: dict[str, str] = {}
@@ -177,6 +178,7 @@ class Labeler:
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
         wanted = keep_last_good(labels, ours) if first_look else labels
         plan = self._plan(wanted, seen.labels, ours)
+        self._note_contested(plan.contested)
         self._conditions.replace(
             "labels-contested",
             {
@@ -189,6 +191,13 @@ class Labeler:
             await self._node.apply_labels(seen, plan.apply)
             self._sent = (seen, wanted)
             self._note_applied("node", plan.changed)
+
+    def _note_contested(self, contested: dict[str, str]) -> None:
+        """Say it once for each conflict, not once a round."""
+        if contested != self._contested:
+            self._contested = contested
+            if contested:
+                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name)
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
         now = self._clock.wall() if self._live.now.labels.timestamp else None

@@ -19,6 +19,7 @@ from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.labels import LabelState
@@ -215,9 +216,12 @@ async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
     stage = Stage(clock, "node")
     stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
     async with stage.running():
-        stage.say(READY, make_inventory([make_gpu(0)]))
-        stage.reach()
-        await settle()
+        with stage.bus.listen(LabelsContested, client="test") as conflicts:
+            stage.say(READY, make_inventory([make_gpu(0)]))
+            stage.reach()
+            await settle(20)
+            assert (await anext(conflicts)).value == LabelsContested(keys=(COUNT,))
+            assert conflicts.take_nowait() is None, "one conflict is told once"
         assert stage.api.node.labels[COUNT] == "7"
         assert f"{P}gpu.product" in stage.api.node.labels
         assert ("labels-contested", COUNT) in stage.codes()

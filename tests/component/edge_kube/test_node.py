@@ -302,6 +302,17 @@ async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
         assert anyio.current_time() - before > 0.9
 
 
+async def test_a_long_silence_is_not_waited_out(tmp_path: Path) -> None:
+    """Asked to stay away for longer than a request may take, the client says so at once, and asks nothing."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(503, headers={"Retry-After": "3600"})
+        with pytest.raises(ApiFailed):
+            await node.read_node()
+        with pytest.raises(ApiBusy, match="not again for 300 s"):
+            await node.read_node()
+        assert len(server.requests) == 1
+
+
 async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A kubeconfig that is gone says which one, and no request is made."""
     async with open_node(tmp_path) as (server, node):

@@ -233,7 +233,7 @@ class FakeApiServer:
         before: Json = next((each for each in conditions if each["type"] == condition["type"]), {})
         node["status"]["conditions"] = [
             *(each for each in conditions if each["type"] != condition["type"]),
-            before | condition,
+            *(() if condition.get("$patch") == "delete" else (before | condition,)),
         ]
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:

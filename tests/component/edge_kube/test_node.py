@@ -109,6 +109,8 @@ async def test_the_condition_keeps_its_transition_time(tmp_path: Path) -> None:
         assert (await node.read_node()).condition == NodeCondition(
             status="False", reason="DriverStuck", message="still"
         )
+        await node.remove_condition()
+        assert (await node.read_node()).condition is None
 
 
 async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from nodeagent.app.control import Control
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.labeler.component import Labeler
@@ -20,7 +21,6 @@ from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.ports import AgentControl
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
@@ -43,7 +43,7 @@ class ClusterSide:
         live: LiveSettings,
         environ: Mapping[str, str],
         node_name: str,
-        read_control: Callable[[], AgentControl],
+        read_control: Callable[[], Control],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._read_control = read_control
@@ -103,4 +103,5 @@ class ClusterSide:
 
     def _build_cluster(self) -> Component:
         assert self._node is not None
-        return Cluster(self._bus, self._conditions, self._clock, self._live, self._node, self._read_control())
+        control = self._read_control()
+        return Cluster(self._bus, self._conditions, self._clock, self._live, self._node, control, control)

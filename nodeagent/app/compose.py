@@ -12,6 +12,7 @@ from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.plan import AgentPlan
+from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.exporter.component import Exporter, MetricsRenderer
 from nodeagent.components.health.book import BOOK_VERSION
@@ -19,7 +20,6 @@ from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
-from nodeagent.components.web.component import NodeView, WebComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.process_places import HostProcessPlaces
@@ -91,7 +91,14 @@ class Composition:
                 vital=True,
                 stop_stage=20,
             ),
-            ComponentSpec("health", self._build_health, needs=("inventory_known",), vital=True, stop_stage=10),
+            ComponentSpec(
+                "health",
+                self._build_health,
+                needs=("inventory_known",),
+                opens=("health_known",),
+                vital=True,
+                stop_stage=10,
+            ),
             ComponentSpec(
                 "allocations",
                 self.kubelet.build_allocations,
@@ -111,7 +118,13 @@ class Composition:
         plugin = ComponentSpec(
             "deviceplugin",
             self.kubelet.build_plugins,
-            needs=("inventory_known", "allocations_recovered", *self.containers.list_gates_of_plugins()),
+            # Before the first verdict every device would be told healthy, and pods refused a moment later.
+            needs=(
+                "inventory_known",
+                "health_known",
+                "allocations_recovered",
+                *self.containers.list_gates_of_plugins(),
+            ),
             opens=("plugin_registered",),
             vital=True,
             stop_stage=10,
@@ -173,6 +186,9 @@ class Composition:
         return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
 
     def _build_web(self) -> Component:
+        # Its library takes as long to load as the GPU worker takes to start, which goes on meanwhile.
+        from nodeagent.components.web.component import NodeView, WebComponent  # noqa: PLC0415 - see above
+
         view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(
             self.bus,
@@ -183,6 +199,7 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
+            list_history=lambda: tabulate_history(self.kubelet.door.history),
             access=self.listeners.access,
         )
 

@@ -18,7 +18,6 @@ from nodeagent.kernel.worker_thread import WorkerThread
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
-GATES = (CDI_GATE, RUNTIME_GATE)
 
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:

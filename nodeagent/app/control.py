@@ -6,12 +6,15 @@ Owns nothing but the order of steps: each is carried out by the part it concerns
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import anyio
 
 from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.files import list_files
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded
+from nodeagent.config.named import choose_configuration
 from nodeagent.config.reload import ReloadPlan, decide_reload
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
@@ -27,7 +30,7 @@ SOURCE = "control"
 
 
 class Control:
-    """Implements `model.ports.AgentControl`."""
+    """Implements `model.ports.AgentControl` and `model.ports.ConfigurationControl`."""
 
     def __init__(
         self,
@@ -35,7 +38,7 @@ class Control:
         conditions: Conditions,
         live: LiveSettings,
         *,
-        load_again: Callable[[], Loaded],
+        load_again: Callable[[str], Loaded],
         crash: Callable[[str, Exception], None],
         gpus: GpuSource,
         faults: FaultInjector | None,
@@ -45,6 +48,7 @@ class Control:
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
         self._clearing = clearing
         self._reader = WorkerThread("configuration reader")
+        self._node_label = ""
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component=SOURCE)
@@ -55,8 +59,39 @@ class Control:
 
     async def reload(self) -> str:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
+        return await self._load(self._node_label)
+
+    async def follow_label(self, label: str) -> str:
+        """Put the named configuration in force that the node's label asks for; an unknown name changes nothing."""
+        settings = self._live.now.device_plugin
+        if settings.config_dir is None:
+            raise ControlRefused(f"cannot use configuration {label}: device_plugin.config_dir names no directory")
+        names = await self._list_configurations(settings.config_dir)
+        chosen = choose_configuration(names, label, settings.default_config)
+        if chosen.problem and label:
+            raise ControlRefused(chosen.problem)
+        done = await self._load(label)
+        self._node_label = label
+        return done
+
+    async def _list_configurations(self, directory: Path) -> tuple[str, ...]:
+        def read() -> tuple[str, ...]:
+            names, problems = list_files(directory)
+            if problems:
+                raise ControlRefused("; ".join(str(problem) for problem in problems))
+            return names
+
         try:
-            loaded = await self._reader.run(self._load_again, timeout_seconds=READ_SECONDS, what="read configuration")
+            return await self._reader.run(read, timeout_seconds=READ_SECONDS, what="list named configurations")
+        except KernelError as error:
+            raise ControlRefused(str(error)) from error
+
+    async def _load(self, node_label: str) -> str:
+        def load() -> Loaded:
+            return self._load_again(node_label)
+
+        try:
+            loaded = await self._reader.run(load, timeout_seconds=READ_SECONDS, what="read configuration")
         except ConfigurationInvalid as error:
             raise self._reject(tuple(str(problem) for problem in error.problems)) from error
         except KernelError as error:

@@ -21,4 +21,15 @@ def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileS
         return MadeUpDriverFiles()
     node = settings.node
     finder = DriverFileFinder(proc_root=node.proc_dir, sys_root=node.sys_dir)
-    return HostDriverFiles(settings.driver.root, settings.driver.dev_root, finder, worker)
+    return HostDriverFiles(
+        see_in_host_root(settings, settings.driver.root),
+        settings.driver.dev_root,
+        finder,
+        worker,
+        host_root=node.host_root,
+    )
+
+
+def see_in_host_root(settings: Settings, path: Path) -> Path:
+    """A path that the host has, as this process sees it."""
+    return settings.node.host_root / path.relative_to("/")

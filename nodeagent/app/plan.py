@@ -27,8 +27,11 @@ class AgentPlan:
     """One run of the agent."""
 
     loaded: Loaded
-    load_again: Callable[[], Loaded]
-    """For a reload: the same sources, read anew; raises `ConfigurationInvalid`."""
+    load_again: Callable[[str], Loaded]
+    """For a reload: the same sources, read anew, with the named configuration that this node label chooses.
+
+    Raises `ConfigurationInvalid`.
+    """
     environ: dict[str, str] = field(default_factory=dict)
     require_driver: bool = False
     simulation: SimulationPlan | None = None

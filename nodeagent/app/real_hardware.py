@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.app.driver_files import see_in_host_root
 from nodeagent.app.hardware import Hardware
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -99,7 +100,7 @@ class RealHardware:
 
     def _read_files(self) -> DeviceNodeFiles:
         node = self._settings.node
-        return DeviceNodeFiles(self._probe.roots.dev, proc_root=node.proc_dir)
+        return DeviceNodeFiles(self._probe.roots.dev, proc_root=node.proc_dir, host_root=node.host_root)
 
     def _read_place(self) -> DriverPlace:
         roots = self._probe.roots
@@ -122,7 +123,7 @@ def plan_nvml(settings: Settings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
     driver = settings.driver
     return NvmlSettings(
-        driver_root=str(driver.root),
+        driver_root=str(see_in_host_root(settings, driver.root)),
         library=str(driver.nvml_library or ""),
         call_timeout_seconds=driver.call_timeout_seconds,
         environment=driver.worker_environment,
@@ -133,9 +134,10 @@ def plan_probe(settings: Settings) -> ProbeSettings:
     """Where the host shows the driver."""
     driver, node = settings.driver, settings.node
     return ProbeSettings(
-        driver_root=driver.root,
+        driver_root=see_in_host_root(settings, driver.root),
         dev_root=driver.dev_root,
         nvml_library=driver.nvml_library,
+        host_root=node.host_root,
         proc_root=node.proc_dir,
         sys_root=node.sys_dir,
     )

@@ -27,8 +27,9 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.kernel.log import configure_logging
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.cdi import SpecContent
+from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import DriverError, NodeagentError
+from nodeagent.model.gpu import Inventory
 
 
 def generate(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -98,26 +99,22 @@ async def _plan(settings: Settings) -> SpecPlan:
     """What this node's specifications would say now."""
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
     worker = WorkerThread("driver files")
-    try:
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(hardware.run, name="GPU source")
+    failure: NodeagentError | None = None
+    inventory, files = Inventory(generation=1), DriverFiles()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hardware.run, name="GPU source")
+        try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
             files = await choose_driver_files(settings, worker).read_driver_files()
-            tasks.cancel_scope.cancel()
-    except* NodeagentError as errors:
-        raise _first(errors) from None
-    finally:
-        worker.close()
+        except NodeagentError as error:
+            # Raised outside of the group, which would wrap it.
+            failure = error
+        tasks.cancel_scope.cancel()
+    worker.close()
+    if failure is not None:
+        raise failure
     hook = settings.cdi.hook_dir / HOOK_PROGRAM if settings.cdi.hooks == "ldcache" else None
     return plan_specs(inventory, files, public=True, hook=hook)
-
-
-def _first(errors: BaseExceptionGroup[NodeagentError]) -> NodeagentError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, NodeagentError)
-    return error
 
 
 def _put_out(content: bytes, output: str | None, streams: Streams) -> None:

@@ -177,6 +177,29 @@ CONFIGURATION = Command(
             runs="nodeagent.cli.config:schema",
             examples=(Example("nodeagent config schema > nodeagent.schema.json", "completion while you type"),),
         ),
+        Command(
+            "import",
+            "say the configuration of NVIDIA's parts in this agent's words",
+            runs="nodeagent.cli.import_config:run",
+            description=(
+                "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
+                "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file.\n"
+                "Exit code 1: something has no counterpart; the result names it in comments, and standard error too."
+            ),
+            arguments=(
+                JSON,
+                Argument(("--entry",), "which configuration of a ConfigMap with several", metavar="NAME"),
+                Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
+                Argument(("files",), "what to read; - is standard input", metavar="FILE", nargs="+"),
+            ),
+            examples=(
+                Example("nodeagent config import cluster-policy.yaml", "from the GPU Operator"),
+                Example(
+                    "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv",
+                    "from several parts at once; a later file wins",
+                ),
+            ),
+        ),
     ),
 )
 
@@ -286,6 +309,18 @@ VERSION = Command(
     arguments=(JSON,),
 )
 
+ALLOCATIONS = Command(
+    "allocations",
+    "which pod and container holds which device since when",
+    runs="nodeagent.cli.allocations:run",
+    description="Asks the running agent, whose journal holds what the kubelet was told.",
+    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    examples=(
+        Example("nodeagent allocations", "who holds what now"),
+        Example("nodeagent allocations --history --json", "who held what, for scripts"),
+    ),
+)
+
 RELOAD = Command(
     "reload",
     "have the running agent read its configuration anew, and say what changed",
@@ -353,6 +388,24 @@ GPU = Command(
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
             examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "prefer",
+            "which devices a pod would be given, with the score and the runner-up",
+            runs="nodeagent.cli.allocations:prefer",
+            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
+                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(("--must-include",), "those that must be among them", metavar="A,B"),
+                Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
+            ),
+            examples=(
+                Example("nodeagent gpu prefer --available 0,1,2,5,6,7 --size 4", "why these four"),
+                Example("nodeagent gpu prefer --size 2 --gpus simulated:a100-40gb", "on a node you do not have"),
+            ),
         ),
         Command(
             "holders",
@@ -452,13 +505,30 @@ LABELS = Command(
     runs="nodeagent.cli.labels:show",
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
     arguments=(*NODE, JSON),
-    examples=(
-        Example("nodeagent labels", "what the node is called, and what is in the way"),
-        Example("kubectl get nodes -l nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "the nodes with that model"),
-        Example("kubectl get nodes -L nvidia.com/gpu.count,nvidia.com/gpu.healthy.count", "GPUs node by node"),
-    ),
+    examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )
 
+
+UNINSTALL = Command(
+    "uninstall",
+    "leave this node as it was before the agent came",
+    runs="nodeagent.cli.uninstall:run",
+    description=(
+        "Restores the container runtime's files; removes specifications, markers, dead sockets, labels and state.\n"
+        "The agent must be stopped. Packages, units and configuration files stay: who put them there removes them.\n"
+        "Exit code 1: a step failed; mend what it names and run the command again."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(("--dry-run",), "only say what would be done", action="store_true"),
+        Argument(("--keep-state",), "keep the allocation journal and the verdicts on GPUs", action="store_true"),
+    ),
+    examples=(
+        Example("nodeagent uninstall --dry-run", "what there is to undo"),
+        Example("nodeagent uninstall --keep-state", "before a newer version is installed another way"),
+    ),
+)
 
 ROOT = Command(
     "nodeagent",
@@ -471,6 +541,7 @@ ROOT = Command(
         DOCTOR,
         TOP,
         GPU,
+        ALLOCATIONS,
         CDI,
         RUNTIME,
         LABELS,
@@ -481,6 +552,7 @@ ROOT = Command(
         RELEASE,
         RESUME,
         COMPLETION,
+        UNINSTALL,
         VERSION,
     ),
 )

@@ -19,9 +19,8 @@ from nodeagent.cli.gpu_view import (
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, wants_colour
-from nodeagent.components.health.policy import XidPolicy, apply_policy
+from nodeagent.components.health.policy import XidPolicy, apply_policy, plan_policy
 from nodeagent.components.health.xids import CATALOGUE, XidEntry, find_xid
-from nodeagent.config.schema import Settings
 from nodeagent.edge.host.processes import DeviceHolder, read_device_holders
 from nodeagent.model.gpu import GpuPair, NvSwitch
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
@@ -94,7 +93,7 @@ def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
     """The catalogue, or one of its entries."""
-    policy = _plan_policy(load_for(arguments, read_environment()).settings)
+    policy = plan_policy(load_for(arguments, read_environment()).settings.health)
     number = arguments.number
     entries = tuple(CATALOGUE.values()) if number is None else (find_xid(number),)
     if number is None:
@@ -143,14 +142,4 @@ def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:
         remedy=entry.remedy.sentence,
         verdict_here=here.verdict,
         return_rule_here=here.rule,
-    )
-
-
-def _plan_policy(settings: Settings) -> XidPolicy:
-    health = settings.health
-    return XidPolicy(
-        profile=health.profile,
-        by_name=health.xid_policy,
-        disabled=health.disable_xids,
-        enabled=health.enable_xids,
     )

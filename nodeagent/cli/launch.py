@@ -15,7 +15,7 @@ from nodeagent.kernel.errors import VitalComponentFailed
 
 
 def launch(
-    load: Callable[[], Loaded],
+    load: Callable[[str], Loaded],
     environ: dict[str, str],
     *,
     require_driver: bool = False,
@@ -23,14 +23,14 @@ def launch(
     stop_after_seconds: float | None = None,
     announce: Callable[[Endpoints], None] = lambda _endpoints: None,
 ) -> None:
-    """Run to the end.
+    """Run to the end; `load` reads the settings, given the node label that chooses a named configuration.
 
     Raises:
         CommandFailed: it could not start, or ended badly.
     """
     plan = AgentPlan(
-        loaded=load(),
-        load_again=lambda: _load_for_reload(load),
+        loaded=load(""),
+        load_again=lambda node_label: _load_for_reload(load, node_label),
         environ=environ,
         require_driver=require_driver,
         simulation=simulation,
@@ -54,10 +54,10 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
     return str(error)
 
 
-def _load_for_reload(load: Callable[[], Loaded]) -> Loaded:
+def _load_for_reload(load: Callable[[str], Loaded], node_label: str) -> Loaded:
     """A reload wants the problems themselves, where the command line wants a message."""
     try:
-        return load()
+        return load(node_label)
     except CommandFailed as error:
         if isinstance(error.__cause__, ConfigurationInvalid):
             raise error.__cause__ from None

@@ -13,7 +13,7 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
     """Run the agent until it is told to stop."""
     environ = dict(read_environment())
     launch(
-        lambda: load_for(arguments, environ),
+        lambda node_label: load_for(arguments, environ, node_label=node_label),
         environ,
         require_driver=arguments.require_driver,
     )

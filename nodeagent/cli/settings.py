@@ -18,15 +18,22 @@ def list_overrides(arguments: argparse.Namespace) -> list[str]:
     return overrides
 
 
-def load_for(arguments: argparse.Namespace, environ: Mapping[str, str], *, extra: tuple[str, ...] = ()) -> Loaded:
-    """The settings; `extra` is weaker than what the person typed.
+def load_for(
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str],
+    *,
+    extra: tuple[str, ...] = (),
+    node_label: str = "",
+) -> Loaded:
+    """The settings; `extra` is weaker than what the person typed, `node_label` chooses a named configuration.
 
     Raises:
         CommandFailed: with every problem, a line each.
     """
     file = Path(arguments.config) if arguments.config else None
     try:
-        return load_settings(file, environ=environ, overrides=[*extra, *list_overrides(arguments)])
+        overrides = [*extra, *list_overrides(arguments)]
+        return load_settings(file, environ=environ, overrides=overrides, node_label=node_label)
     except ConfigurationInvalid as error:
         lines = [str(problem) for problem in error.problems]
         raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     _make_private(directory)
     try:
         launch(
-            lambda: load_for(arguments, environ, extra=extra),
+            lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
             environ,
             simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
             stop_after_seconds=getattr(arguments, "for"),

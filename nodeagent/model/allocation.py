@@ -44,3 +44,19 @@ class AllocationTable(Value, frozen=True):
     def holders(self, device_id: str) -> tuple[Allocation, ...]:
         """The allocations that name this device."""
         return tuple(allocation for allocation in self.allocations if device_id in allocation.devices)
+
+
+class AllocationRow(Value, frozen=True):
+    """One allocation, living or ended, as a row for people and programs."""
+
+    number: int
+    resource: str
+    devices: tuple[str, ...]
+    namespace: str
+    pod: str
+    """Name, or uid where only that is known; empty while the kubelet has not named it."""
+    container: str
+    since_seconds: float
+    until_seconds: float | None
+    state: str
+    source: str

@@ -140,6 +140,7 @@ class Gpu(Value, frozen=True):
     vbios_version: str = ""
     multiprocessor_count: int | None = None
     power_limit_milliwatts: int | None = None
+    """The limit that is set; the one in force, which may be lower, is in the sample."""
     persistence_mode: bool | None = None
     ecc_enabled: bool | None = None
     virtualization_mode: VirtualizationMode = VirtualizationMode.NONE

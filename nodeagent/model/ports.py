@@ -489,6 +489,18 @@ class AgentControl(Protocol):
         ...
 
 
+class ConfigurationControl(Protocol):
+    """The named configurations of this node, one of which the cluster chooses."""
+
+    async def follow_label(self, label: str) -> str:
+        """Put the one in force that the node's label asks for, or the default for none; says what changed.
+
+        Raises:
+            ControlRefused: there is none of that name, or it is invalid; the one before stays in force.
+        """
+        ...
+
+
 class KubeletCheckpoint(Value, frozen=True):
     """What the kubelet has written down for its own restart: advisory, and perhaps of pods that are gone."""
 

@@ -56,8 +56,8 @@ class GpuSample(Value, frozen=True):
     uuid: GpuUuid
     lost: str = ""
     """Why nothing could be read of it; empty for one that answers."""
-    hung: bool = False
-    """Whether that is mere silence: a call to it did not come back, and it may answer again."""
+    silent: bool = False
+    """Whether only the asking failed: a call that hung or was refused says nothing of the hardware."""
 
     gpu_utilization_percent: int | None = None
     memory_utilization_percent: int | None = None

@@ -6,24 +6,7 @@ Owns the words for where an allocation stands.
 from collections.abc import Iterable
 
 from nodeagent.components.allocations.ledger import Ended
-from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.values import Value
-
-
-class AllocationRow(Value, frozen=True):
-    """One allocation, living or ended."""
-
-    number: int
-    resource: str
-    devices: tuple[str, ...]
-    namespace: str
-    pod: str
-    """Name, or uid where only that is known; empty while the kubelet has not named it."""
-    container: str
-    since_seconds: float
-    until_seconds: float | None
-    state: str
-    source: str
+from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 
 
 def tabulate_living(table: AllocationTable) -> tuple[AllocationRow, ...]:

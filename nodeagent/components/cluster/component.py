@@ -23,6 +23,7 @@ from nodeagent.components.cluster.status import (
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
 from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.named import LABEL
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -34,7 +35,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import AgentControl, NodeApi
+from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi
 
 T = TypeVar("T")
 
@@ -57,11 +58,14 @@ class Cluster:
         live: LiveSettings,
         node: NodeApi,
         control: AgentControl,
+        configurations: ConfigurationControl,
         *,
         rng: Random | None = None,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._node, self._control = node, control
+        self._node, self._control, self._configurations = node, control, configurations
+        self._followed = ""
+        self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._away_since: float | None = None
         self._paused = ""
@@ -77,6 +81,7 @@ class Cluster:
             tasks.start_soon(self._follow_forever, name="cluster watch")
             tasks.start_soon(self._keep_status, name="cluster status")
             tasks.start_soon(self._honour_pauses, name="cluster pauses")
+            tasks.start_soon(self._honour_choices, name="cluster named configuration")
             tasks.start_soon(self._tell_events, name="cluster events")
             task_status.started()
 
@@ -223,6 +228,35 @@ class Cluster:
             self._conditions.set("node-paused", detail=pause)
         else:
             self._conditions.clear("node-paused")
+
+    async def _honour_choices(self) -> None:
+        with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
+            async for node in nodes:
+                await self._honour_choice(node.value.labels.get(LABEL, ""))
+
+    async def _honour_choice(self, label: str) -> None:
+        """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
+        if self._live.now.device_plugin.config_dir is None:
+            return
+        try:
+            if label != self._followed:
+                self._log.info("configuration_chosen", label=label, done=await self._configurations.follow_label(label))
+                self._followed = label
+            await self._complain("")
+        except NodeagentError as error:
+            await self._complain(str(error))
+
+    async def _complain(self, problem: str) -> None:
+        """Say once, where people look, that the label cannot be followed."""
+        if problem == self._complained:
+            return
+        self._complained = problem
+        if not problem:
+            self._conditions.clear("named-configuration-unknown")
+            return
+        self._conditions.set("named-configuration-unknown", detail=problem)
+        if self._live.now.kubernetes.events:
+            await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 
     async def _tell_events(self) -> None:
         with self._bus.listen(*TOLD, client=f"{self.name} events") as facts:

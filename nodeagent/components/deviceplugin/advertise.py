@@ -8,12 +8,15 @@ otherwise show the pod a healthy device that is gone.
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from nodeagent.components.deviceplugin.answer import CDI_VENDOR
 from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
+from nodeagent.config.schema import Settings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.runtime import CdiState
 
 _NO_PAUSE_SECONDS: Final = 1e-4
 """Less is not worth a sleep, and may be what rounding leaves of one that is over."""
@@ -27,6 +30,8 @@ class View(NamedTuple):
     """`None` where nobody judges health on this node."""
     blocked: str = ""
     """Why no device at all may be handed out; empty when they may."""
+    named: frozenset[str] | None = None
+    """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
 
 
 def explain_driver(state: DriverState | None) -> str:
@@ -43,7 +48,7 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     """Why this device must not be handed out now; empty when it may be."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
-    gone = explain_loss(device.uuid, view)
+    gone = explain_loss(device.uuid, view) or _explain_namelessness(device.uuid, view)
     if gone or view.health is None:
         return gone
     health = view.health.find_device(device.uuid)
@@ -52,6 +57,20 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     if health.verdict in (Verdict.HEALTHY, Verdict.SUSPECT):
         return ""
     return health.reason or f"its health is {health.verdict}"
+
+
+def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | None:
+    """The devices that our CDI specification names; `None` where containers are told their devices otherwise."""
+    uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
+    if state is None or not uses_cdi or not settings.cdi.enabled:
+        return None
+    return frozenset(name for file in state.files if file.kind == f"{CDI_VENDOR}/gpu" for name in file.devices)
+
+
+def _explain_namelessness(uuid: str, view: View) -> str:
+    if view.named is None or uuid in view.named:
+        return ""
+    return "no CDI specification names it (yet)"
 
 
 def explain_loss(uuid: str, view: View) -> str:

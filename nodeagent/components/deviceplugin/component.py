@@ -19,6 +19,7 @@ from nodeagent.components.deviceplugin.advertise import (
     explain_driver,
     explain_loss,
     explain_unfitness,
+    find_named,
     plan_list,
 )
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
@@ -253,7 +254,9 @@ class DevicePlugins:
         driver = self._bus.latest(DriverState)
         no_channel = find_missing_channels(settings.device_plugin, facts)
         blocked = no_channel or explain_driver(driver.value if driver is not None else None)
-        view = View(inventory.value, health.value if health is not None else None, blocked)
+        cdi = self._bus.latest(CdiState)
+        named = find_named(cdi.value if cdi is not None else None, settings)
+        view = View(inventory.value, health.value if health is not None else None, blocked, named)
         self._report_problems(planned.plan, no_channel)
         held = self._find_held() if settings.device_plugin.enabled else {}
         wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}

@@ -18,7 +18,6 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     (r"DCGM_FI_DEV_NVLINK_(.*_)?L\d+", "a field for each link; nodeagent sums the links up"),
     (r"DCGM_FI_PROF_NVLINK_L\d+_.*", "a field for each link; nodeagent sums the links up"),
     (r"DCGM_EXP_P2P_STATUS", "nodeagent does not ask for peer-to-peer states; the inventory has the topology"),
-    (r"DCGM_FI_DEV_(POWER_MGMT_LIMIT|BOARD_POWER_LIMIT)_?.*", "not read; DCGM_FI_DEV_ENFORCED_POWER_LIMIT is in force"),
     (r"DCGM_FI_DEV_VGPU_.*", "about vGPUs seen from the hypervisor, where nodeagent does not run"),
     (r"dcgm_(sync_boost|board_limit|low_util|reliability)_violation", _NOT_READ),
     (r"DCGM_FI_(DEV|PROF|SYSTEM)_[A-Z0-9_]+", _NOT_READ),
@@ -26,7 +25,6 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
 )
 
 COMMON_MISSING: Final = (
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT",
     "DCGM_FI_DEV_SYNC_BOOST_VIOLATION",
     "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION",
     "DCGM_FI_DEV_LOW_UTIL_VIOLATION",

@@ -11,11 +11,11 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
-from nodeagent.components.health.decide import Moment, ReturnPolicy
+from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
-from nodeagent.components.health.judge import Judge, find_holder, find_named
+from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, key_of, note_heard
-from nodeagent.components.health.policy import XidPolicy
+from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import Book
 from nodeagent.components.health.render import list_changes
@@ -184,12 +184,14 @@ class Health:
         with self._bus.watch(NodeSample, client=f"{self.name} looks") as samples:
             async for envelope in samples:
                 now, settings = self._now(), self._live.now
+                if now.wall - envelope.time > self._patience_seconds:
+                    continue  # retained from before this part was started: it proves nothing about now
                 self._sampled_at = now.at
                 # Half a sample early rather than one late: samples have their own rhythm.
                 due_at = self._looked_at + settings.health.poll_seconds - settings.inventory.sample_seconds / 2
                 is_due = now.at >= due_at
                 if is_due or self._is_look_asked:
-                    self._judge.note_sample(envelope.value, now, self._plan_returns(), is_extra=not is_due)
+                    self._judge.note_sample(envelope.value, now, plan_returns(settings.health), is_extra=not is_due)
                     self._is_look_asked = False
                     self._looked_at = now.at if is_due else self._looked_at
                     self._note_deaf("samples", "")
@@ -198,15 +200,20 @@ class Health:
     async def _notice_silence(self) -> None:
         """A look that is due and cannot be had is a missed one; with the driver released nothing is due."""
         while True:
-            settings = self._live.now
-            patience = max(settings.health.poll_seconds, 2 * settings.inventory.sample_seconds)
+            patience = self._patience_seconds
             await anyio.sleep(patience)
             silent_seconds = self._clock.monotonic() - self._sampled_at
             if silent_seconds < patience or self._judge.is_driver_released:
                 continue
-            self._judge.note_silence(self._now(), self._plan_returns())
+            self._judge.note_silence(self._now(), plan_returns(self._live.now.health))
             self._note_deaf("samples", f"no readings for {silent_seconds:.0f} s")
             self._changed.wake()
+
+    @property
+    def _patience_seconds(self) -> float:
+        """How old the newest reading may be."""
+        settings = self._live.now
+        return max(settings.health.poll_seconds, 2 * settings.inventory.sample_seconds)
 
     async def _follow_event_watch(self) -> None:
         with self._bus.watch(EventWatch, client=f"{self.name} event watch") as watches:
@@ -235,15 +242,13 @@ class Health:
         now = self._now()
         is_news = not is_echo(self._hearsay, reported, now.at)
         self._hearsay = note_heard(self._hearsay, reported, now.at)
-        holder = find_holder(self._latest_table(), reported.gpu)
-        known = self._judge.note_xid(reported, now, self._plan_policy(), holder=holder, is_counted=is_news)
+        table = self._bus.latest(AllocationTable)
+        holders = table.value if table is not None else AllocationTable()
+        policy = plan_policy(self._live.now.health)
+        known = self._judge.note_xid(reported, now, policy, holders=holders, is_counted=is_news)
         if not known:
             self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
         self._is_look_asked = True
-
-    def _latest_table(self) -> AllocationTable | None:
-        table = self._bus.latest(AllocationTable)
-        return table.value if table is not None else None
 
     # The kernel log, the second source -----------------------------------------------------------------------------
 
@@ -263,19 +268,22 @@ class Health:
         if record.lost_before:
             self._log.warning("kernel_log_records_lost", count=record.lost_before)
             self._is_look_asked = True
+        self._judge.kernel_log_sequence = record.sequence
         line = parse_driver_line(record.text)
         if line is None:
             return
+        self._judge.driver_line_sequence = record.sequence
         at = record.monotonic_usec / 1e6
         is_old = is_first_reading and at < self._began_at
         if isinstance(line, SxidLine) and line.fatal is not None:
             self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old)
         reported = _tell_line(line, self._judge.inventory)
         if reported is not None and is_old:
-            self._judge.note_xid(reported, Moment(at=at, wall=self._clock.wall()), self._plan_policy(), is_old=True)
+            self._judge.note_xid(
+                reported, Moment(at=at, wall=self._clock.wall()), plan_policy(self._live.now.health), is_old=True
+            )
         elif reported is not None:
             self._hold_line(reported, tasks)
-        self._judge.kernel_log_sequence = record.sequence
         self._changed.wake()
 
     def _hold_line(self, reported: XidReported, tasks: TaskGroup) -> None:
@@ -292,7 +300,7 @@ class Health:
         if not is_echo(self._hearsay, reported, now.at):
             self._bus.publish_fact(reported, source=self.name)
             return
-        self._judge.note_xid(reported, now, self._plan_policy(), is_counted=False)
+        self._judge.note_xid(reported, now, plan_policy(self._live.now.health), is_counted=False)
         self._changed.wake()
 
     # Verdicts ------------------------------------------------------------------------------------------------------
@@ -355,23 +363,6 @@ class Health:
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())
-
-    def _plan_returns(self) -> ReturnPolicy:
-        settings = self._live.now.health
-        return ReturnPolicy(
-            clean_looks=settings.clean_polls,
-            flap_limit=settings.flap_limit,
-            flap_window_seconds=settings.flap_window_seconds,
-        )
-
-    def _plan_policy(self) -> XidPolicy:
-        settings = self._live.now.health
-        return XidPolicy(
-            profile=settings.profile,
-            by_name=settings.xid_policy,
-            disabled=settings.disable_xids,
-            enabled=settings.enable_xids,
-        )
 
 
 def _tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:

@@ -23,6 +23,7 @@ from nodeagent.components.health.records import (
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.components.health.xid_text import Reading
 from nodeagent.components.health.xids import Repeat, XidEntry
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
 from nodeagent.model.values import Value
@@ -39,6 +40,15 @@ class ReturnPolicy(Value, frozen=True):
     clean_looks: int = 2
     flap_limit: int = 3
     flap_window_seconds: float = 86400.0
+
+
+def plan_returns(settings: HealthSettings) -> ReturnPolicy:
+    """The policy in these settings."""
+    return ReturnPolicy(
+        clean_looks=settings.clean_polls,
+        flap_limit=settings.flap_limit,
+        flap_window_seconds=settings.flap_window_seconds,
+    )
 
 
 class Moment(Value, frozen=True):

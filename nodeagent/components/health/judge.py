@@ -50,6 +50,9 @@ class Judge:
     def __init__(self, book: Book) -> None:
         self.boot_id = book.boot_id
         self.kernel_log_sequence = book.kernel_log_sequence
+        """The newest record that was looked at."""
+        self.driver_line_sequence = book.kernel_log_sequence
+        """The newest that said something: its position must not be forgotten, or it would be told again."""
         self._records: dict[str, GpuRecord] = {record.gpu: record for record in book.records}
         self._standings: dict[str, Standing] = {standing.device: standing for standing in book.standings}
         self._inventory = Inventory(generation=0)
@@ -114,7 +117,7 @@ class Judge:
         now: Moment,
         policy: XidPolicy,
         *,
-        holder: str = "",
+        holders: AllocationTable | None = None,
         is_counted: bool = True,
         is_old: bool = False,
     ) -> bool:
@@ -131,7 +134,7 @@ class Judge:
                 entry=ours,
                 device=device,
                 reading=reading,
-                holder=holder,
+                holder=find_holder(holders, device),
                 pids=self._pids.get(gpu.uuid, ()),
                 is_counted=is_counted,
                 is_old=is_old,
@@ -173,7 +176,8 @@ class Judge:
         samples = {one.uuid: one for one in sample.gpus}
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
-            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at)
+            has_switches = bool(self._inventory.switches)
+            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at, has_switches=has_switches)
             self._pids[gpu.uuid] = look.pids
             self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)
 
@@ -210,7 +214,7 @@ class Judge:
     def fingerprint(self) -> object:
         """Equal while nothing changed that must be written before anyone is told."""
         return (
-            self.kernel_log_sequence,
+            self.driver_line_sequence,
             tuple(self._standings.values()),
             tuple((uuid, _summarise(record)) for uuid, record in self._records.items()),
         )

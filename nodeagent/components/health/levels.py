@@ -37,17 +37,26 @@ _ACTIONS: Final = {
 _L, _R, _S = ReturnRule.LEVELS_CLEAN, ReturnRule.RESET, ReturnRule.SERVICE
 
 
-def judge_levels(gpu: Gpu, sample: GpuSample | None, memory: LevelMemory, at: float) -> Look:
-    """Judge the newest sample of a GPU against what is remembered of it."""
-    if sample is None or sample.hung:
+def judge_levels(
+    gpu: Gpu, sample: GpuSample | None, memory: LevelMemory, at: float, *, has_switches: bool = False
+) -> Look:
+    """Judge the newest sample of a GPU against what is remembered of it.
+
+    Args:
+        gpu: what it is.
+        sample: the newest reading; none where there is none of this GPU.
+        memory: what the looks before left.
+        at: when the sample was taken.
+        has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
+    """
+    lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
+    if lost:
+        reason = f"the GPU cannot be reached: {lost}"
+        finding = unhealthy("lost", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
+        return Look(findings=(finding,), memory=memory, is_clean=False)
+    if sample is None or sample.silent or not _is_alive(sample):
         return Look(memory=memory, answered=False, is_clean=False)
-    if sample.lost:
-        reason = f"the GPU cannot be reached: {sample.lost}"
-        lost = unhealthy("lost", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
-        return Look(findings=(lost,), memory=memory, is_clean=False)
-    if not _is_alive(sample):
-        return Look(memory=memory, answered=False, is_clean=False)
-    return _judge_living(gpu, sample, memory, at)
+    return _judge_living(gpu, sample, memory, at, has_switches=has_switches)
 
 
 def judge_recovery_action(action: int) -> Finding | None:
@@ -65,7 +74,7 @@ def _is_alive(sample: GpuSample) -> bool:
     return any(sign is not None for sign in signs)
 
 
-def _judge_living(gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float) -> Look:
+def _judge_living(gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float, *, has_switches: bool) -> Look:
     reset_seen = _was_reset(sample, before)
     memory = _remember(gpu, sample, before)
     deciding = (
@@ -74,7 +83,9 @@ def _judge_living(gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float) -
         _judge_remap_pending(sample),
         _judge_links(gpu, sample, memory),
     )
-    fabric, memory = _judge_fabric(gpu, memory, at)
+    # A GPU that never had a link, on a node without switches, has no fabric to be in, whatever its driver says.
+    is_linked = has_switches or memory.links_expected > 0
+    fabric, memory = _judge_fabric(gpu.fabric if is_linked else None, memory, at)
     narrow, memory = _judge_width(gpu, sample, memory)
     rates, memory = judge_rates(gpu, sample, memory, at)
     others = (_judge_mask(sample), *_judge_rows(sample), _judge_pages(sample), _judge_heat(sample), narrow, fabric)
@@ -196,9 +207,8 @@ def _judge_width(gpu: Gpu, sample: GpuSample, memory: LevelMemory) -> tuple[Find
     return suspect("pcie-narrow", reason, Remedy.CHECK_LINKS, _L), memory
 
 
-def _judge_fabric(gpu: Gpu, memory: LevelMemory, at: float) -> tuple[Finding | None, LevelMemory]:
+def _judge_fabric(fabric: Fabric | None, memory: LevelMemory, at: float) -> tuple[Finding | None, LevelMemory]:
     """A GPU that is not in its NVLink fabric cannot run CUDA; a registration under way is given some minutes."""
-    fabric = gpu.fabric
     if fabric is None or fabric.phase is FabricPhase.NOT_SUPPORTED or _is_in_fabric(fabric):
         return None, replace(memory, fabric_waiting_since_at=None)
     since = memory.fabric_waiting_since_at if memory.fabric_waiting_since_at is not None else at

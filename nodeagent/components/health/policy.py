@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.components.health.xids import DAY, XidEntry
+from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value
 
@@ -31,6 +32,16 @@ class XidPolicy(Value, frozen=True):
     """Verdict by number or class."""
     disabled: Sequence[str] = ()
     enabled: Sequence[str] = ()
+
+
+def plan_policy(settings: HealthSettings) -> XidPolicy:
+    """The policy in these settings."""
+    return XidPolicy(
+        profile=settings.profile,
+        by_name=settings.xid_policy,
+        disabled=settings.disable_xids,
+        enabled=settings.enable_xids,
+    )
 
 
 def apply_policy(entry: XidEntry, policy: XidPolicy) -> XidEntry:

@@ -170,7 +170,8 @@ class Labeler:
             return
         seen = node.value
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
-        plan = self._plan(keep_last_good(labels, ours) if first_look else labels, seen.labels, ours)
+        wanted = keep_last_good(labels, ours) if first_look else labels
+        plan = self._plan(wanted, seen.labels, ours)
         self._conditions.replace(
             "labels-contested",
             {
@@ -179,9 +180,9 @@ class Labeler:
             },
         )
         # What was sent a moment ago comes back by the watch; until then nothing new is known.
-        if plan.apply is not None and self._sent != (seen, plan.apply):
+        if plan.apply is not None and self._sent != (seen, wanted):
             await self._node.apply_labels(seen, plan.apply)
-            self._sent = (seen, plan.apply)
+            self._sent = (seen, wanted)
             self._note_applied("node", plan.changed)
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:

@@ -34,6 +34,7 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/gpus", gives="all GPUs with sample, health and holders, and how they are linked"),
         Endpoint(call="GET /api/v1/gpus/{name}", gives="one GPU, by UUID, index or PCI address"),
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
+        Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
         Endpoint(call="GET /api/v1/labels", gives="node labels, wanted and applied"),
         Endpoint(call="GET /api/v1/conditions", gives="what is wrong and what to do"),
         Endpoint(call="GET /api/v1/components", gives="the parts of the agent and how they fare"),

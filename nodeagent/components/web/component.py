@@ -145,11 +145,12 @@ class WebComponent:
         admin: socket.socket,
         metrics: Handler,
         introspect: Callable[[], object],
+        list_history: Callable[[], object],
         access: Access | None = None,
     ) -> None:
         self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin, self._access = public, admin, access
-        self._metrics, self._introspect = metrics, introspect
+        self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
         self._streams = 0
         self._trends = Trends()
         self._pages = LivePages(self._render_path, f"{os.getpid()}.{view.started_seconds:.0f}")
@@ -219,6 +220,7 @@ class WebComponent:
             "/api/v1/gates": lambda: _json(state().gates),
             "/api/v1/driver": lambda: _json(state().driver),
             "/api/v1/openapi.json": lambda: _json(OPENAPI),
+            "/api/v1/allocations/history": lambda: _json(self._list_history()),
             "/api/v1/debug": lambda: _json(self._introspect()),
         }
         return [

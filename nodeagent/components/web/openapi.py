@@ -16,7 +16,7 @@ from nodeagent.components.web.records import (
     GpusRecord,
     StateRecord,
 )
-from nodeagent.model.allocation import Allocation
+from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.values import Value
@@ -39,6 +39,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus": GpusRecord,
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
+    "/api/v1/allocations/history": tuple[AllocationRow, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
     "/api/v1/components": tuple[ComponentRecord, ...],

@@ -31,6 +31,12 @@ class NodeSettings(Section):
         "what must not outlive a reboot: admin socket, lock",
         "the file system hierarchy's place for it; short, because socket paths are limited to 107 bytes",
     )
+    host_root: Path = knob(
+        AbsolutePath(),
+        Path("/"),
+        "where the host's own / is seen; paths of the driver section are read below it",
+        "a container that mounts the host's elsewhere says so here",
+    )
     proc_dir: Path = knob(
         AbsolutePath(),
         Path("/proc"),

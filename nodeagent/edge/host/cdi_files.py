@@ -38,9 +38,15 @@ class HostDriverFiles:
     """The port `DriverFileSource`."""
 
     def __init__(
-        self, root: Path, dev_root: Path | None, finder: DriverFileFinder, worker: WorkerThread | None = None
+        self,
+        root: Path,
+        dev_root: Path | None,
+        finder: DriverFileFinder,
+        worker: WorkerThread | None = None,
+        *,
+        host_root: Path = Path("/"),
     ) -> None:
-        self._root, self._dev_root, self._finder = root, dev_root, finder
+        self._root, self._dev_root, self._host_root, self._finder = root, dev_root, host_root, finder
         self._worker = worker or WorkerThread("driver files")
 
     async def read_driver_files(self) -> DriverFiles:
@@ -52,7 +58,8 @@ class HostDriverFiles:
         return self._read()
 
     def _read(self) -> DriverFiles:
-        return self._finder.read(resolve_driver_roots(self._root, dev_root=self._dev_root))
+        roots = resolve_driver_roots(self._root, dev_root=self._dev_root, host_root=self._host_root)
+        return self._finder.read(roots)
 
 
 class SpecFiles:

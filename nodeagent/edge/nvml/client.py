@@ -14,7 +14,7 @@ from msgspec import structs
 from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
-from nodeagent.edge.nvml.errors import UNLOADABLE
+from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
@@ -142,7 +142,8 @@ class NvmlGpus:
             try:
                 answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
             except RequestFailed as failed:
-                samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed))
+                is_silent = failed.failure.code not in LOST_CODES
+                samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed), silent=is_silent)
             except GpuSilent as error:
                 silent = error
             else:
@@ -152,7 +153,7 @@ class NvmlGpus:
         if silent is not None and not samples:
             raise silent.error
         for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), hung=True)
+            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(
             time_seconds=time_seconds,
             gpus=tuple(samples[index] for index in sorted(samples)),

@@ -57,7 +57,7 @@ _PLAIN = {
     "nvmlDeviceGetVbiosVersion": "vbios_version",
     "nvmlDeviceGetMinorNumber": "minor",
     "nvmlDeviceGetNumaNodeId": "numa_node",
-    "nvmlDeviceGetEnforcedPowerLimit": "power_limit_milliwatts",
+    "nvmlDeviceGetPowerManagementLimit": "power_limit_milliwatts",
 }
 
 

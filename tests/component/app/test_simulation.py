@@ -98,6 +98,18 @@ def test_faults_show_everywhere_and_go_away(node: AgentProcess) -> None:
     assert "GpuVanished" in events
 
 
+def test_who_holds_what_is_a_command_away(node: AgentProcess) -> None:
+    """Pods of the simulation are listed with their devices, as a table and for scripts, the ended ones too."""
+    node.wait_for("/api/v1/allocations", '"pod":{')
+    rows = json.loads(run_command(node.directory, "allocations", "--json").stdout)
+    assert rows
+    assert all(row["devices"] and row["resource"] == "nvidia.com/gpu" for row in rows)
+    assert "POD" in run_command(node.directory, "allocations").stdout
+    history = run_command(node.directory, "allocations", "--history")
+    assert history.returncode == 0
+    assert history.stdout
+
+
 def test_a_crashed_component_comes_back_alone(node: AgentProcess) -> None:
     """The crash of one part is counted, repaired, and felt by no other."""
     node.post("/api/v1/crash", {"component": "inventory", "reason": "a test"})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host import hook_program
-from nodeagent.edge.host.errors import HookProgramMissing
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing
 from nodeagent.edge.host.hook_program import HookProgram
 from nodeagent.edge.host.ldcache import parse_library_cache
 from nodeagent.kernel.worker_thread import WorkerThread
@@ -210,4 +210,9 @@ async def test_the_program_is_put_on_the_host_once(tmp_path: Path) -> None:
     assert place.stat().st_mode & 0o777 == 0o755
     with pytest.raises(HookProgramMissing, match="make hook"):
         await HookProgram(worker, built=tmp_path / "none").install(place)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileNotWritten, match="create its directory"):
+        await installer.install(tmp_path / "file/hook")
+    with pytest.raises(FileUnreadable, match="is a directory"):
+        await installer.install(tmp_path)
     worker.close()

@@ -445,9 +445,9 @@ async def test_extras_are_named_when_their_specification_is_there(clock: FakeClo
     """A CDI name without a specification would keep the container from starting."""
     world = World(clock, Settings(device_plugin=DevicePluginSettings(gdrcopy=True, gds=True)))
     async with world.running():
-        await world.publish(
-            TWO, CdiState(generation=1, files=(CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0"),))
-        )
+        gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
+        storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
+        await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
         answer = await world.serving.plugins[GPU].allocate(ids(0))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")
 

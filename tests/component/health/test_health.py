@@ -6,11 +6,12 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.component import REWRITE_SECONDS
+from nodeagent.components.health.component import REWRITE_SECONDS, Health
+from nodeagent.components.health.door import ClearingDoor
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
-from tests.component.health.surroundings import Node
+from tests.component.health.surroundings import Node, WatchedStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -181,6 +182,27 @@ async def test_lost_driver_takes_all_devices_and_gives_them_back(tmp_path: Path)
         assert set(node.verdicts) == {HEALTHY}
 
 
+async def test_old_sample_proves_nothing(tmp_path: Path) -> None:
+    """A part that starts anew finds the newest sample on the bus, which may be from before the driver hung."""
+    async with Node(tmp_path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        await node.break_it("hang", "sample")
+        await anyio.sleep(120)
+        again = Health(
+            node.bus,
+            node.conditions,
+            node.clock,
+            node.live,
+            WatchedStore(tmp_path / "other.json", node.bus),
+            ClearingDoor(),
+        )
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: again.run(task_status=task_status))
+            await anyio.sleep(2)
+            assert set(node.verdicts) == {UNKNOWN}
+            tasks.cancel_scope.cancel()
+
+
 async def test_hung_driver_turns_devices_unknown_and_back(tmp_path: Path) -> None:
     """No answer for three looks is no health; a good look ends it."""
     async with Node(tmp_path).running() as node:
@@ -217,7 +239,7 @@ async def test_verdict_outlives_the_agent(tmp_path: Path) -> None:
         await node.wait_verdict(0, HEALTHY)
         await node.break_it("row-remap", "6", "failed")
         await node.wait_verdict(6, UNHEALTHY)
-        await anyio.sleep(REWRITE_SECONDS + 1)
+        await anyio.sleep(REWRITE_SECONDS + 10)
         since = node.device(6).since_seconds
     after = Node(tmp_path)
     after.clock.advance(anyio.current_time() + 5 - after.clock.monotonic())

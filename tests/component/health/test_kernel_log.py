@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from nodeagent.components.health.component import REWRITE_SECONDS
 from nodeagent.model.events import XidReported
 from nodeagent.model.health import Verdict
 from tests.component.health.surroundings import KernelLogPipe, Node
@@ -123,6 +124,20 @@ async def test_lines_while_the_agent_was_down_are_news(tmp_path: Path, log: Kern
         await node.wait_verdict(0, HEALTHY)
         log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 13, Graphics Exception", at=5)
         await anyio.sleep(2)
+    log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 119, Timeout", at=6)
+    after = Node(tmp_path, kernel_log=log.path)
+    after.clock.advance(1000)
+    async with after.running():
+        await after.wait_verdict(0, UNHEALTHY)
+        assert [fact.value.xid for fact in after.told(XidReported)] == [119]
+
+
+async def test_silent_log_is_remembered_too(tmp_path: Path, log: KernelLogPipe) -> None:
+    """What the driver says after a first reading without a word of it is news, whenever it is read."""
+    async with Node(tmp_path, kernel_log=log.path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        log.say("somebody else's line", at=5)
+        await anyio.sleep(REWRITE_SECONDS + 10)
     log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 119, Timeout", at=6)
     after = Node(tmp_path, kernel_log=log.path)
     after.clock.advance(1000)

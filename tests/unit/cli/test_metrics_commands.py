@@ -2,14 +2,28 @@
 
 import io
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.components.exporter.listing import render_csv
 from nodeagent.components.exporter.selection import parse_selection, select_defaults
 from tests.support.exposition import read_openmetrics, read_text
+
+
+@pytest.fixture
+def _logging_as_before() -> Iterator[None]:
+    """A command owns its process and sets the log up for it; the tests that follow want theirs."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    structlog.reset_defaults()
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -62,6 +76,7 @@ def test_a_list_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert "none.csv" in err
 
 
+@pytest.mark.usefixtures("_logging_as_before")
 def test_series_are_rendered_without_an_agent() -> None:
     """Both formats, with rates, from the GPUs that the settings name."""
     code, out, _ = run("render", "metrics", "--gpus", "simulated:l40s", "--set", "node.name=n1")

@@ -21,6 +21,14 @@ FIELDS = (
         default=True,
     ),
     Field(
+        "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+        160,
+        "gauge",
+        "Power limit that is set, W.",
+        lambda e: to_whole_watts(e.gpu.power_limit_milliwatts),
+        decimals=True,
+    ),
+    Field(
         "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
         164,
         "gauge",

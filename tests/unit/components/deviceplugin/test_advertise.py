@@ -2,16 +2,25 @@
 
 import pytest
 
-from nodeagent.components.deviceplugin.advertise import View, decide_pause, explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import (
+    View,
+    decide_pause,
+    explain_loss,
+    explain_unfitness,
+    find_named,
+    plan_list,
+)
 from nodeagent.components.deviceplugin.offer import Resource
 from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid
 from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.runtime import CdiSpecFile, CdiState
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
 INVENTORY = make_inventory([make_gpu(0, numa_node=1), make_gpu(1)])
@@ -98,6 +107,30 @@ def test_blocked_node_offers_nothing_but_shows_all() -> None:
     view = View(INVENTORY, None, blocked="no channel")
     assert not any(device.healthy for device in plan_list(resource(), view))
     assert explain_unfitness(resource().devices[0], view) == "no channel"
+
+
+def test_a_device_that_no_specification_names_is_not_offered() -> None:
+    """A container that asked for it could not be created: a fresh MIG device waits until its name is written."""
+    files = (
+        CdiSpecFile(path="/a", kind="k8s.device-plugin.nvidia.com/gpu", version="0.5.0", devices=(gpu_uuid(0),)),
+        CdiSpecFile(path="/b", kind="nvidia.com/gpu", version="0.5.0", devices=(gpu_uuid(1),)),
+    )
+    named = find_named(CdiState(generation=1, files=files), Settings())
+    listed = plan_list(resource(), View(INVENTORY, None, named=named))
+    assert [device.healthy for device in listed] == [True, False]
+    assert "no CDI specification names it" in explain_unfitness(
+        resource().devices[1], View(INVENTORY, None, named=named)
+    )
+    assert not explain_loss(gpu_uuid(1), View(INVENTORY, None, named=named))
+
+
+def test_names_matter_only_where_containers_are_told_by_name() -> None:
+    """With another strategy, without our specifications, and before anybody says which there are, none is needed."""
+    state = CdiState(generation=1)
+    by_variable = Settings(device_plugin=DevicePluginSettings(device_list_strategy=("envvar",)))
+    without = Settings(cdi=CdiSettings(enabled=False))
+    assert find_named(state, Settings()) == frozenset()
+    assert [find_named(None, Settings()), find_named(state, by_variable), find_named(state, without)] == [None] * 3
 
 
 def test_gone_devices_stay_listed_while_held() -> None:

@@ -122,6 +122,7 @@ def test_every_field_of_the_catalogue_can_be_read() -> None:
         make_gpu(mig=Mig(enabled=False, pending=False)),
         ecc_enabled=True,
         persistence_mode=True,
+        power_limit_milliwatts=700_000,
         brand="NVIDIA",
         serial="1",
         vbios_version="96",

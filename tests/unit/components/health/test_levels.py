@@ -17,7 +17,10 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
 def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> Look:
-    return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at)
+    has_switches = bool(fields.pop("has_switches", False))
+    return judge_levels(
+        gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, has_switches=has_switches
+    )
 
 
 def told(one: Look) -> list[tuple[str, Verdict, str]]:
@@ -171,11 +174,24 @@ def test_narrow_link_counts_after_three_looks() -> None:
 def test_fabric_is_given_five_minutes(fabric: Fabric, at_once: list[str], later: list[str]) -> None:
     """A registration under way may take a while; one that ended badly has ended."""
     gpu = replace(make_gpu(0), fabric=fabric)
-    first = look(gpu=gpu, at=100)
+    first = look(gpu=gpu, at=100, has_switches=True)
     assert [finding.key for finding in first.findings] == at_once
-    second = look(first.memory, gpu, at=401)
+    second = look(first.memory, gpu, at=401, has_switches=True)
     assert [finding.key for finding in second.findings] == later
     assert all(finding.verdict is UNHEALTHY for finding in second.findings)
+
+
+def test_gpu_without_links_needs_no_fabric() -> None:
+    """Passed through alone, it waits for a fabric that nobody offers, and works."""
+    gpu = replace(make_gpu(0), fabric=Fabric(phase=FabricPhase.COMPLETED, status_code=5))
+    assert told(look(gpu=gpu)) == []
+    assert told(look(LevelMemory(links_expected=18), gpu, nvlinks_active=18)) == [("fabric", UNHEALTHY, "L")]
+
+
+def test_gpu_that_the_driver_no_longer_lists_is_lost() -> None:
+    """The inventory knows that its card is still in its slot."""
+    one = judge_levels(make_gpu(0, lost="the driver no longer lists it"), None, LevelMemory(), 0)
+    assert [(finding.key, finding.verdict) for finding in one.findings] == [("lost", UNHEALTHY)]
 
 
 def test_lost_gpu_is_only_lost() -> None:
@@ -189,7 +205,7 @@ def test_lost_gpu_is_only_lost() -> None:
     "sample",
     [
         None,
-        make_sample(lost="a call did not come back", hung=True),
+        make_sample(lost="a call did not come back", silent=True),
         make_sample(gpu_temperature_celsius=None, recovery_action=None),
     ],
 )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
 from nodeagent.components.web.build import Identity, Known, build_state
 from nodeagent.components.web.detail_pages import is_page, render_path
-from nodeagent.components.web.markup import esc
+from nodeagent.components.web.markup import esc, prose
 from nodeagent.components.web.page import Page as Rendered
 from nodeagent.components.web.page import PageView, render_document
 from nodeagent.components.web.page_gpus import decide_style, render_gpus
@@ -68,6 +68,12 @@ def test_no_text_from_outside_becomes_markup(path: str) -> None:
 def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
     """Quotes and angles are written out, control and direction characters are made visible."""
     assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
+
+
+def test_commands_stand_out_in_a_remedy() -> None:
+    """What is to be typed can be seen and copied, and is still only text."""
+    assert prose("run `rm <x>` and `y`") == "run <code>rm &lt;x&gt;</code> and <code>y</code>"
+    assert prose("a lone ` stays") == "a lone ` stays"
 
 
 def test_everything_a_paged_person_needs_is_on_the_page() -> None:

@@ -7,7 +7,7 @@ import pytest
 from nodeagent.edge.container_runtime import change_files
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
-from nodeagent.edge.host.errors import FileNotWritten
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
 from nodeagent.model.runtime import FileChange, Restored
 
 BEFORE = b"# by hand\r\nversion = 2\n\xe2\x9c\x93"
@@ -144,3 +144,25 @@ def test_a_damaged_record_is_told(node: Node) -> None:
     with pytest.raises(BackupUnreadable, match="by hand"):
         node.files.apply([node.change(b"ours")])
     assert node.main.read_bytes() == BEFORE
+
+
+def test_a_state_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    """Without a way back nothing is written."""
+    (tmp_path / "etc").mkdir()
+    main = tmp_path / "etc/config.toml"
+    main.write_bytes(BEFORE)
+    (tmp_path / "state").write_text("in the way")
+    change = FileChange(path=str(main), before=BEFORE, after=b"ours")
+    with pytest.raises(FileNotWritten, match="create its directory"):
+        RuntimeFiles(tmp_path / "state").apply([change])
+    assert main.read_bytes() == BEFORE
+
+
+def test_a_file_that_cannot_be_removed_is_told(node: Node) -> None:
+    """A directory that somebody put in the place of our drop-in stays, and is named."""
+    node.files.apply([node.change(b"x", node.drop_in)])
+    change = FileChange(path=str(node.drop_in), before=None, after=b"x")
+    node.drop_in.unlink()
+    node.drop_in.mkdir()
+    with pytest.raises(FileUnreadable, match="is a directory"):
+        node.files.undo([change])

@@ -1,0 +1,73 @@
+"""`nodeagent uninstall`: leaves the node as it was before the agent came.
+
+Owns the order: what others read comes first (runtime configuration, specifications, labels), the agent's own memory
+last, so that an uninstall that was broken off can be run again. Refuses to work beside a running agent, which would
+put everything back, and to remove packages, units and configuration files: whoever installed them removes them.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+
+import anyio
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.settings import load_for
+from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.uninstall_labels import remove_labels
+from nodeagent.cli.uninstall_steps import (
+    Outcome,
+    Step,
+    hold_state,
+    remove_cdi,
+    remove_markers,
+    remove_run_dir,
+    remove_sockets,
+    remove_state,
+    restore_runtime,
+)
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import HostError
+from nodeagent.kernel.log import configure_logging
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Undo everything that the agent did to this node."""
+    environ = read_environment()
+    settings = load_for(arguments, environ).settings
+    configure_logging(form=settings.log.format, level="error")
+    dry = bool(arguments.dry_run)
+    try:
+        with hold_state(settings.node.state_dir):
+            outcomes = [*_undo(settings, dry=dry), *anyio.run(lambda: remove_labels(settings, environ, dry=dry))]
+            if not arguments.keep_state:
+                outcomes += remove_state(settings, dry=dry)
+    except HostError as error:
+        advice = "stop the agent first: systemctl disable --now nodeagent"
+        raise CommandFailed(f"{error}; {advice}", ExitCode.BAD_INPUT) from error
+    if arguments.keep_state:
+        outcomes.append(Outcome(Step.KEPT, str(settings.node.state_dir), "journal and verdicts, as asked"))
+    _put_out(outcomes, streams, dry=dry, as_json=arguments.json)
+    return ExitCode.UNWELL if any(outcome.step is Step.FAILED for outcome in outcomes) else ExitCode.OK
+
+
+def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    yield from restore_runtime(settings, dry=dry)
+    yield from remove_cdi(settings, dry=dry)
+    yield from remove_markers(settings, dry=dry)
+    yield from remove_sockets(settings, dry=dry)
+    yield from remove_run_dir(settings, dry=dry)
+
+
+def _put_out(outcomes: Iterable[Outcome], streams: Streams, *, dry: bool, as_json: bool) -> None:
+    found = list(outcomes)
+    if as_json:
+        steps = [{"step": each.step, "what": each.what, "detail": each.detail} for each in found]
+        print(json.dumps({"dry_run": dry, "steps": steps}, indent=2), file=streams.out)
+        return
+    if dry:
+        print("nothing was changed; this is what would be:", file=streams.out)
+    rows = [[each.step, each.what, each.detail] for each in found]
+    lines = render_table(["STEP", "WHAT", "DETAIL"], rows, width=read_width(streams.out))
+    print("\n".join(lines) if rows else "nothing of the agent is left on this node", file=streams.out)

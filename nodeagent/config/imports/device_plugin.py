@@ -1,0 +1,86 @@
+"""NVIDIA's device plugin: its configuration file, its variables, and the values of its chart.
+
+The agent reads that file as it is (`nodeagent.config.nvidia`); this says it in our words for those who want one file.
+"""
+
+from typing import Final
+
+from nodeagent.config.imports.engine import Tables, Target, read_flag, read_items
+from nodeagent.config.nvidia import COUNTERPARTS, NOT_NEEDED
+
+MOUNT: Final = (
+    "mount that ConfigMap and set device_plugin.config_dir and device_plugin.default_config; its entries are read as"
+    " they are"
+)
+
+VARIABLES: Final = {
+    "MIG_STRATEGY": Target("device_plugin.mig_strategy"),
+    "NVIDIA_DRIVER_ROOT": Target("driver.root"),
+    "NVIDIA_DEV_ROOT": Target("driver.dev_root"),
+    "PASS_DEVICE_SPECS": Target("device_plugin.pass_device_specs", read_flag),
+    "DEVICE_LIST_STRATEGY": Target("device_plugin.device_list_strategy", read_items),
+    "DEVICE_ID_STRATEGY": Target("device_plugin.device_id_strategy"),
+    "GDRCOPY_ENABLED": Target("device_plugin.gdrcopy", read_flag),
+    "GDS_ENABLED": Target("device_plugin.gds", read_flag),
+    "MOFED_ENABLED": Target("device_plugin.mofed", read_flag),
+    "CDI_ANNOTATION_PREFIX": Target("device_plugin.cdi_annotation_prefix"),
+    "MPS_ROOT": Target("device_plugin.mps_root"),
+    "SHARED_DEVICES_ALLOCATION_POLICY": Target("device_plugin.shared_allocation_policy"),
+    "DP_DISABLE_HEALTHCHECKS": Target("health.disable_xids", read_items),
+    "DP_ENABLE_HEALTHCHECKS": Target("health.enable_xids", read_items),
+}
+
+FILE: Final = Tables(
+    targets={
+        **{path: Target(key) for path, key in COUNTERPARTS.items()},
+        "flags.plugin.deviceListStrategy": Target("device_plugin.device_list_strategy", read_items),
+        "sharing": Target("sharing"),
+        "resources": Target("resources"),
+    },
+    reasons={**NOT_NEEDED, "version": "ours needs none"},
+)
+
+_CHART_KEYS: Final = {
+    "migStrategy": "MIG_STRATEGY",
+    "nvidiaDriverRoot": "NVIDIA_DRIVER_ROOT",
+    "compatWithCPUManager": "PASS_DEVICE_SPECS",
+    "deviceListStrategy": "DEVICE_LIST_STRATEGY",
+    "deviceIDStrategy": "DEVICE_ID_STRATEGY",
+    "gdrcopyEnabled": "GDRCOPY_ENABLED",
+    "gdsEnabled": "GDS_ENABLED",
+    "mofedEnabled": "MOFED_ENABLED",
+    "cdi.annotationPrefix": "CDI_ANNOTATION_PREFIX",
+    "mps.root": "MPS_ROOT",
+}
+_IN_OUR_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
+
+VALUES: Final = Tables(
+    targets={
+        **{path: VARIABLES[name] for path, name in _CHART_KEYS.items()},
+        **{f"extraEnv.{name}": target for name, target in VARIABLES.items()},
+    },
+    reasons={
+        "failOnInitError": NOT_NEEDED["flags.failOnInitError"],
+        "config.map.*": "import each of these configurations as a file of its own, or mount them as they are and set"
+        " device_plugin.config_dir",
+        "config.*": MOUNT,
+        "gfd.*": "labels need no second program; see labels in docs/configuration.md",
+        "nfd.*": "the agent needs no node feature discovery",
+        **dict.fromkeys(
+            (
+                "affinity.*",
+                "image.*",
+                "imagePullSecrets",
+                "nodeSelector.*",
+                "pod*",
+                "priorityClassName",
+                "resources.*",
+                "runtimeClassName",
+                "securityContext.*",
+                "tolerations",
+                "updateStrategy.*",
+            ),
+            _IN_OUR_CHART,
+        ),
+    },
+)

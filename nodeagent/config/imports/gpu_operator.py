@@ -1,0 +1,83 @@
+"""NVIDIA's GPU Operator: a ClusterPolicy's specification, and the values of its chart, which have the same keys."""
+
+from typing import Final
+
+from nodeagent.config.imports import dcgm_exporter, device_plugin
+from nodeagent.config.imports.engine import Tables, Target, prefix, read_flag, read_items
+
+_DRIVER: Final = "the agent installs no driver: keep the operator's driver DaemonSet, or install it on the host"
+_OPERATOR: Final = "there is no operator"
+_IMAGE: Final = "there is one image, set in deploy/chart/values.yaml"
+_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
+_LATER: Final = "the agent does not change MIG layouts; keep the MIG manager on nodes that need it"
+_SANDBOX: Final = "the agent serves containers, not virtual machines"
+
+
+def _read_sinks(value: object) -> list[str]:
+    """Labels go to the node, or nowhere."""
+    return ["node"] if read_flag(value) else []
+
+
+TABLES: Final = Tables(
+    targets={
+        "hostPaths.kubeletRootDir": Target("kubelet.root_dir"),
+        "cdi.enabled": Target("cdi.enabled", read_flag),
+        "toolkit.enabled": Target("runtime.manage", read_flag),
+        "toolkit.env.CONTAINERD_CONFIG": Target("runtime.config_file"),
+        "toolkit.env.CONTAINERD_SOCKET": Target("runtime.socket"),
+        "toolkit.env.RUNTIME_CONFIG": Target("runtime.config_file"),
+        "toolkit.env.RUNTIME_SOCKET": Target("runtime.socket"),
+        "devicePlugin.enabled": Target("device_plugin.enabled", read_flag),
+        "devicePlugin.mps.root": Target("device_plugin.mps_root"),
+        **prefix("devicePlugin.env", device_plugin.VARIABLES),
+        "gfd.enabled": Target("labels.sinks", _read_sinks),
+        "mig.strategy": Target("device_plugin.mig_strategy"),
+        "gds.enabled": Target("device_plugin.gds", read_flag),
+        "gdrcopy.enabled": Target("device_plugin.gdrcopy", read_flag),
+        "dcgmExporter.enablePodLabels": Target("metrics.pod_labels", read_flag),
+        "dcgmExporter.enablePodUID": Target("metrics.pod_uid", read_flag),
+        "dcgmExporter.podLabelAllowlistRegex": Target("metrics.pod_label_allowlist", read_items),
+        **prefix("dcgmExporter.env", dcgm_exporter.VARIABLES),
+    },
+    reasons={
+        "driver.*": _DRIVER,
+        "operator.defaultRuntime": "each agent finds the runtime of its own node; runtime.kind says otherwise",
+        "*.image": _IMAGE,
+        "*.repository": _IMAGE,
+        "*.version": _IMAGE,
+        "*.imagePullPolicy": _IMAGE,
+        "*.imagePullSecrets": _IMAGE,
+        "hostPaths.driverInstallDir": "a driver container there is found by itself; elsewhere set driver.root",
+        "hostPaths.*": "node.host_root and driver.root say where the host and its driver are",
+        "cdi.*": "the runtime reads CDI specifications by itself",
+        "toolkit.*": "no program of the toolkit is installed: container runtimes read CDI specifications",
+        "operator.*": _OPERATOR,
+        "devicePlugin.config.*": device_plugin.MOUNT,
+        "dcgmExporter.config.name": "mount that ConfigMap and set metrics.fields_file; its list is read as it is",
+        "dcgmExporter.hostPID": "hostPID in deploy/chart/values.yaml",
+        "dcgmExporter.serviceMonitor.*": "podMonitor in deploy/chart/values.yaml",
+        **{f"dcgmExporter.env.{name}": reason for name, reason in dcgm_exporter.VARIABLE_REASONS.items()},
+        "dcgmExporter.enabled": "metrics come with the agent",
+        "dcgm.*": "there is no DCGM behind the metrics",
+        "migManager.*": _LATER,
+        "validator.*": "the agent judges driver and runtime all the time; see driver in docs/configuration.md",
+        "nodeStatusExporter.*": "the agent's own metrics say it",
+        "daemonsets.*": _CHART,
+        "*.resources.*": _CHART,
+        "nfd.*": "the agent needs no node feature discovery",
+        "node-feature-discovery.*": "the agent needs no node feature discovery",
+        **dict.fromkeys(
+            (
+                "sandboxWorkloads.*",
+                "sandboxDevicePlugin.*",
+                "kata*",
+                "vgpu*",
+                "vfioManager.*",
+                "ccManager.*",
+            ),
+            _SANDBOX,
+        ),
+        "psa.*": _OPERATOR,
+        "psp.*": _OPERATOR,
+    },
+)

@@ -1,0 +1,129 @@
+"""Tells which product a document belongs to, by what only that product writes.
+
+Owns Kubernetes' wrappings: objects, lists of objects, ConfigMaps with documents in them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, cast
+
+import yaml
+
+from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
+from nodeagent.config.imports.engine import Imported, merge_imported, translate
+
+_FIELD_PREFIXES: Final = ("DCGM_FI_", "DCGM_EXP_", "dcgm_")
+_OPERATOR_KEYS: Final = frozenset({"toolkit", "devicePlugin", "dcgmExporter", "gfd", "migManager", "validator"})
+_PLUGIN_FILE_KEYS: Final = frozenset({"flags", "sharing", "imex"})
+_PLUGIN_VALUE_KEYS: Final = frozenset({"migStrategy", "deviceListStrategy", "compatWithCPUManager", "failOnInitError"})
+_EXPORTER_VALUE_KEYS: Final = frozenset({"serviceMonitor", "customMetrics", "extraHostVolumes", "hpcJobMapping"})
+_KNOWN: Final = (
+    "a ClusterPolicy, a device plugin configuration, a ConfigMap of such, Helm values of these or of DCGM exporter,"
+    " a DCGM exporter field list, a mig-parted file"
+)
+
+Document = Mapping[str, object]
+
+
+class NotRecognised(ValueError):
+    """A file that is none of those that are read."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"cannot import {name}: {reason}; what is read: {_KNOWN}")
+        self.name, self.reason = name, reason
+
+
+def import_text(name: str, text: str, *, entry: str = "") -> Imported:
+    """One file.
+
+    Args:
+        name: what it is called; a field list is referred to by it.
+        text: its content.
+        entry: which configuration of a ConfigMap with several.
+
+    Raises:
+        NotRecognised: it is none of the documents that are read.
+    """
+    if is_field_list(text):
+        return Imported({"metrics.fields_file": name})
+    documents = _parse(name, text)
+    if not documents:
+        raise NotRecognised(name, "it is empty")
+    return _join(_import_document(name, document, entry) for document in documents)
+
+
+def is_field_list(text: str) -> bool:
+    """Whether it is a DCGM exporter list: lines of name, type, help."""
+    lines = [line.strip() for line in text.splitlines()]
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    return bool(wanted) and all(line.startswith(_FIELD_PREFIXES) and line.count(",") >= 1 for line in wanted)
+
+
+def _parse(name: str, text: str) -> list[Document]:
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except (yaml.YAMLError, RecursionError) as error:
+        raise NotRecognised(name, f"it is not YAML: {' '.join(str(error).split())}") from error
+    if not all(isinstance(document, dict) for document in documents):
+        raise NotRecognised(name, "it is not a mapping")
+    return documents
+
+
+def _import_document(name: str, document: Document, entry: str) -> Imported:
+    kind = document.get("kind")
+    if kind == "List" and isinstance(document.get("items"), list):
+        items = cast("list[Document]", document["items"])
+        return _join(_import_document(name, item, entry) for item in items if isinstance(item, dict))
+    if kind == "ClusterPolicy":
+        return translate(_mapping(document.get("spec")), gpu_operator.TABLES)
+    if kind == "ConfigMap":
+        return _import_config_map(name, _mapping(document.get("data")), entry)
+    if kind is not None and "apiVersion" in document:
+        raise NotRecognised(name, f"an object of kind {kind}")
+    return _import_plain(name, document)
+
+
+def _import_plain(name: str, document: Document) -> Imported:
+    keys = document.keys()
+    if "mig-configs" in keys:
+        names = ", ".join(str(each) for each in _mapping(document["mig-configs"]))
+        return Imported(notes=(f"mig-configs ({names}): the agent does not change MIG layouts; keep the MIG manager",))
+    if keys & _OPERATOR_KEYS:
+        return translate(document, gpu_operator.TABLES)
+    if keys & _PLUGIN_FILE_KEYS or document.get("version") == "v1":
+        return translate(document, device_plugin.FILE)
+    if keys & _PLUGIN_VALUE_KEYS:
+        return translate(document, device_plugin.VALUES)
+    if keys & _EXPORTER_VALUE_KEYS:
+        return translate(document, dcgm_exporter.VALUES)
+    raise NotRecognised(name, f"nothing is known by the keys {', '.join(sorted(map(str, keys))) or '(none)'}")
+
+
+def _import_config_map(name: str, data: Document, entry: str) -> Imported:
+    if entry and entry not in data:
+        raise NotRecognised(name, f"it has no entry {entry!r}, only {', '.join(map(str, data)) or 'none'}")
+    chosen = {entry: data[entry]} if entry else data
+    if len(chosen) > 1:
+        names = ", ".join(map(str, chosen))
+        advice = "mount it as it is and set device_plugin.config_dir, or choose one by --entry"
+        return Imported(notes=(f"{names}: several configurations; {advice}",))
+    parts: dict[str, Imported] = {}
+    for key, value in chosen.items():
+        if is_field_list(str(value)):
+            note = "a field list; mount it and set metrics.fields_file to where it is"
+            parts[str(key)] = Imported(notes=(note,))
+        else:
+            parts[str(key)] = import_text(f"{name}, entry {key}", str(value))
+    return merge_imported(parts)
+
+
+def _join(parts: Iterable[Imported]) -> Imported:
+    settings: dict[str, object] = {}
+    notes: list[str] = []
+    for part in parts:
+        settings.update(part.settings)
+        notes += part.notes
+    return Imported(settings, tuple(notes))
+
+
+def _mapping(value: object) -> Document:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,49 @@
+"""The settings of an import as a file of ours, with what could not be said in it above them as comments."""
+
+from typing import Final
+
+import yaml
+
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.imports.engine import Imported
+from nodeagent.config.load import decide_settings
+from nodeagent.config.schema import Settings
+from nodeagent.config.tree import EMPTY, Origin
+from nodeagent.config.yaml_tree import parse_yaml
+
+_ORDER: Final = tuple(Settings.__struct_fields__)
+
+
+def nest_settings(imported: Imported) -> dict[str, object]:
+    """Sections in the order of the reference page."""
+    tree: dict[str, object] = {}
+    for key in sorted(imported.settings, key=lambda key: _ORDER.index(key.partition(".")[0])):
+        section, _, name = key.partition(".")
+        value = imported.settings[key]
+        if not name:
+            tree[section] = value
+            continue
+        inner = tree.setdefault(section, {})
+        assert isinstance(inner, dict), "a section is imported either whole or by its keys"
+        inner[name] = value
+    return tree
+
+
+def render_file(imported: Imported) -> str:
+    """The whole file; without any setting it says so, and is valid."""
+    lines = [f"# not imported: {note}" for note in imported.notes]
+    tree = nest_settings(imported)
+    body = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) if tree else "# all settings keep their defaults\n"
+    return "\n".join([*lines, body]) if lines else body
+
+
+def check_file(text: str) -> None:
+    """Judge the file as the agent would.
+
+    Raises:
+        ConfigurationInvalid: a value was taken over that the agent refuses.
+    """
+    parsed = parse_yaml(text, lambda line: Origin("file", "the imported configuration", line))
+    if parsed.problems:
+        raise ConfigurationInvalid(parsed.problems)
+    decide_settings([parsed.node or EMPTY])

@@ -1,0 +1,93 @@
+"""Every command in the documentation is one that the agent understands."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.commands import ROOT as COMMANDS
+from nodeagent.cli.parser import build_parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+_FENCE = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`(nodeagent [^`\n]+)`")
+_OPERATORS = frozenset(";&|<>()")
+_BEFORE = ("sudo", "kubectl")  # programs that are given the agent's command line after their own words
+
+
+def list_block_calls(text: str) -> Iterator[list[str]]:
+    """The agent's arguments in every line of the shell blocks."""
+    for block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield from _find_calls(line.strip().removeprefix("$ "))
+
+
+def list_span_calls(text: str) -> Iterator[list[str]]:
+    """Those in running text."""
+    for span in _SPAN.findall(text):
+        yield from _find_calls(span)
+
+
+def _find_calls(line: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.commenters = "#"
+    try:
+        words = list(lexer)
+    except ValueError:
+        return  # output shown in a block, with a lone quote
+    segment: list[str] = []
+    for word in [*words, "|"]:
+        if not set(word) <= _OPERATORS:
+            segment.append(word)
+            continue
+        names = [index for index, each in enumerate(segment) if each.rpartition("/")[2] == "nodeagent"]
+        starts = [
+            index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})
+        ]
+        yield from (segment[index + 1 :] for index in starts)
+        segment = []
+
+
+def parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What the parser says against it; nothing when it takes it. A placeholder such as … stands for anything."""
+    if any("…" in word or "..." in word for word in words):
+        return ""
+    try:
+        build_parser(COMMANDS).parse_args(words)
+    except SystemExit as end:
+        said = capsys.readouterr().err
+        return f"nodeagent {shlex.join(words)}: {said}" if end.code else ""
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_documented_command_parses(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever copies a line gets no usage message; running text may name a command without its arguments."""
+    text = page.read_text(encoding="utf-8")
+    problems = [parse(words, capsys) for words in list_block_calls(text)]
+    problems += [
+        problem for words in list_span_calls(text) if "arguments are required" not in (problem := parse(words, capsys))
+    ]
+    assert [problem for problem in problems if problem] == []
+
+
+def test_commands_are_found_wherever_they_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    """In blocks with prompts, comments, pipes and other programs before them, and in running text."""
+    text = """
+```sh
+$ nodeagent status --json | jq .
+kubectl -n nodeagent exec ds/nodeagent -- nodeagent top  # why
+cat a | .venv/bin/nodeagent config \\
+  import - > b
+helm install nodeagent deploy/chart
+it's output
+```
+See `nodeagent gpu list`, nodeagent is.
+"""
+    assert list(list_block_calls(text)) == [["status", "--json"], ["top"], ["config", "import", "-"]]
+    assert list(list_span_calls(text)) == [["gpu", "list"]]
+    assert "invalid choice: 'stutus'" in parse(["stutus"], capsys)
+    assert parse(["status", "…"], capsys) == ""

@@ -1,0 +1,307 @@
+"""The labeler between the bus and its sinks, on virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.labeler.component import Labeler
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.cluster import LabelsSettings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.model.cluster import ClusterLink, ClusterNode
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.labels import LabelState
+from nodeagent.model.node_facts import NodeFacts, NvidiaFunction
+from tests.fakes.node_api import FakeNodeApi
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.virtual_time import FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+P = "nvidia.com/"
+COUNT, HEALTHY, PRESENT = f"{P}gpu.count", f"{P}gpu.healthy.count", f"{P}gpu.present"
+READY = DriverState(phase=DriverPhase.READY, driver_version="570.172.08", cuda_version=(12, 8))
+AWAY = DriverState(phase=DriverPhase.NOT_LOADED)
+
+
+class FakeFacts:
+    """The node's facts, or why they cannot be had."""
+
+    def __init__(self) -> None:
+        functions = (NvidiaFunction(address=make_gpu(0).pci.address, pci_class="0302"),)
+        self.facts: NodeFacts | NodeagentError = NodeFacts(functions=functions)
+        self.looks = 0
+
+    async def read_facts(self) -> NodeFacts:
+        self.looks += 1
+        if isinstance(self.facts, NodeagentError):
+            raise self.facts
+        return self.facts
+
+
+class FakeFile:
+    """A feature file in memory."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.writes = 0
+        self.trouble: NodeagentError | None = None
+
+    async def read(self) -> str:
+        return self.text
+
+    async def write(self, text: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.text = text
+        self.writes += 1
+
+
+class Stage:
+    """The labeler with everything round it; the cluster's word reaches the bus by `reach`."""
+
+    def __init__(self, clock: FakeClock, *sinks: Any, **labels: Any) -> None:
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.live = LiveSettings(Settings(labels=LabelsSettings(sinks=sinks, **labels)))
+        self.facts, self.file, self.api = FakeFacts(), FakeFile(), FakeNodeApi()
+        self.printed: list[str] = []
+        self._clock = clock
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Stage"]:
+        labeler = Labeler(
+            self.bus,
+            self.conditions,
+            self._clock,
+            self.live,
+            self.facts,
+            node=self.api,
+            file=self.file,
+            put_out=self.printed.append,
+            rng=Random(1),
+        )
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: labeler.run(task_status=task_status))
+            yield self
+            tasks.cancel_scope.cancel()
+
+    def say(self, *states: object) -> None:
+        for state in states:
+            self.bus.publish_state(state, source="test")
+
+    def reach(self, *, reachable: bool = True) -> None:
+        self.say(self.api.node, ClusterLink(reachable=reachable))
+
+    def codes(self) -> set[tuple[str, str]]:
+        return {(each.code, each.key) for each in self.conditions.all_set()}
+
+    @property
+    def state(self) -> LabelState:
+        envelope = self.bus.latest(LabelState)
+        assert envelope is not None
+        return envelope.value
+
+
+async def settle(seconds: float = 0.1) -> None:
+    await anyio.sleep(seconds)
+
+
+def judge(*verdicts: Verdict) -> HealthReport:
+    return HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(device=gpu_uuid(index), gpu=gpu_uuid(index), verdict=verdict, since_seconds=0)
+            for index, verdict in enumerate(verdicts)
+        ),
+    )
+
+
+async def test_the_node_is_labelled_and_then_left_alone(clock: FakeClock) -> None:
+    """One patch brings it up to date; in an hour of nothing new there is no other."""
+    async with Stage(clock, "node").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0), make_gpu(1)]))
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels[COUNT] == "2"
+        stage.reach()
+        await settle(3600)
+        assert stage.api.writes == ["labels"]
+        assert stage.state.wanted == stage.state.applied
+        assert stage.state.last_error == ""
+
+
+async def test_nothing_is_said_before_something_is_known(clock: FakeClock) -> None:
+    """Without a word on the driver, or with a ready one whose GPUs are not counted yet, no label moves."""
+    async with Stage(clock, "node").running() as stage:
+        stage.reach()
+        await settle(10)
+        stage.say(READY)
+        await settle(10)
+        assert stage.api.writes == []
+
+
+async def test_without_an_api_server_the_labels_wait(clock: FakeClock) -> None:
+    """They are written when there is one, as they are then."""
+    async with Stage(clock, "node").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach(reachable=False)
+        await settle(3600)
+        stage.say(make_inventory([make_gpu(0), make_gpu(1)]))
+        await settle()
+        assert stage.api.writes == []
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels[COUNT] == "2"
+
+
+async def test_a_change_is_held_back_and_comes_in_time(clock: FakeClock) -> None:
+    """Health may flap: its label moves after the hold time, and at most two seconds later. Capacity does not wait."""
+    async with Stage(clock, "node").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0), make_gpu(1)]), judge(Verdict.HEALTHY, Verdict.HEALTHY))
+        stage.reach()
+        await settle()
+        stage.reach()
+        stage.say(judge(Verdict.HEALTHY, Verdict.UNHEALTHY))
+        await settle(9.5)
+        assert stage.api.node.labels[HEALTHY] == "2"
+        await settle(2.5)
+        assert stage.api.node.labels[HEALTHY] == "1"
+        stage.reach()
+        stage.say(make_inventory([make_gpu(0)]))
+        await settle()
+        assert stage.api.node.labels[COUNT] == "1"
+
+
+async def test_labels_survive_the_driver_and_the_agent(clock: FakeClock) -> None:
+    """What an earlier life said about GPUs stays while nobody can ask them, in every sink; presence is said at once."""
+    stage = Stage(clock, "node", "nfd_file", timestamp=False)
+    stage.file.text = f"{COUNT}=8\n"
+    stage.api.node = replace(stage.api.node, labels={COUNT: "8", "team": "blue"}, owned_labels=(COUNT,))
+    async with stage.running():
+        stage.say(AWAY)
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels == {COUNT: "8", "team": "blue", PRESENT: "true"} | {
+            key: "true" for key in stage.api.node.labels if "pci-" in key
+        }
+        assert stage.file.text == f"{COUNT}=8\n{PRESENT}=true\n"
+        stage.reach()
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        await settle()
+        assert stage.api.node.labels[COUNT] == "1"
+        stage.reach()
+        stage.say(AWAY)
+        await settle(60)
+        assert stage.api.node.labels[COUNT] == "1"
+        stage.say(DriverState(phase=DriverPhase.NO_HARDWARE))
+        await settle(60)
+        assert COUNT not in stage.file.text
+
+
+async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
+    """The condition names it with both values; every other label is written; it goes when the conflict does."""
+    stage = Stage(clock, "node")
+    stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
+    async with stage.running():
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels[COUNT] == "7"
+        assert f"{P}gpu.product" in stage.api.node.labels
+        assert ("labels-contested", COUNT) in stage.codes()
+        stage.api.node = replace(stage.api.node, labels={f"{P}gpu.product": "x"}, owned_labels=())
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels[COUNT] == "1"
+        assert ("labels-contested", COUNT) not in stage.codes()
+
+
+async def test_what_cannot_be_written_is_said_and_tried_again(clock: FakeClock) -> None:
+    """The other sinks are served, the reason is on the state and a condition, and both go once it works."""
+    async with Stage(clock, "node", "nfd_file", "stdout").running() as stage:
+        stage.api.write_trouble = NodeagentError("no right to patch")
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach()
+        await settle()
+        assert f"{COUNT}=1\n" in stage.file.text
+        assert stage.state.last_error == "no right to patch"
+        assert ("labels-not-written", "node") in stage.codes()
+        stage.api.write_trouble = None
+        await settle(10)
+        assert stage.api.node.labels[COUNT] == "1"
+        assert ("labels-not-written", "node") not in stage.codes()
+        assert len(stage.printed) == 1
+        assert f"{COUNT}=1\n" in stage.printed[0]
+
+
+async def test_the_file_is_put_back_when_somebody_takes_it(clock: FakeClock) -> None:
+    """Once a minute it is read; what is not as written is written again."""
+    async with Stage(clock, "nfd_file").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        await settle()
+        assert stage.file.writes == 1
+        assert stage.state.wanted == stage.state.applied
+        stage.file.text = ""
+        await settle(70)
+        assert stage.file.writes == 2
+        stage.file.trouble = NodeagentError("disk full")
+        stage.file.text = ""
+        await settle(70)
+        assert stage.state.last_error == "disk full"
+
+
+async def test_facts_that_cannot_be_read_leave_the_last_ones(clock: FakeClock) -> None:
+    """Before there were any, nothing is labelled; afterwards nothing is taken off."""
+    stage = Stage(clock, "stdout")
+    facts, stage.facts.facts = stage.facts.facts, NodeagentError("sysfs hangs")
+    async with stage.running():
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        await settle(10)
+        assert stage.printed == []
+        stage.facts.facts = facts
+        await settle(10)
+        stage.facts.facts = NodeagentError("sysfs hangs")
+        await settle(200)
+        assert len(stage.printed) == 1
+
+
+async def test_settings_count_from_the_next_look(clock: FakeClock) -> None:
+    """A reload that adds a sink, or one that is not built, shows within seconds."""
+    async with Stage(clock).running() as stage:
+        stage.say(READY, Inventory(generation=1, gpus=(make_gpu(0),)))
+        await settle()
+        assert stage.state.sink == ""
+        stage.live.replace(Settings(labels=LabelsSettings(sinks=("stdout", "node_feature"))))
+        await settle(10)
+        assert len(stage.printed) == 1
+        assert ("labels-not-written", "node_feature") in stage.codes()
+
+
+async def test_a_label_that_would_be_illegal_is_named(clock: FakeClock) -> None:
+    """Everything else is written."""
+    async with Stage(clock, "stdout").running() as stage:
+        stage.say(replace(READY, driver_version="1 2"), make_inventory([make_gpu(0)]))
+        await settle()
+        assert ("labels-left-out", f"{P}cuda.driver.major") in stage.codes()
+        assert f"{COUNT}=1\n" in stage.printed[0]
+
+
+async def test_a_node_seen_twice_is_patched_once(clock: FakeClock) -> None:
+    """Until the watch brings the patched node back, the same patch is not sent again."""
+    async with Stage(clock, "node").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.say(ClusterNode(name="node-1", uid="uid-1"), ClusterLink(reachable=True))
+        await settle(60)
+        assert stage.api.writes == ["labels"]

@@ -1,0 +1,214 @@
+"""`nodeagent uninstall` leaves nothing of the agent, and nothing of others undone."""
+
+import io
+import json
+import socket
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+import yaml
+
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import Streams, run_command_line
+from nodeagent.cli.uninstall_labels import remove_labels
+from nodeagent.cli.uninstall_steps import Step
+from nodeagent.components.cdi.spec import render_spec_name
+from nodeagent.config.load import load_settings
+from nodeagent.edge.container_runtime.change_files import RuntimeFiles
+from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.kube.client import KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.model.runtime import FileChange
+from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.short_directory import short_dir
+
+__all__ = ["short_dir"]
+
+pytestmark = pytest.mark.may_block("the command is run to its end, beside no event loop")
+
+
+class UsedNode:
+    """A node on which the agent has been, below one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.config = root, root / "config.yaml"
+        self.state, self.plugins = root / "state", root / "plugins"
+        self.runtime = root / "containerd/config.toml"
+        settings = {
+            "node": {"name": NODE, "state_dir": str(self.state), "run_dir": str(root / "run")},
+            "driver": {"validation_markers": True, "validation_dir": str(root / "markers")},
+            "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
+            "kubelet": {"device_plugins_dir": str(self.plugins)},
+            "kubernetes": {"enabled": "false"},
+        }
+        self.config.write_text(yaml.safe_dump(settings))
+        self.ours = [
+            self.write("cdi", render_spec_name("nvidia.com/gpu")),
+            self.write("hooks", "nodeagent-cdi-hook"),
+            self.write("markers", "driver-ready"),
+            self.write("run", "admin.sock"),
+            self.write("state", "allocations.journal"),
+            self.write("state", "allocations.journal.prev"),
+            self.write("state", "verdicts.json"),
+        ]
+        self.others = [
+            self.write("cdi", "vendor.json"),
+            self.write("markers", "toolkit-ready"),
+            self.write("plugins", "kubelet.sock"),
+        ]
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(str(self.plugins / "nvidia-gpu.sock"))
+        dead.close()
+        self.ours.append(self.plugins / "nvidia-gpu.sock")
+
+    def write(self, directory: str, name: str) -> Path:
+        path = self.root / directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("something")
+        return path
+
+    def change_runtime(self) -> None:
+        self.write("containerd", "config.toml")
+        change = FileChange(path=str(self.runtime), before=b"something", after=b"something else")
+        RuntimeFiles(self.state).apply([change])
+
+    def uninstall(self, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        code = run_command_line(["uninstall", "--config", str(self.config), *words], Streams(out, err))
+        return code, out.getvalue(), err.getvalue()
+
+    def list_files(self) -> set[Path]:
+        return {path for path in self.root.rglob("*") if not path.is_dir()}
+
+
+@pytest.fixture
+def used(short_dir: Path) -> UsedNode:
+    return UsedNode(short_dir)
+
+
+def test_nothing_of_the_agent_is_left_and_nothing_of_others_is_touched(used: UsedNode) -> None:
+    """Files, sockets, markers, journal and directories go; the container runtime has its own words back."""
+    used.change_runtime()
+    code, out, _ = used.uninstall()
+    assert code == ExitCode.OK, out
+    assert used.list_files() == {*used.others, used.config, used.runtime}
+    assert used.runtime.read_text() == "something"
+    assert not used.state.exists()
+    assert not (used.root / "run").exists()
+    assert "restart the container runtime" in out
+
+
+def test_a_second_uninstall_has_nothing_to_do(used: UsedNode) -> None:
+    """It can be repeated until every step has worked."""
+    used.uninstall()
+    code, out, _ = used.uninstall("--json")
+    assert code == ExitCode.OK
+    assert {step["step"] for step in json.loads(out)["steps"]} == {Step.KEPT}
+
+
+def test_a_rehearsal_names_everything_and_changes_nothing(used: UsedNode) -> None:
+    """What it says is what the real one does."""
+    used.change_runtime()
+    before = used.list_files()
+    code, out, _ = used.uninstall("--dry-run", "--json")
+    named = {step["what"] for step in json.loads(out)["steps"]}
+    assert code == ExitCode.OK
+    assert {str(path) for path in (*used.ours, used.runtime)} <= named
+    assert used.list_files() - before <= {used.state / "agent.lock"}
+    assert before <= used.list_files()
+    assert used.runtime.read_text() == "something else"
+    assert used.uninstall("--dry-run")[1].startswith("nothing was changed")
+
+
+def test_state_is_kept_when_asked(used: UsedNode) -> None:
+    """So that another installation knows who holds which GPU."""
+    used.uninstall("--keep-state")
+    assert (used.state / "allocations.journal").exists()
+    assert not (used.plugins / "nvidia-gpu.sock").exists()
+
+
+def test_a_running_agent_is_left_alone(used: UsedNode) -> None:
+    """It would put everything back; the message says how to stop it."""
+    with StateLock(used.state / "agent.lock"):
+        before = used.list_files()
+        code, _, err = used.uninstall()
+    assert code == ExitCode.BAD_INPUT
+    assert "stop the agent first" in err
+    assert used.list_files() == before
+
+
+def test_another_plugins_living_socket_stays(used: UsedNode) -> None:
+    """NVIDIA's own device plugin uses the same names."""
+    path = used.plugins / "nvidia-gpu.sock"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as living:
+        living.bind(str(path))
+        living.listen()
+        code, out, _ = used.uninstall()
+    assert (code, path.exists()) == (ExitCode.OK, True)
+    assert "another device plugin answers there" in out
+
+
+def test_markers_of_another_validator_stay(used: UsedNode) -> None:
+    """An agent that did not keep them must not take them away."""
+    used.uninstall("--set", "driver.validation_markers=false")
+    assert (used.root / "markers/driver-ready").exists()
+
+
+def test_a_file_that_others_changed_stays_with_the_way_back_to_it(used: UsedNode) -> None:
+    """The record of how it was before the agent is kept beside it."""
+    used.change_runtime()
+    used.runtime.write_text("a third hand's")
+    code, out, _ = used.uninstall()
+    assert code == ExitCode.OK
+    assert used.runtime.read_text() == "a third hand's"
+    assert (used.state / "runtime-changes.json").exists()
+    assert "take our part out by hand" in out
+
+
+def test_a_step_that_fails_does_not_stop_the_others(used: UsedNode) -> None:
+    """It is named, and the exit code asks for another try."""
+    blocked = used.root / "cdi" / render_spec_name("nvidia.com/gpu")
+    blocked.unlink()
+    blocked.mkdir()
+    used.state.joinpath("runtime-changes.json").write_text("{")
+    code, out, _ = used.uninstall("--json")
+    steps = json.loads(out)["steps"]
+    assert code == ExitCode.UNWELL
+    failed = [step["what"] for step in steps if step["step"] == Step.FAILED]
+    assert failed == ["container runtime configuration", str(blocked)]
+    assert not (used.state / "allocations.journal").exists()
+
+
+@pytest.mark.anyio
+async def test_labels_that_the_agent_wrote_go_and_others_stay(tmp_path: Path) -> None:
+    """The server knows whose they are; a rehearsal only looks."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        server.add_node(NODE, zone="a")
+        client = KubeClient(Kubeconfig(kubeconfig))
+        node = KubeNode(client, NODE, SystemClock(), Random(1))
+        await node.apply_labels(await node.read_node(), {"nvidia.com/gpu.count": "8"})
+        await client.aclose()
+        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
+        settings = load_settings(environ={}, overrides=overrides).settings
+        (dry,) = await remove_labels(settings, {}, dry=True)
+        assert (dry.step, len(server.nodes[NODE]["metadata"]["labels"])) == (Step.REMOVED, 2)
+        (done,) = await remove_labels(settings, {}, dry=False)
+        assert (done.step, server.nodes[NODE]["metadata"]["labels"]) == (Step.REMOVED, {"zone": "a"})
+
+
+@pytest.mark.anyio
+async def test_an_api_server_that_is_away_is_a_step_that_failed(tmp_path: Path) -> None:
+    """The labels stay, and the report says why."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
+    settings = load_settings(environ={}, overrides=overrides).settings
+    with anyio.fail_after(30):
+        (outcome,) = await remove_labels(settings, {}, dry=False)
+    assert outcome.step is Step.FAILED

@@ -1,0 +1,165 @@
+"""The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodeagent import __version__
+from nodeagent.config.load import load_settings
+from nodeagent.config.schema import Settings
+from tests.deploy.helm import CHART, MANIFEST, ROOT, helm_path, render_chart, render_manifest, run_helm
+
+pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
+needs_helm = pytest.mark.skipif(not helm_path().exists(), reason="Helm is not built: python -m tests.deploy.helm build")
+
+Object = dict[str, Any]
+
+
+def read_objects(text: str) -> dict[tuple[str, str], Object]:
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
+
+
+def read_manifest() -> dict[tuple[str, str], Object]:
+    return read_objects(MANIFEST.read_text())
+
+
+def render_objects(*words: str) -> dict[tuple[str, str], Object]:
+    done = render_chart(*words)
+    assert done.returncode == 0, done.stderr
+    return read_objects(done.stdout)
+
+
+def pod_of(objects: dict[tuple[str, str], Object]) -> Object:
+    pod: Object = objects["DaemonSet", "nodeagent"]["spec"]["template"]["spec"]
+    return pod
+
+
+def settings_of(objects: dict[tuple[str, str], Object], directory: Path) -> Settings:
+    file = directory / "config.yaml"
+    file.write_text(objects["ConfigMap", "nodeagent"]["data"]["config.yaml"])
+    return load_settings(file, environ={"NODE_NAME": "a-node"}).settings
+
+
+@needs_helm
+def test_manifests_are_what_the_chart_renders() -> None:
+    """Whoever changes the chart commits what is rendered from it: `make manifests`."""
+    assert MANIFEST.read_text() == render_manifest()
+
+
+@needs_helm
+def test_chart_passes_its_own_linter() -> None:
+    """Helm finds nothing to warn of."""
+    done = run_helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_permissions_are_those_of_the_reviewed_file() -> None:
+    """deploy/rbac.yaml is what the cluster tests run under; what is installed may neither do more nor be held less."""
+    reviewed, installed = read_objects((ROOT / "deploy/rbac.yaml").read_text()), read_manifest()
+    kinds = {key for key in reviewed if key[0] != "Namespace"}
+    assert kinds
+    assert {key: installed.get(key) for key in kinds} == {key: reviewed[key] for key in kinds}
+    others = {key[0] for key in installed.keys() - kinds}
+    assert others == {"Namespace", "ConfigMap", "DaemonSet"}
+
+
+def test_an_update_never_runs_two_agents_on_a_node() -> None:
+    """The second would register the same resources with the same kubelet."""
+    strategy = read_manifest()["DaemonSet", "nodeagent"]["spec"]["updateStrategy"]
+    assert strategy["type"] == "RollingUpdate"
+    assert strategy["rollingUpdate"]["maxSurge"] == 0
+
+
+def test_liveness_asks_for_the_event_loop_and_nothing_else() -> None:
+    """A lost GPU must not get the agent killed that reports it."""
+    container = pod_of(read_manifest())["containers"][0]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_every_host_directory_has_its_reason() -> None:
+    """A mount of the host stands under a comment that says what for."""
+    lines = (CHART / "templates/daemonset.yaml").read_text().splitlines()
+    mounts = [number for number, line in enumerate(lines) if "hostPath:" in line]
+    assert len(mounts) == 6
+    for number in mounts:
+        assert lines[number - 2].strip().startswith("# "), lines[number]
+
+
+def test_pods_configuration_is_valid(tmp_path: Path) -> None:
+    """What the chart writes for the agent is read by the agent without a complaint."""
+    settings = settings_of(read_manifest(), tmp_path)
+    assert str(settings.node.host_root) == "/host"
+    assert (settings.http.listen.host, settings.http.listen.port) == ("", 9400)
+
+
+@needs_helm
+def test_values_reach_the_agent_over_what_the_pod_decides(tmp_path: Path) -> None:
+    """`config` has the last word, section by section."""
+    objects = render_objects("--set", "config.metrics.processes=true,config.device_plugin.mig_strategy=mixed")
+    settings = settings_of(objects, tmp_path)
+    assert (settings.metrics.processes, settings.device_plugin.mig_strategy) == (True, "mixed")
+    assert str(settings.node.host_root) == "/host"
+
+
+@needs_helm
+@pytest.mark.parametrize("access", ["runtimeClass", "none"])
+def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
+    """Where somebody else gives the GPUs, or there are none, the container has no capability at all."""
+    pod = pod_of(render_objects("--set", f"gpuAccess={access}"))
+    security = pod["containers"][0]["securityContext"]
+    assert security["privileged"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False
+    paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert "/dev" not in paths
+    assert ("/" in paths) == (access == "runtimeClass")
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("gpuAcces=none", "gpuAcces"),
+        ("image.tag=latest", "/image/tag"),
+        ("gpuAccess=yes", "/gpuAccess"),
+        ("maxUnavailable=fifty", "/maxUnavailable"),
+        ("podMonitor.intervall=15s", "intervall"),
+        ("config.http=:9400", "/config/http"),
+    ],
+)
+def test_a_wrong_value_fails_by_its_name(value: str, named: str) -> None:
+    """Nothing is rendered from values that are not understood."""
+    done = render_chart("--set", value)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+def test_chart_names_the_version_of_the_agent() -> None:
+    """Without a tag of its own an installation runs the agent that the chart was made for."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+
+
+def test_alerts_ask_for_metrics_that_exist_and_lead_to_a_section() -> None:
+    """An alert on a metric that was renamed would never fire, and one without a section helps nobody at night."""
+    (group,) = yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"]
+    metrics, operations = ((ROOT / f"docs/{page}.md").read_text() for page in ("metrics", "operations"))
+    for rule in group["rules"]:
+        for name in re.findall(r"nodeagent_[a-z_]+", rule["expr"]):
+            assert f"`{name}`" in metrics, name
+        assert f"### {rule['alert']}\n" in operations
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+
+
+@needs_helm
+def test_monitoring_is_added_when_asked_for() -> None:
+    """For clusters with the Prometheus operator; elsewhere its kinds do not exist."""
+    assert not {kind for kind, _ in render_objects() if kind.startswith("P")}
+    objects = render_objects("--set", "podMonitor.enabled=true,prometheusRule.enabled=true")
+    assert objects["PrometheusRule", "nodeagent"]["spec"]["groups"][0]["name"] == "nodeagent"
+    assert objects["PodMonitor", "nodeagent"]["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"

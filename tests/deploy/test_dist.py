@@ -1,0 +1,79 @@
+"""What is handed out is complete, small, and free to run and pass on."""
+
+import json
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.dist import (
+    ROOT,
+    WHEEL_LIMIT_BYTES,
+    Part,
+    build,
+    find_licence,
+    find_unfree,
+    parse_pins,
+    read_parts,
+    render_bill,
+)
+
+pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
+
+
+def describe(**fields: str) -> Message:
+    message = Message()
+    for name, value in fields.items():
+        message[name.replace("_", "-")] = value
+    return message
+
+
+@pytest.mark.slow
+def test_wheel_is_small_complete_and_the_same_twice(tmp_path: Path) -> None:
+    """It carries the systemd unit and nothing that only developers need."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    (wheel, again) = (build(place, "1700000000")[0] for place in (first, second))
+    assert wheel.suffix == ".whl"
+    assert wheel.read_bytes() == again.read_bytes()
+    assert wheel.stat().st_size <= WHEEL_LIMIT_BYTES
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any(name.endswith("/lib/systemd/system/nodeagent.service") for name in names)
+    assert any(name.endswith("/lib/tmpfiles.d/nodeagent.conf") for name in names)
+    assert not [name for name in names if name.startswith("tests/")]
+
+
+def test_every_library_we_install_may_be_passed_on() -> None:
+    """A licence that nobody has looked at fails by its name."""
+    pins = parse_pins((ROOT / "requirements/runtime.txt").read_text())
+    parts = read_parts(pins)
+    assert {"anyio", "aiohttp", "msgspec"} <= {part.name for part in parts if part.installed}
+    assert find_unfree(parts) == []
+    assert find_unfree([Part("some", "1", "GPL-3.0-only")]) == ["some 1: GPL-3.0-only"]
+    assert find_unfree([Part("some", "1", "MIT AND Nonfree")]) == ["some 1: MIT AND Nonfree"]
+    assert find_unfree([Part("some", "1", "", installed=False)]) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence"),
+    [
+        ({"License_Expression": "Apache-2.0 AND MIT"}, "Apache-2.0 AND MIT"),
+        ({"License": "MIT License"}, "MIT"),
+        ({"License": "see file", "Classifier": "License :: OSI Approved :: BSD License"}, "BSD-3-Clause"),
+        ({"License": "Secret\nwith a long text"}, "Secret"),
+        ({}, "unknown"),
+    ],
+)
+def test_licence_is_found_however_it_is_said(fields: dict[str, str], licence: str) -> None:
+    """Packages say it in three ways, some in none."""
+    assert find_licence(describe(**fields)) == licence
+
+
+def test_bill_of_materials_names_every_pinned_library() -> None:
+    """With name and version as scanners look them up, and the same twice."""
+    pins = parse_pins("a==1.0 \\\n    --hash=sha256:0\nb-c==2.1 ; python_version < '3.13' \\\n    --hash=sha256:0\n")
+    assert pins == {"a": "1.0", "b-c": "2.1"}
+    parts = [Part("a", "1.0", "MIT"), Part("b-c", "2.1", "", installed=False)]
+    bill = json.loads(render_bill(parts))
+    assert [each["purl"] for each in bill["components"]] == ["pkg:pypi/a@1.0", "pkg:pypi/b-c@2.1"]
+    assert render_bill(parts) == render_bill(parts)

@@ -1,0 +1,71 @@
+"""The systemd unit is one that systemd accepts, that may do little, and under which the agent still works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "systemd/nodeagent.service"
+EXPOSURE_MAX = 4.0
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
+
+
+def analyze(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def list_values(key: str) -> list[str]:
+    return re.findall(rf"^{key}=(.*)$", UNIT.read_text(), re.MULTILINE)
+
+
+@needs_systemd
+def test_unit_is_understood_to_the_last_key(tmp_path: Path) -> None:
+    """Systemd only warns of keys it does not know and starts the unit without them: a warning is a failure here."""
+    program = tmp_path / "nodeagent"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "nodeagent.service"
+    unit.write_text(re.sub(r"^(Exec\w+)=nodeagent", rf"\1={program}", UNIT.read_text(), flags=re.MULTILINE))
+    done = analyze("verify", "--man=no", "--recursive-errors=one", str(unit))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_unit_is_not_exposed() -> None:
+    """What a broken agent could reach stays within the limit that systemd computes."""
+    done = analyze("security", "--offline=true", str(UNIT))
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    assert float(found[1]) <= EXPOSURE_MAX
+
+
+def test_every_writable_path_of_the_unit_may_be_absent_or_is_made_at_boot() -> None:
+    """A missing path without a leading dash keeps the unit from starting."""
+    made = [
+        line.split()[1]
+        for line in (ROOT / "systemd/nodeagent.tmpfiles.conf").read_text().splitlines()
+        if line[:1] == "d"
+    ]
+    needed = [path for path in list_values("ReadWritePaths") if not path.startswith("-")]
+    assert needed
+    assert set(needed) <= set(made)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_agent_runs_with_the_capabilities_of_the_unit_alone() -> None:
+    """Without any other capability the agent starts, serves its GPUs to a kubelet, and stops in order."""
+    kept = [name.removeprefix("CAP_").lower() for name in " ".join(list_values("CapabilityBoundingSet")).split()]
+    bounds = ",".join(["-all", *(f"+{name}" for name in kept)])
+    agent = [sys.executable, "-m", "nodeagent", "simulate", "--for", "2s", "--set", "http.listen=127.0.0.1:0"]
+    command = ["setpriv", f"--bounding-set={bounds}", "--inh-caps=-all", "--no-new-privs", *agent]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert '"level": "error"' not in done.stderr

@@ -1,0 +1,130 @@
+"""Labels, condition, taint and pauses on the real API server, with the shipped rights and no others."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.processes import wait_until
+from tests.integration.conftest import MakeAgent
+
+PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
+NODE = f"/api/v1/nodes/{NODE_NAME}"
+QUICK = {"labels": {"hold_seconds": 0}}
+Json = dict[str, Any]
+
+
+def labels_of(cluster: Cluster) -> dict[str, str]:
+    found: dict[str, str] = cluster.api.read_node()["metadata"].get("labels", {})
+    return found
+
+
+def condition_of(cluster: Cluster) -> Json:
+    conditions = cluster.api.read_node()["status"]["conditions"]
+    return next((each for each in conditions if each["type"] == "nvidia.com/GPUReady"), {})
+
+
+def wait(what: str, is_so: Callable[[], object], *, timeout_seconds: float = 30) -> None:
+    wait_until(what, lambda: None if is_so() else "not yet", timeout_seconds=timeout_seconds)
+
+
+def select(cluster: Cluster, selector: str) -> list[str]:
+    answer = cluster.api.get("/api/v1/nodes", labelSelector=selector)
+    return [each["metadata"]["name"] for each in answer["items"]]
+
+
+def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -> None:
+    """People select nodes by model, count and presence; a label of somebody else stays."""
+    node.api.patch(NODE, {"metadata": {"labels": {"team": "blue"}}})
+    make_agent(gpus="simulated:dgx-h100", settings=QUICK)
+    wait("the labels", lambda: labels_of(node).get(COUNT) == "8")
+    for selector in (
+        f"{PRODUCT}=NVIDIA-H100-80GB-HBM3",
+        f"{COUNT}=8,nvidia.com/mig.capable=true",
+        "feature.node.kubernetes.io/pci-10de.present=true",
+        "nvidia.com/gpu.present=true,team=blue",
+    ):
+        assert select(node, selector) == [NODE_NAME], selector
+    wait("the condition", lambda: condition_of(node).get("status") == "True")
+    managers = [each["manager"] for each in node.api.read_node()["metadata"]["managedFields"]]
+    assert managers.count("nodeagent") == 2, "labels by apply, the condition by patch"
+
+
+def test_labels_that_are_no_longer_true_go(node: Cluster, make_agent: MakeAgent) -> None:
+    """After a restart with another node under it, exactly the new labels are there."""
+    first = make_agent(gpus="simulated:dgx-h100", settings=QUICK)
+    wait("the labels", lambda: labels_of(node).get(COUNT) == "8")
+    timestamp = labels_of(node)["nvidia.com/gfd.timestamp"]
+    assert first.stop() == 0
+    assert labels_of(node)[COUNT] == "8", "labels outlive the agent"
+    second = make_agent(gpus="simulated:a100-80gb-mig", settings=QUICK | {"device_plugin": {"mig_strategy": "mixed"}})
+    wait("the new labels", lambda: labels_of(node).get("nvidia.com/mig-1g.10gb.count") == "9")
+    assert labels_of(node)["nvidia.com/gfd.timestamp"] >= timestamp
+    assert second.stop() == 0
+    make_agent(gpus="simulated:t4", settings=QUICK)
+    wait("no MIG labels", lambda: not any(key.startswith("nvidia.com/mig-") for key in labels_of(node)))
+
+
+def test_a_contested_label_is_reported_and_not_fought(node: Cluster, make_agent: MakeAgent) -> None:
+    """Somebody else's value stays; the agent says so, and takes the label back once it is given up."""
+    agent = make_agent(gpus="simulated:t4", settings=QUICK)
+    wait("the labels", lambda: labels_of(node).get(COUNT) == "1")
+    node.api.patch(NODE, {"metadata": {"labels": {COUNT: "5"}}})
+    wait("the agent to see it", lambda: agent.get_json("/api/v1/labels")["applied"].get(COUNT) == "5")
+    assert labels_of(node)[COUNT] == "5"
+    node.api.patch(NODE, {"metadata": {"labels": {COUNT: None}}})
+    wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1")
+
+
+def test_the_startup_taint_goes_once_the_gpus_are_ready(node: Cluster, make_agent: MakeAgent) -> None:
+    """The configured taint is taken off, and no other."""
+    taints = [
+        {"key": "nvidia.com/gpu-starting", "effect": "NoSchedule"},
+        {"key": "team", "effect": "PreferNoSchedule", "value": "blue"},
+    ]
+    node.api.patch(NODE, {"spec": {"taints": taints}})
+    make_agent(settings={"kubernetes": {"startup_taint": "nvidia.com/gpu-starting:NoSchedule"}})
+    wait("the taint to go", lambda: [each["key"] for each in node.api.read_node()["spec"]["taints"]] == ["team"])
+
+
+def test_a_pause_releases_the_driver_and_its_end_takes_it_back(node: Cluster, make_agent: MakeAgent) -> None:
+    """The label of the operator's driver upgrade is obeyed within seconds, and told as the condition's reason."""
+    make_agent(gpus="simulated:t4")
+    wait("the node to be ready", lambda: condition_of(node).get("status") == "True")
+    key = "nvidia.com/gpu.deploy.device-plugin"
+    node.api.patch(NODE, {"metadata": {"labels": {key: "paused-for-driver-upgrade"}}})
+    wait("the pause", lambda: condition_of(node).get("reason") == "Paused")
+    node.api.patch(NODE, {"metadata": {"labels": {key: "true"}}})
+    wait("the node to be ready again", lambda: condition_of(node).get("status") == "True")
+
+
+def test_an_outage_loses_nothing(node: Cluster, make_agent: MakeAgent) -> None:
+    """While the API server is away the agent serves on; what changed meanwhile is on the node once it is back."""
+    agent = make_agent(settings=QUICK | {"kubernetes": {"catch_up_max_seconds": 1}})
+    wait("the labels", lambda: labels_of(node).get(COUNT) == "1")
+    node.begin_outage()
+    wait("the outage to be seen", lambda: "api_server_away" in agent.read_log(200))
+    assert agent.get("/readyz")[0] == 200
+    node.end_outage()
+    node.api.patch(NODE, {"metadata": {"labels": {COUNT: None}}})
+    wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1", timeout_seconds=120)
+
+
+def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAgent) -> None:
+    """Another sharing by one label, within seconds and without the agent's restart; a wrong name changes nothing."""
+    configs = node.layout.agent / "configs"
+    configs.mkdir()
+    (configs / "plain").write_text("{}")
+    (configs / "shared").write_text(
+        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
+    )
+    settings = QUICK | {"device_plugin": {"config_dir": str(configs), "default_config": "plain"}}
+    agent = make_agent(settings=settings)
+    wait("the labels", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "1")
+    key = "nvidia.com/device-plugin.config"
+    node.api.patch(NODE, {"metadata": {"labels": {key: "shared"}}})
+    wait("the labels to follow", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "4")
+    wait("the kubelet to follow", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "4")
+    node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
+    wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
+    assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"

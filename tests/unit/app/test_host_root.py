@@ -1,0 +1,51 @@
+"""An agent in a container sees the host's root elsewhere, and still speaks of the driver as the host does."""
+
+import pathlib
+
+import anyio
+import pytest
+
+from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.real_hardware import plan_nvml, plan_probe
+from nodeagent.config.load import load_settings
+from nodeagent.config.schema import Settings
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.cdi import DriverFiles
+from tests.support.driver_tree import DriverTree
+
+
+def load(*overrides: str) -> Settings:
+    return load_settings(environ={}, overrides=overrides).settings
+
+
+@pytest.mark.parametrize(
+    ("overrides", "root"),
+    [
+        (("node.host_root=/host",), "/host"),
+        (("node.host_root=/host", "driver.root=/run/nvidia/driver"), "/host/run/nvidia/driver"),
+        (("driver.root=/run/nvidia/driver",), "/run/nvidia/driver"),
+        ((), "/"),
+    ],
+)
+def test_driver_is_looked_for_below_the_hosts_root(overrides: tuple[str, ...], root: str) -> None:
+    """The driver's root is the host's path, wherever the host is seen."""
+    settings = load(*overrides)
+    assert str(plan_probe(settings).driver_root) == root
+    assert plan_nvml(settings).driver_root == root
+
+
+def test_containers_are_told_the_hosts_paths(tmp_path: pathlib.Path) -> None:
+    """What goes into a specification begins where the host's root does."""
+    host = tmp_path / "host"
+    DriverTree(host).install()
+    found = anyio.run(read_files, load(f"node.host_root={host}"))
+    assert found.libraries
+    assert all(library.host_path.startswith("/usr/lib/") for library in found.libraries)
+
+
+async def read_files(settings: Settings) -> DriverFiles:
+    worker = WorkerThread("driver files")
+    try:
+        return await choose_driver_files(settings, worker).read_driver_files()
+    finally:
+        worker.close()

@@ -1,0 +1,195 @@
+"""What the cluster is told of this node, and what its wishes mean."""
+
+from typing import Any
+
+import pytest
+
+from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
+from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
+from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
+from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.events import (
+    AllocationDiffered,
+    ConfigurationRejected,
+    DriverChanged,
+    FaultInjected,
+    GpuVanished,
+    MigLayoutChanged,
+    VerdictChanged,
+)
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedResource, PluginState
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+
+READY = DriverState(phase=DriverPhase.READY)
+TWO = make_inventory([make_gpu(0), make_gpu(1)])
+
+
+def judge(*verdicts: Verdict) -> HealthReport:
+    devices = (
+        DeviceHealth(device=gpu_uuid(index), gpu=gpu_uuid(index), verdict=verdict, since_seconds=0)
+        for index, verdict in enumerate(verdicts)
+    )
+    return HealthReport(generation=1, devices=tuple(devices))
+
+
+def offer(*, registered: bool) -> PluginState:
+    resource = AdvertisedResource(name=ResourceName("nvidia.com/gpu"), socket="s", registered=registered)
+    return PluginState(resources=(resource,))
+
+
+@pytest.mark.parametrize(
+    ("sight", "status", "reason"),
+    [
+        ({"driver": DriverState(phase=DriverPhase.NOT_LOADED)}, "False", "DriverNotLoaded"),
+        ({"driver": DriverState(phase=DriverPhase.STUCK, detail="d", remedy="r")}, "False", "DriverStuck"),
+        ({"driver": READY}, "Unknown", "GPUsNotKnown"),
+        ({"driver": READY, "inventory": Inventory(generation=1)}, "False", "NoGPUs"),
+        ({"driver": READY, "inventory": TWO}, "True", "GPUsReady"),
+        ({"driver": READY, "inventory": TWO, "plugin": offer(registered=True)}, "True", "GPUsReady"),
+        ({"driver": READY, "inventory": TWO, "plugin": offer(registered=False)}, "False", "PluginNotRegistered"),
+        ({"driver": READY, "inventory": TWO, "health": HealthReport(generation=1)}, "True", "GPUsReady"),
+        ({"driver": READY, "inventory": TWO, "health": judge(Verdict.HEALTHY, Verdict.SUSPECT)}, "True", "GPUsReady"),
+        (
+            {"driver": READY, "inventory": TWO, "health": judge(Verdict.HEALTHY, Verdict.UNHEALTHY)},
+            "True",
+            "SomeGPUsUnhealthy",
+        ),
+        (
+            {"driver": READY, "inventory": TWO, "health": judge(Verdict.UNHEALTHY, Verdict.UNHEALTHY)},
+            "False",
+            "AllGPUsUnhealthy",
+        ),
+        ({"driver": READY, "inventory": TWO, "paused": "label=paused"}, "False", "Paused"),
+    ],
+)
+def test_the_condition_gives_the_first_reason(sight: dict[str, Any], status: str, reason: str) -> None:
+    """Ready means that a pod with a GPU can work here; every other answer has a reason and a sentence."""
+    condition = decide_condition(NodeSight(**sight))
+    assert (condition.status, condition.reason) == (status, reason)
+    assert condition.message
+
+
+def test_what_mends_itself_or_waits_for_people_is_not_hopeless() -> None:
+    """A driver that nobody has installed yet is no case for replacing the node; one that is stuck is."""
+    for phase, hopeless in ((DriverPhase.NOT_LOADED, False), (DriverPhase.STUCK, True), (DriverPhase.RELEASED, False)):
+        driver = DriverState(phase=phase)
+        assert is_hopeless(decide_condition(NodeSight(driver=driver)), driver) is hopeless
+    ill = NodeSight(driver=READY, inventory=TWO, health=judge(Verdict.UNHEALTHY, Verdict.UNHEALTHY))
+    assert is_hopeless(decide_condition(ill), READY)
+    well = NodeSight(driver=READY, inventory=TWO)
+    assert not is_hopeless(decide_condition(well), READY)
+
+
+def test_a_node_is_given_up_after_bounded_attempts() -> None:
+    """One attempt before the limit it is not; at it, the reason says what and how often."""
+    condition = NodeCondition(status="False", reason="DriverStuck", message="nvmlInit")
+    assert decide_lost(condition, 149, 30, 5) == ""
+    lost = decide_lost(condition, 150, 30, 5)
+    assert lost == "DriverStuck after 5 attempts: nvmlInit"
+    assert mark_lost(condition, "") is condition
+    assert mark_lost(condition, lost) == NodeCondition(status="False", reason="GPUsFailedForGood", message=lost)
+
+
+@pytest.mark.parametrize(
+    ("labels", "pause"),
+    [
+        ({}, ""),
+        ({"nvidia.com/gpu.deploy.device-plugin": "true"}, ""),
+        ({"nvidia.com/gpu.deploy.device-plugin": ""}, ""),
+        ({"nvidia.com/gpu.deploy.mig-manager": "paused-for-mig-change"}, ""),
+        (
+            {"nvidia.com/gpu.deploy.client": "paused-for-mig-change"},
+            "nvidia.com/gpu.deploy.client=paused-for-mig-change",
+        ),
+        (
+            {"nvidia.com/gpu.deploy.dcgm": "custom_paused-for-driver-upgrade"},
+            "nvidia.com/gpu.deploy.dcgm=custom_paused-for-driver-upgrade",
+        ),
+    ],
+)
+def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -> None:
+    """Both writers' values count, also behind a value of the user's; false and other operands do not."""
+    assert find_pause(labels) == pause
+
+
+def test_taints_are_read_as_kubectl_writes_them() -> None:
+    """With and without a value."""
+    assert parse_taint("a/b:NoSchedule") == Taint(key="a/b", effect="NoSchedule")
+    assert parse_taint("a/b=c:NoExecute") == Taint(key="a/b", effect="NoExecute", value="c")
+
+
+@pytest.mark.parametrize(
+    ("present", "ready", "was_ready", "again", "wanted"),
+    [
+        (True, True, False, False, False),
+        (True, False, True, True, None),
+        (False, True, True, True, None),
+        (False, False, True, True, True),
+        (False, False, True, False, None),
+        (False, False, False, True, None),
+    ],
+)
+def test_the_startup_taint(present: bool, ready: bool, was_ready: bool, again: bool, wanted: bool | None) -> None:
+    """Off once ready; on again only where that is asked for, and only after it was ready in this life."""
+    assert decide_taint(present=present, ready=ready, was_ready=was_ready, put_again=again) is wanted
+
+
+GPU = gpu_uuid(1)
+
+
+def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
+    return VerdictChanged(device=GPU, before=before, after=after, reason="XID 79")
+
+
+@pytest.mark.parametrize(
+    ("fact", "reason"),
+    [
+        (verdict(Verdict.HEALTHY, Verdict.UNHEALTHY), "GPUUnhealthy"),
+        (verdict(Verdict.UNHEALTHY, Verdict.HEALTHY), "GPURecovered"),
+        (verdict(Verdict.HEALTHY, Verdict.SUSPECT), None),
+        (verdict(Verdict.UNHEALTHY, Verdict.UNKNOWN), None),
+        (GpuVanished(gpu=GPU, generation=2), "GPULost"),
+        (DriverChanged(before=DriverPhase.STUCK, after=DriverPhase.READY), "GPUDriverReady"),
+        (DriverChanged(before=DriverPhase.READY, after=DriverPhase.STUCK), "GPUDriverNotReady"),
+        (MigLayoutChanged(gpu=GPU, generation=2), "MIGLayoutChanged"),
+        (
+            AllocationDiffered(kind="forgotten", resource=ResourceName("r"), devices=(DeviceId("d"),), detail="x"),
+            "GPUAllocationConflict",
+        ),
+        (AllocationDiffered(kind="orphan", resource=ResourceName("r"), devices=(), detail="x"), None),
+        (ConfigurationRejected(problems=("a", "b")), "ConfigurationRejected"),
+        (FaultInjected(fault="xid"), None),
+    ],
+)
+def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> None:
+    """An event for each, in words that tools can match; nothing for what nobody acts on."""
+    event = render_event(fact)
+    assert (event.reason if event is not None else None) == reason
+    assert reason is None or type(fact) in TOLD
+
+
+def tell(*times: float, about: str = "a", told: Told | None = None) -> tuple[Told, list[int]]:
+    counts, state = [], told or Told()
+    for now in times:
+        state, count = decide_telling(state, NodeEvent(reason="R", note="n", about=about), now)
+        counts.append(count)
+    return state, counts
+
+
+def test_repetitions_are_counted_not_told() -> None:
+    """Within a minute one event; the next one says how often it happened meanwhile."""
+    assert tell(0, 1, 59, 60, 61, 7200)[1] == [1, 0, 0, 3, 0, 2]
+
+
+def test_many_different_events_are_bounded() -> None:
+    """Whatever fails all at once, the cluster's store gets so many events and no more."""
+    told, counts = Told(), []
+    for number in range(30):
+        told, count = tell(0, about=str(number), told=told)
+        counts += count
+    assert sum(counts) == 20
+    assert tell(601, about="25", told=told)[1] == [2]

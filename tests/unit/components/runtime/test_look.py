@@ -1,0 +1,89 @@
+"""One look at a runtime, and what follows from it."""
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
+from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.config.sections.containers import RuntimeSettings
+from nodeagent.model.ports import ContainerRuntime
+from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+from tests.component.runtime.fakes import CRIO, START, WRAPPER, FakeRuntime
+
+CHANGE = FileChange(path="/x", before=None, after=b"")
+CONTAINERD = ChosenRuntime(
+    kind=RuntimeKind.CONTAINERD, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version="2.1.4"
+)
+CLASS = replace(RuntimeSettings(), legacy_class=True)
+
+
+def make_look(runtime: ChosenRuntime, plan: RuntimePlan, wanted: Wanted | None = None) -> Look:
+    return Look(runtime=runtime, tree=ConfigTree(files=()), wanted=wanted or Wanted(), plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("running", "files", "takes", "restart"),
+    [
+        (True, True, True, False),
+        (False, True, False, True),
+        (True, False, True, False),
+        (False, False, False, False),
+        (None, True, True, False),
+        (None, False, False, False),
+    ],
+)
+def test_what_the_daemon_says_counts_more_than_its_files(
+    running: bool | None, files: bool, takes: bool, restart: bool
+) -> None:
+    """A restart is needed only where files that are right are known not to be in force."""
+    look = make_look(replace(CONTAINERD, cdi_in_force=running), RuntimePlan(cdi_enabled=files))
+    assert (look.takes_cdi, bool(look.restart_needed)) == (takes, restart)
+
+
+@pytest.mark.parametrize(("handlers", "restart"), [(("runc",), True), (("runc", "nvidia"), False), (None, False)])
+def test_a_class_that_is_only_written_waits_for_a_restart(handlers: tuple[str, ...] | None, restart: bool) -> None:
+    """A runtime that does not list its classes is taken at its files' word."""
+    runtime = replace(CONTAINERD, cdi_in_force=True, handlers=handlers)
+    wanted = Wanted(cdi=True, wrapper=WRAPPER)
+    assert bool(make_look(runtime, RuntimePlan(cdi_enabled=True), wanted).restart_needed) is restart
+    for plan in (RuntimePlan(cdi_enabled=True, changes=(CHANGE,)), RuntimePlan(cdi_enabled=True, problem="no")):
+        look = make_look(runtime, plan, wanted)
+        assert (look.restart_needed, look.is_in_force) == ("", False)
+
+
+async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Look:
+    found = await look_at_runtime(runtime, settings)
+    assert isinstance(found, Look)
+    return found
+
+
+@pytest.mark.anyio
+async def test_the_class_needs_its_program() -> None:
+    """Without it the reason is told; a problem that is there already is told first."""
+
+    class Bare(FakeRuntime):
+        async def read_evidence(self) -> RuntimeEvidence:
+            return replace(await super().read_evidence(), wrapper="")
+
+    assert "nvidia-container-runtime is not on this node" in (await look(Bare(), CLASS)).plan.problem
+    broken = Bare()
+    broken.meddle(b"=")
+    assert "no TOML" in (await look(broken, CLASS)).plan.problem
+    assert (await look(FakeRuntime(START), CLASS)).wanted.wrapper == WRAPPER
+
+
+@pytest.mark.anyio
+async def test_each_kind_has_its_planner() -> None:
+    """CRI-O needs nothing for CDI."""
+    runtime = FakeRuntime()
+    runtime.alive = False
+    runtime.also = (CRIO,)
+    found = await look(runtime, RuntimeSettings())
+    assert (found.runtime.kind, found.plan.changes, found.takes_cdi) == (RuntimeKind.CRIO, (), True)
+
+
+def test_no_runtime_is_a_state_with_its_reason() -> None:
+    """Others learn that it is not known."""
+    state = render_state(NoRuntime(reason="none"))
+    assert (state.kind, state.problem, state.cdi_enabled) == (RuntimeKind.UNKNOWN, "none", None)

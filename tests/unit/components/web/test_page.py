@@ -18,7 +18,7 @@ from nodeagent.model.gpu import Mig
 from nodeagent.model.labels import LabelState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
-from tests.support.nodes import make_rich_state, make_sample, make_view
+from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
 from tests.support.samples import make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
@@ -216,13 +216,7 @@ def test_a_page_without_events_says_so() -> None:
 
 def test_pages_stay_small() -> None:
     """Eight GPUs with five minutes of curves and MIG fit in what one transfer may weigh."""
-    view = make_view()
-    record = GpuRecord(gpu=make_gpu(0, mig=make_mig(0, 7)), sample=make_sample(0))
-    points = next(iter(view.trend.values()))
-    gpus = tuple(replace(record, gpu=replace(make_gpu(index, mig=make_mig(index, 7)))) for index in range(8))
-    full = replace(view, state=replace(view.state, gpus=GpusRecord(generation=1, gpus=gpus)))
-    full = replace(full, trend={make_uuid(index): points * 5 for index in range(8)})
-    assert len(_render("/", full).encode()) < 60_000
+    assert len(_render("/", make_full_view(8)).encode()) < 60_000
 
 
 def _luminance(colour: str) -> float:

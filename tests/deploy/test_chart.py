@@ -163,3 +163,11 @@ def test_monitoring_is_added_when_asked_for() -> None:
     objects = render_objects("--set", "podMonitor.enabled=true,prometheusRule.enabled=true")
     assert objects["PrometheusRule", "nodeagent"]["spec"]["groups"][0]["name"] == "nodeagent"
     assert objects["PodMonitor", "nodeagent"]["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
+
+
+@needs_helm
+def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
+    """Helm merges mappings, so the default affinity goes only by being set to nothing, as the guides say."""
+    pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))
+    assert "affinity" not in pod
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}

@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SEED ?= 1
+STEPS ?= 200
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e bench nightly generate manifests dist hook lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench chaos nightly generate hook manifests dist lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +59,14 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up, as percentiles over many runs
-	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
+browser: $(STAMP) ## the status page in headless Chromium
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
+
+bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin)
+	@$(BIN)/python -m tests.bench $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
+
+chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200)
+	@unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS)
 
 nightly: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)

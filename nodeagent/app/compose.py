@@ -20,7 +20,6 @@ from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.web.build import Identity
-from nodeagent.components.web.component import NodeView, WebComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.process_places import HostProcessPlaces
@@ -119,6 +118,7 @@ class Composition:
         plugin = ComponentSpec(
             "deviceplugin",
             self.kubelet.build_plugins,
+            # Before the first verdict every device would be told healthy, and pods refused a moment later.
             needs=(
                 "inventory_known",
                 "health_known",
@@ -186,6 +186,9 @@ class Composition:
         return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
 
     def _build_web(self) -> Component:
+        # Its library takes as long to load as the GPU worker takes to start, which goes on meanwhile.
+        from nodeagent.components.web.component import NodeView, WebComponent  # noqa: PLC0415 - see above
+
         view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(
             self.bus,

@@ -15,7 +15,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.edge.http.access import Access, open_access
-from nodeagent.edge.http.server import open_tcp_listener, open_unix_listener
+from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.kernel.log import get_logger
 
 ADMIN_SOCKET = "admin.sock"

@@ -1,16 +1,17 @@
 """Chooses where GPUs come from: the one decision that makes a node real or simulated."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.app.simulation import SetHolders
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
+
+SetHolders = Callable[[Mapping[str, str] | None], None]
 
 
 class Background(Protocol):

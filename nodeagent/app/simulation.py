@@ -1,16 +1,14 @@
 """The rest of a simulated node: a stand-in kubelet with pods that come and go, and GPUs that are busy meanwhile."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import anyio
 
+from nodeagent.app.hardware import SetHolders
 from nodeagent.app.plan import SimulationPlan
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pod_script import PodScript
 from nodeagent.model.ids import parse_device_id
-
-SetHolders = Callable[[Mapping[str, str] | None], None]
 
 
 async def run_stand_in_kubelet(plan: SimulationPlan, root: Path, set_holders: SetHolders | None) -> None:

@@ -551,8 +551,8 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
-        UNINSTALL,
         COMPLETION,
+        UNINSTALL,
         VERSION,
     ),
 )

@@ -98,6 +98,7 @@ def test_every_module_says_why_it_exists(path: Path) -> None:
     assert is_generated or not source.strip() or ast.get_docstring(ast.parse(source))
 
 
+@pytest.mark.timeout(300)
 def test_every_module_imports_alone() -> None:
     """Whichever module is imported first, it finds what it needs: no circle, no reliance on order."""
     names = [path.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for path in MODULES]

@@ -6,36 +6,71 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
 
 from nodeagent import __version__
-from tests.bench import agent, bus_publish, metrics, plugin
+from tests.bench import admission, agent, bus_publish, cdi, compare, foreign, metrics, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
+Measure = Callable[[], list[Row]]
 
 
 def main() -> int:
     """Measure everything, or what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="starts and stops of the whole agent (default 10)")
-    rounds = parser.parse_args().rounds
+    options = _parse()
+    if options.compare:
+        sys.stdout.write(compare.compare(options.compare, _list_passed_on(options), pairs=options.pairs) + "\n")
+        return 0
+    measures = _list_measures(options)
+    if options.plugin:
+        measures = {"plugin": lambda: foreign.measure(options.plugin, options.plugin_dir, options.rounds)}
     rows: list[Row] = []
-    for what, measure in (
-        ("publishing on the bus", _measure_bus),
-        ("rendering metrics", metrics.measure),
-        (f"starting and stopping the agent {rounds} times", lambda: agent.measure_life(rounds)),
-        ("an agent at work", agent.measure_work),
-        ("decisions of the device plugin", plugin.measure_decisions),
-        ("admissions through the whole agent", plugin.measure_admissions),
-    ):
-        sys.stderr.write(f"measuring {what}\n")
-        rows += measure()
-    sys.stdout.write(render_table(rows) + "\n")
-    sys.stdout.write(f"kept in {_keep(rows)}\n")
+    for name, measure in measures.items():
+        if options.plugin or not options.only or name in options.only:
+            sys.stderr.write(f"measuring: {name}\n")
+            rows += measure()
+    if options.json:
+        sys.stdout.write(json.dumps(to_json(rows)) + "\n")
+        return 0
+    sys.stdout.write(f"{render_table(rows)}\n{_describe_machine()}\nkept in {_keep(rows)}\n")
     return int(any(row.verdict == "OVER" for row in rows))
+
+
+def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
+    return {
+        "bus": _measure_bus,
+        "rendering": metrics.measure,
+        "cdi": cdi.measure,
+        "decisions": plugin.measure_decisions,
+        "life": lambda: agent.measure_life(options.rounds),
+        "admission": lambda: admission.measure(options.rounds * 200),
+        "work": agent.measure_work,
+        "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
+    }
+
+
+def _parse() -> argparse.Namespace:
+    names = ("bus", "rendering", "cdi", "decisions", "life", "admission", "work", "faults")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
+    parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")
+    parser.add_argument("--compare", metavar="REF", help="run against another commit, in turns, and show ratios")
+    parser.add_argument("--pairs", type=int, default=5, help="turns of a comparison (%(default)s)")
+    parser.add_argument(
+        "--plugin", metavar="COMMAND", help="measure another device plugin; {dir} is the kubelet's root"
+    )
+    parser.add_argument("--plugin-dir", type=Path, metavar="DIR", help="kubelet root, where the plugin has it fixed")
+    parser.add_argument("--json", action="store_true", help="rows as JSON and nothing else")
+    return parser.parse_args()
+
+
+def _list_passed_on(options: argparse.Namespace) -> Sequence[str]:
+    only = [word for name in options.only or ("life", "admission") for word in ("--only", name)]
+    return [*only, "--rounds", str(options.rounds)]
 
 
 def _measure_bus() -> list[Row]:
@@ -43,11 +78,16 @@ def _measure_bus() -> list[Row]:
     return [Row("publish a state to 8 watchers", "us", micros, limit=10)]
 
 
+def _describe_machine() -> str:
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load}, nice {os.nice(0)}"
+
+
 def _keep(rows: list[Row]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    path.write_text(json.dumps({"version": __version__, **machine, "rows": to_json(rows)}, indent=2) + "\n")
+    kept = {"version": __version__, "machine": _describe_machine(), "rows": to_json(rows)}
+    path.write_text(json.dumps(kept, indent=2) + "\n")
     return path
 
 

@@ -1,122 +1,90 @@
-"""The whole agent on a simulated DGX H100: start, memory, stop, loop lag, scrape."""
+"""The agent's life and work on eight GPUs, everything on: start, restart, stop, memory, scrapes, idling, a fault."""
 
-import http.client
-import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
+from tests.bench.admission import SHARED, settle
+from tests.bench.node import PluginProcess, bench_node
 from tests.bench.rows import Row
+from tests.bench.scrapers import scraping
 
-PROFILE = "dgx-h100"
-SETTLE_SECONDS = 10.0
-SCRAPES = 2000
-PATIENCE_SECONDS = 60.0
-
-
-class Node:
-    """One agent under measurement."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, began: float) -> None:
-        self.process, self.port, self.began = process, port, began
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-
-    def get(self, path: str) -> tuple[int, str]:
-        self.connection.request("GET", path)
-        answer = self.connection.getresponse()
-        return answer.status, answer.read().decode()
-
-    def wait_ready(self) -> float:
-        """Seconds from exec until `/readyz` said 200."""
-        while time.perf_counter() - self.began < PATIENCE_SECONDS:
-            try:
-                if self.get("/readyz")[0] == 200:
-                    return time.perf_counter() - self.began
-            except OSError:
-                self.connection.close()
-            time.sleep(0.002)
-        raise TimeoutError("the agent never became ready")
-
-    def resident_mib(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-    def stop(self) -> float:
-        """Seconds from SIGTERM to the end."""
-        self.connection.close()
-        began = time.perf_counter()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(PATIENCE_SECONDS)
-        return time.perf_counter() - began
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    import socket  # noqa: PLC0415 - for this one look
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running_node(*words: str) -> Iterator[Node]:
-    """A simulation, ended with the block."""
-    directory = tempfile.mkdtemp(prefix="nb-")
-    port = free_port()
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": directory, "HOME": directory}
-    command = [sys.executable, "-m", "nodeagent", "simulate", "--profile", PROFILE]
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [*command, "--set", f"http.listen=127.0.0.1:{port}", *words],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield Node(process, port, began)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        shutil.rmtree(directory, ignore_errors=True)
+GPUS = 8
+SETTLE_SECONDS = 5.0
+IDLE_SECONDS = 20.0
+SCRAPE_SECONDS = 10.0
+XID_EVENT, XID_OFF_THE_BUS = 8, 79
 
 
 def measure_life(rounds: int) -> list[Row]:
-    """Start and stop, again and again."""
-    ready, memory, stop = [], [], []
+    """First start on a fresh node, then kill -9 and start again, then stop."""
+    register, ready, again, stop = [], [], [], []
     for _ in range(rounds):
-        with running_node() as node:
-            ready.append(node.wait_ready() * 1000)
-            time.sleep(2)
-            memory.append(node.resident_mib())
-            stop.append(node.stop() * 1000)
+        with bench_node() as node:
+            with node.running_agent() as agent:
+                register.append(1000 * (node.kubelet.wait("registered")["at"] - agent.began))
+                ready.append(1000 * agent.wait_ready())
+                node.wait_advertised(agent, GPUS)
+                agent.stop(signal.SIGKILL)
+            with node.running_agent() as agent:
+                again.append(1000 * node.wait_advertised(agent, GPUS))
+                agent.wait_ready()
+                stop.append(1000 * agent.stop())
     return [
-        Row("exec to /readyz 200, 8 GPUs", "ms", ready, limit=1000),
-        Row("resident memory 2 s after that", "MiB", memory, limit=60),
+        Row("exec to Register", "ms", register, limit=300),
+        Row("exec to /readyz 200", "ms", ready, limit=1000),
+        Row("killed and started to advertised", "ms", again, limit=500),
         Row("SIGTERM to exit", "ms", stop, limit=3000, limit_is_for=0.99),
     ]
 
 
 def measure_work() -> list[Row]:
-    """Loop lag and scrapes of one agent at work."""
-    with running_node() as node:
-        node.wait_ready()
+    """Memory, idling and scrapes of one agent."""
+    with bench_node() as node, node.running_agent() as agent:
+        settle(node, agent, devices=GPUS)
         time.sleep(SETTLE_SECONDS)
-        text = node.get("/metrics")[1]
-        lag = float(text.split('nodeagent_loop_lag_seconds{quantile="0.99"} ')[1].split()[0])
-        scrapes = []
-        for _ in range(SCRAPES):
-            began = time.perf_counter()
-            node.get("/metrics")
-            scrapes.append((time.perf_counter() - began) * 1000)
-        return [
-            Row("event loop lag, p99 over the last minute", "ms", [lag * 1000], limit=5),
-            Row("GET /metrics, keep-alive", "ms", scrapes),
+        idle = _measure_idling(agent)
+        rows = [
+            Row("agent and GPU worker, PSS", "MiB", [agent.memory_mib("Pss")], limit=72),
+            Row("agent and GPU worker, RSS", "MiB", [agent.memory_mib("Rss")]),
+            idle,
         ]
+        with scraping(agent.port, scrapers=4, pause_seconds=0.05) as millis:
+            time.sleep(SCRAPE_SECONDS)
+        lag = agent.get("/metrics")[1].split('nodeagent_loop_lag_seconds{quantile="0.99"} ')[1].split()[0]
+        return [
+            *rows,
+            Row("GET /metrics, 4 scrapers, 80 a second", "ms", millis, limit=1),
+            Row("GET /metrics, the slowest", "ms", millis, limit=5, limit_is_for=0.99),
+            Row("event loop lag, p99 over the last minute", "ms", [float(lag) * 1000], limit=5),
+        ]
+
+
+def _measure_idling(agent: PluginProcess) -> Row:
+    before, began = agent.cpu_seconds(), time.perf_counter()
+    time.sleep(IDLE_SECONDS)
+    share = (agent.cpu_seconds() - before) / (time.perf_counter() - began)
+    return Row("idle, sampling every second, of one core", "%", [100 * share], limit=1)
+
+
+def measure_faults(rounds: int) -> list[Row]:
+    """An XID that takes a GPU, one GPU after the other, until the kubelet has the list without it."""
+    whole, shared = [], []
+    for _ in range(rounds):
+        whole += _measure_fault((), GPUS)
+    shared += _measure_fault(SHARED, 1600)
+    return [
+        Row("XID to kubelet told, 8 devices", "ms", whole, limit=200),
+        Row("XID to kubelet told, 1,600 devices", "ms", shared, limit=200),
+    ]
+
+
+def _measure_fault(words: tuple[str, ...], devices: int) -> list[float]:
+    millis = []
+    with bench_node() as node, node.running_agent(*words) as agent:
+        settle(node, agent, devices)
+        for gpu in range(GPUS):
+            began = time.perf_counter()
+            node.fake.push_event(gpu, XID_EVENT, XID_OFF_THE_BUS)
+            left = devices - (gpu + 1) * devices // GPUS
+            millis.append(1000 * (node.kubelet.wait("list", since=began, healthy=left)["at"] - began))
+    return millis

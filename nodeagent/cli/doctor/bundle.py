@@ -38,10 +38,11 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 _SECRETS = re.compile(
     rb"""(?ix)
-    ( authorization\s*:\s* (?:bearer|basic) \s+ | \bbearer\s+ ) [^\s"']+
-    | ( ["']? [\w.-]* (?:password|passwd|secret|token|api[_-]?key|client[_-]?key|private[_-]?key) [\w.-]* ["']?
-        \s* [:=] \s* ) (?: "[^"]*" | '[^']*' | [^\s,;}\]]+ )
-    | -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY----- .*? -----END\ [A-Z\ ]*PRIVATE\ KEY-----
+    (?P<before> authorization \s* : \s* (?:bearer|basic) \s+ | \bbearer \s+
+      | ["']? [\w.-]* (?:password|passwd|secret|token|api[_-]?key|client[_-]?key|private[_-]?key) [\w.-]* ["']?
+        \s* [:=] \s* )
+    (?P<quote> ["']? ) (?! null\b | true\b | false\b ) (?P<secret> (?<=["']) [^"'\n]* | [^\s,;"'}\]]+ )
+    | (?P<pem> -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY----- .*? -----END\ [A-Z\ ]*PRIVATE\ KEY----- )
     """,
     re.DOTALL,
 )
@@ -49,7 +50,7 @@ _SECRETS = re.compile(
 
 def redact(content: bytes) -> bytes:
     """The content with everything that looks like a secret taken out."""
-    return _SECRETS.sub(lambda match: (match[1] or match[2] or b"") + b"***", content)
+    return _SECRETS.sub(lambda match: (match["before"] or b"") + (match["quote"] or b"") + b"***", content)
 
 
 def write_bundle(

@@ -8,7 +8,7 @@ import msgspec
 
 from nodeagent.cli.doctor.bundle import write_bundle
 from nodeagent.cli.doctor.checks import Grade, find_worst, run_checks
-from nodeagent.cli.doctor.look import look
+from nodeagent.cli.doctor.look import find_hardware, look
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = loaded.settings if loaded is not None else Settings()
     configure_logging(form=settings.log.format, level="error")
     notices = loaded.notices if loaded is not None else ()
-    facts = anyio.run(lambda: look(settings, environ, problems=problems, notices=notices))
+    hardware, problem = find_hardware(settings)
+    facts = anyio.run(lambda: look(settings, environ, hardware, problem, problems=problems, notices=notices))
     checks = run_checks(facts)
     if arguments.json:
         report = {"worst": find_worst(checks), "checks": checks}

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio
 from msgspec import json
+from msgspec.structs import replace
 
 from nodeagent import __version__
 from nodeagent.app.hardware import Hardware, choose_hardware
@@ -62,16 +63,29 @@ _TIMEX_BYTES = 512
 _CLOCK_UNSYNCHRONISED = 5
 
 
+def find_hardware(settings: Settings) -> tuple[Hardware | None, str]:
+    """The door to the GPUs that the settings name, or why there is none; made before the event loop begins."""
+    try:
+        return choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1), ""
+    except NodeagentError as error:
+        return None, str(error)
+
+
 async def look(
-    settings: Settings, environ: Mapping[str, str], *, problems: tuple[str, ...], notices: tuple[str, ...]
+    settings: Settings,
+    environ: Mapping[str, str],
+    hardware: Hardware | None,
+    hardware_problem: str,
+    *,
+    problems: tuple[str, ...],
+    notices: tuple[str, ...],
 ) -> Facts:
     """Everything, with a reason for what could not be seen."""
     simulated = settings.gpus.simulated_profile is not None
-    evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(settings)
+    evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(hardware, hardware_problem)
     agent, agent_problem = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
     runtime, runtime_problem = await _bounded(lambda: _look_at_runtime(settings))
-    checkpoint, checkpoint_problem = _read_checkpoint(settings)
-    return Facts(
+    seen = Facts(
         version=__version__,
         python=platform.python_version(),
         kernel=platform.release(),
@@ -85,14 +99,23 @@ async def look(
         readout_problem=readout_problem,
         agent=agent,
         agent_problem=agent_problem,
+        runtime=runtime,
+        runtime_problem=runtime_problem,
+        api=await _look_at_api(settings, environ),
+    )
+    return await anyio.to_thread.run_sync(lambda: _look_at_host(settings, seen))
+
+
+def _look_at_host(settings: Settings, seen: Facts) -> Facts:
+    """The parts that are files, sockets and system calls of this host; this blocks."""
+    checkpoint, checkpoint_problem = _read_checkpoint(settings)
+    return replace(
+        seen,
         kubelet=look_at_socket(settings.kubelet.device_plugins_dir / "kubelet.sock"),
         pod_resources=look_at_socket(settings.kubelet.pod_resources_socket),
         checkpoint=checkpoint,
         checkpoint_problem=checkpoint_problem,
         specs=read_specs((*CDI_DIRECTORIES, settings.cdi.dir)),
-        runtime=runtime,
-        runtime_problem=runtime_problem,
-        api=await _look_at_api(settings, environ),
         directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
         clock_synchronised=read_clock(),
         strangers=find_strangers(settings.node.proc_dir),
@@ -110,12 +133,10 @@ async def _bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
 
 
 async def _look_at_hardware(
-    settings: Settings,
+    hardware: Hardware | None, problem: str
 ) -> tuple[DriverEvidence | None, str, GpuReadout | None, str]:
-    try:
-        hardware: Hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
-    except NodeagentError as error:
-        return None, str(error), None, str(error)
+    if hardware is None:
+        return None, problem, None, problem
     async with anyio.create_task_group() as tasks:
         await tasks.start(hardware.run)
         evidence, evidence_problem = await _bounded(hardware.probe.read_evidence)

@@ -85,9 +85,8 @@ def _holders(record: GpuRecord, view: PageView) -> str:
 def _speaks_of(envelope: EnvelopeLike, own: set[str]) -> bool:
     value = envelope.value
     named = {getattr(value, "gpu", None), getattr(value, "device", None)}
-    devices = getattr(value, "devices", ())
-    if isinstance(devices, tuple):
-        named |= {parse_device_id(device)[0] for device in devices if isinstance(device, str)}
+    devices = [device for device in getattr(value, "devices", ()) if isinstance(device, str)]
+    named |= {parse_device_id(device)[0] for device in devices}
     return not own.isdisjoint(named)
 
 

@@ -9,6 +9,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
     AllocationRefused,
+    CdiSpecsWritten,
     ConfigurationRejected,
     ConfigurationReloaded,
     DevicesAdvertised,
@@ -17,10 +18,13 @@ from nodeagent.model.events import (
     DriverChanged,
     FaultInjected,
     GpuAppeared,
+    GpuCleared,
     GpuEventReported,
     GpuVanished,
     LabelsApplied,
     MigLayoutChanged,
+    RuntimeConfigured,
+    RuntimeRestarted,
     VerdictChanged,
     XidReported,
 )
@@ -149,6 +153,14 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     GpuVanished: lambda one, names: f"{_call(one.gpu, names)} vanished{_because(one.reason)}",
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
+    GpuCleared: lambda one, names: (
+        f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
+    ),
+    CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
+    RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
+    RuntimeRestarted: lambda one, _names: (
+        f"container runtime restarted{f', rolled back: {one.failure}' if one.failure else ''}"
+    ),
     DriverChanged: lambda one, _names: f"driver {one.before} → {one.after}{_because(one.detail)}",
     FaultInjected: lambda one, _names: f"fault injected by hand: {one.fault} {one.target}".rstrip(),
     DevicesAdvertised: lambda one, _names: f"kubelet told: {one.healthy} of {one.total} {one.resource} healthy",

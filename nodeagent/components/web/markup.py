@@ -17,7 +17,9 @@ SYMBOLS = {"ok": "✓", "warn": "!", "bad": "✗"}
 
 def esc(text: object) -> str:
     """Text as text: no markup, and nothing that a reader cannot see, such as a change of writing direction."""
-    plain = "".join(character if character.isprintable() else "�" for character in str(text))
+    plain = str(text)
+    if not plain.isprintable():  # the usual text is spared the walk, which would be most of a page's cost
+        plain = "".join(character if character.isprintable() else "�" for character in plain)
     return escape(plain)
 
 

@@ -58,10 +58,11 @@ def _draw(gpus: GpusRecord) -> str:
     switches = {
         switch.address: (at * 2 + 1) * width // (len(gpus.switches) * 2) for at, switch in enumerate(gpus.switches)
     }
+    direct = _list_direct(gpus)
     parts = [
         *_draw_numa(spots),
         *_draw_switch_links(spots, switches),
-        *_draw_arcs(spots, gpus.pairs),
+        *_draw_arcs(spots, direct),
         *(
             _draw_box(middle, SWITCH_Y, f"NVSwitch {at}", address)
             for at, (address, middle) in enumerate(switches.items())
@@ -69,7 +70,7 @@ def _draw(gpus: GpusRecord) -> str:
         *(_draw_gpu(spot) for spot in spots),
     ]
     label = f"{len(spots)} GPUs" + (f", {len(switches)} NVSwitches" if switches else "") + "; the table says the same"
-    top = 0 if switches else GPU_Y - 20 - max((_rise(spots, pair) for pair in _direct(gpus.pairs)), default=0)
+    top = 0 if switches else GPU_Y - 20 - max((_rise(spots, pair) for pair in direct), default=0)
     box = f'width="{width * SCALE:.0f}" viewBox="0 {top} {width} {HEIGHT - top}"'
     return f'<svg class="topology" {box} role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
@@ -107,8 +108,13 @@ def _draw_switch_links(spots: tuple[Spot, ...], switches: dict[PciAddress, int])
     return parts
 
 
-def _direct(pairs: tuple[GpuPair, ...]) -> list[GpuPair]:
-    return [pair for pair in pairs if pair.nvlink_count and not pair.through_switch]
+def _list_direct(gpus: GpusRecord) -> list[GpuPair]:
+    known = {record.gpu.uuid for record in gpus.gpus}
+    return [
+        pair
+        for pair in gpus.pairs
+        if pair.nvlink_count and not pair.through_switch and {pair.left, pair.right} <= known
+    ]
 
 
 def _rise(spots: tuple[Spot, ...], pair: GpuPair) -> int:
@@ -116,9 +122,9 @@ def _rise(spots: tuple[Spot, ...], pair: GpuPair) -> int:
     return min(GPU_Y - 24, 40 + (right - left) // 5)
 
 
-def _draw_arcs(spots: tuple[Spot, ...], pairs: tuple[GpuPair, ...]) -> list[str]:
+def _draw_arcs(spots: tuple[Spot, ...], direct: list[GpuPair]) -> list[str]:
     parts = []
-    for pair in _direct(pairs):
+    for pair in direct:
         left, right = (spot.middle for spot in spots if spot.gpu.uuid in {pair.left, pair.right})
         rise = _rise(spots, pair)
         parts.append(
@@ -166,10 +172,12 @@ def _render_matrix(gpus: GpusRecord) -> str:
         )
         for left in all_gpus
     ]
-    head = ("", *(f"GPU {gpu.index}" for gpu in all_gpus))
+    head = ("from, to", *(f"GPU {gpu.index}" for gpu in all_gpus))
     caption = (
         "NVn: n NVLinks. PIX, PXB: PCIe bridges. PHB: host bridge."
         " NODE: host bridges of one NUMA node. SYS: between NUMA nodes."
     )
     body = table(caption, head, rows, name="matrix").replace('<td class="wide">', "<td>")
-    return f'<details id="matrix"><summary>The same as a table</summary>{body}</details>'
+    return (
+        f'<details id="matrix" aria-label="Topology as a table"><summary>The same as a table</summary>{body}</details>'
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
-from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.errors import FileUnreadable, HostStuck
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
 
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class FeatureFile:
-    """Reads, replaces and removes the text of one feature file."""
+    """Reads and replaces the text of one feature file."""
 
     def __init__(self, path: Path, worker: WorkerThread) -> None:
         self.path, self._worker = path, worker
@@ -42,14 +42,6 @@ class FeatureFile:
         """
         await self._run(lambda: self._write(text), "writing the feature file")
 
-    async def remove(self) -> None:
-        """Take it away; fine when there is none.
-
-        Raises:
-            HostError: it cannot be removed.
-        """
-        await self._run(self._remove, "removing the feature file")
-
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:
             return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
@@ -66,9 +58,3 @@ class FeatureFile:
 
     def _write(self, text: str) -> None:
         write_atomically(self.path, text.encode())
-
-    def _remove(self) -> None:
-        try:
-            self.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise FileNotWritten(self.path, "remove it", error, replaced=False) from error

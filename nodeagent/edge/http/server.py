@@ -5,19 +5,17 @@ the limit ends with its connection; nobody else waits for it.
 """
 
 import contextlib
-import os
 import socket
-import stat
 import struct
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 
 from nodeagent.edge.http.access import Access
-from nodeagent.edge.http.errors import BodyTooLarge, ListenFailed
+from nodeagent.edge.http.errors import BodyTooLarge
+from nodeagent.edge.http.listeners import BACKLOG
 from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
 from nodeagent.edge.http.slim import BaseRequest, Server, ServerRunner, SockSite, StreamResponse
@@ -27,7 +25,6 @@ KEEPALIVE_SECONDS = 75.0
 LINGERING_SECONDS = 1.0
 """How long the rest of a refused body is still read, so that its sender sees the refusal."""
 SHUTDOWN_SECONDS = 1.0
-BACKLOG = 128
 _PEER_CREDENTIALS = struct.Struct("3i")
 
 
@@ -182,68 +179,3 @@ async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:
             async for chunk in chunks:
                 await response.write(chunk)
     return response
-
-
-def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
-    """A bound TCP socket.
-
-    Raises:
-        ListenFailed: the address cannot be had; says what to do and which setting to change.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host or "0.0.0.0", port))  # noqa: S104 - only where the setting says every interface
-        listener.listen(BACKLOG)
-        listener.settimeout(0)
-    except OSError as error:
-        listener.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "free the port (`ss -ltnp` names its owner) or set another address"
-        raise ListenFailed(key, f"{host}:{port}", reason.lower(), remedy) from error
-    return listener
-
-
-def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
-    """A bound unix socket that only `mode` lets in; a stale file of a dead process is replaced, a living one's is not.
-
-    Raises:
-        ListenFailed: the path cannot be had.
-    """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path)
-        # The mode is set by the umask at bind time: between bind and chmod anybody could connect.
-        before = os.umask(0o777 & ~mode)
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-        listener.listen(BACKLOG)
-        listener.settimeout(0)
-    except OSError as error:
-        listener.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "stop the other agent, or set another directory that this user may write"
-        raise ListenFailed(key, str(path), reason.lower(), remedy) from error
-    return listener
-
-
-def _remove_stale(path: Path) -> None:
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(17, "a file that is no socket is in the way")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-        except TimeoutError:
-            pass  # somebody listens but is too busy to accept: taken
-    raise OSError(98, "another process listens there")

@@ -15,9 +15,10 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from nodeagent.edge.http.access import CHECKS_WAITING_MAX, Access, open_access, parse_basic
 from nodeagent.edge.http.errors import WebConfigInvalid
+from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, open_tcp_listener
+from nodeagent.edge.http.server import HttpServer
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
 

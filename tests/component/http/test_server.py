@@ -11,9 +11,10 @@ import pytest
 from anyio import to_thread
 
 from nodeagent.edge.http.errors import ListenFailed
+from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits, open_tcp_listener, open_unix_listener
+from nodeagent.edge.http.server import HttpServer, ServerLimits
 
 pytestmark = pytest.mark.anyio
 

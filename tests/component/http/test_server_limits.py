@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits, open_tcp_listener
+from nodeagent.edge.http.server import HttpServer, ServerLimits
 
 pytestmark = pytest.mark.anyio
 LARGE = b"x" * (8 * 1024 * 1024)

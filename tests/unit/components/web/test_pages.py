@@ -1,10 +1,7 @@
-"""Records, events and the page."""
-
-from html.parser import HTMLParser
+"""Records, events and commands."""
 
 import pytest
 from msgspec import json
-from msgspec.structs import replace
 
 from nodeagent.components.web.admin import (
     CommandMalformed,
@@ -17,7 +14,6 @@ from nodeagent.components.web.admin import (
 from nodeagent.components.web.api_index import INDEX
 from nodeagent.components.web.build import Identity, Known, build_state
 from nodeagent.components.web.gpu_records import find_gpu_record, join_gpus
-from nodeagent.components.web.page import render_page
 from nodeagent.components.web.records import (
     ComponentRecord,
     ConditionRecord,
@@ -121,7 +117,6 @@ def test_an_agent_that_knows_nothing_yet_says_so() -> None:
     """Before the first readout every part of the record is empty, not invented."""
     state = build_state(IDENTITY, Known(), [], [], [], now_seconds=11.0)
     assert (state.gpus, state.driver, state.allocations) == (None, None, ())
-    assert "No GPU is known yet." in render_page(state)
     joined = join_gpus(make_inventory(1), None, None, None, now_seconds=1.0)
     assert joined.gpus[0].sample is None
 
@@ -142,41 +137,6 @@ def test_a_gpu_is_found_by_each_of_its_names() -> None:
         assert found.gpu is gpu
     assert find_gpu_record(records, "9") is None
     assert find_gpu_record(GpusRecord(generation=0), "0") is None
-
-
-class _Tags(HTMLParser):
-    """Collects the tags of a page and insists that they are closed."""
-
-    void = frozenset({"meta", "br"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-        if tag not in self.void:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_the_page_is_whole_and_escapes_everything(verdict: Verdict) -> None:
-    """No name from hardware, pods or errors becomes markup, whatever the state of the node."""
-    known = _known((make_gpu(0, name=HOSTILE, mig=make_mig(0, 1)), make_gpu(1, lost=HOSTILE), make_gpu(2)))
-    assert known.health is not None
-    judged = replace(known.health.devices[0], verdict=verdict)
-    page = render_page(_state(replace(known, health=HealthReport(generation=3, devices=(judged,)))))
-    tags = _Tags()
-    tags.feed(page)
-    assert tags.open == []
-    assert "script" not in tags.seen
-    assert "61 °C" in page
-    assert "350 W" in page
-    assert str(verdict) in page
 
 
 def test_events_are_one_line_each() -> None:

@@ -1,0 +1,59 @@
+"""What a pod waits for: preference and durable allocation, while the agent samples and is scraped."""
+
+from tests.bench.node import BenchNode, PluginProcess, bench_node
+from tests.bench.rows import Row
+from tests.bench.scrapers import scraping
+
+ROUNDS = 2000
+SHARED_ROUNDS = 500
+SHARED = ("--set", 'sharing.timeSlicing={"resources": [{"name": "nvidia.com/gpu", "replicas": 200}]}')
+"""Eight GPUs of 200 replicas are 1,600 devices."""
+SCRAPE_PAUSE_SECONDS = 0.5
+
+
+def measure(rounds: int = ROUNDS) -> list[Row]:
+    """Whole GPUs, then replicas."""
+    return [*measure_whole(rounds), *measure_shared(max(1, min(rounds, SHARED_ROUNDS)))]
+
+
+def measure_whole(rounds: int) -> list[Row]:
+    """One, four, and all of eight."""
+    rows: list[Row] = []
+    with bench_node() as node, node.running_agent() as agent:
+        settle(node, agent, devices=8)
+        for size, p50, p99 in ((4, 1.0, 2.5), (1, None, None), (8, None, None)):
+            rows += admit(node, agent, f"prefer + Allocate, {size} of 8, durable", (size, rounds), (p50, p99))
+    return rows
+
+
+def measure_shared(rounds: int) -> list[Row]:
+    """One of 1,600."""
+    with bench_node() as node, node.running_agent(*SHARED) as agent:
+        settle(node, agent, devices=1600)
+        return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", (1, rounds), (None, 10))
+
+
+def settle(node: BenchNode, agent: PluginProcess, devices: int) -> None:
+    """Until the kubelet has every device and the agent is ready; then a few pods, so that nothing is a first time."""
+    node.wait_advertised(agent, devices)
+    agent.wait_ready()
+    node.kubelet.admit(1, 20)
+
+
+def admit(
+    node: BenchNode,
+    agent: PluginProcess,
+    name: str,
+    work: tuple[int, int],
+    limits: tuple[float | None, float | None],
+) -> list[Row]:
+    """Rows for one kind of pod; the processor time is the agent's alone, and the same on a busy machine."""
+    size, rounds = work
+    with scraping(agent.port, scrapers=1, pause_seconds=SCRAPE_PAUSE_SECONDS):
+        before = agent.cpu_seconds()
+        millis = node.kubelet.admit(size, rounds)
+        spent = (agent.cpu_seconds() - before) * 1000 / rounds
+    rows = [Row(name, "ms", millis, limit=limits[0])]
+    if limits[1] is not None:
+        rows.append(Row(f"{name}, the slowest", "ms", millis, limit=limits[1], limit_is_for=0.99))
+    return [*rows, Row(f"  processor time of the agent each, {size}", "ms", [spent])]

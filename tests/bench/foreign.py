@@ -1,0 +1,34 @@
+"""Any device plugin of v1beta1 under the rows of ours: registration, admission, memory, processor time."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench.node import PluginProcess, bench_node
+from tests.bench.rows import Row
+
+ROUNDS_EACH = 200
+SIZES = (1, 4, 8)
+
+
+def measure(command: str, directory: Path | None, rounds: int) -> list[Row]:
+    """Start it on a stand-in kubelet and admit pods of what it offers."""
+    with bench_node(kubelet_dir=directory) as node, node.running_plugin(command) as plugin:
+        registered = node.kubelet.wait("registered", since=plugin.began)
+        offered = node.kubelet.wait("list", since=plugin.began)
+        rows = [
+            Row("exec to Register", "ms", [1000 * (registered["at"] - plugin.began)]),
+            Row("exec to advertised", "ms", [1000 * (offered["at"] - plugin.began)]),
+        ]
+        for size in (size for size in SIZES if size <= offered["healthy"]):
+            millis, spent = _admit(node.kubelet.admit, plugin, size, rounds * ROUNDS_EACH, offered["resource"])
+            rows.append(Row(f"prefer + Allocate, {size} of {offered['devices']}", "ms", millis))
+            rows.append(Row(f"  processor time of the plugin each, {size}", "ms", [spent]))
+        return [*rows, *(Row(f"memory, {kind.upper()}", "MiB", [plugin.memory_mib(kind)]) for kind in ("Pss", "Rss"))]
+
+
+def _admit(
+    admit: Callable[[int, int, str], list[float]], plugin: PluginProcess, size: int, rounds: int, resource: str
+) -> tuple[list[float], float]:
+    before = plugin.cpu_seconds()
+    millis = admit(size, rounds, resource)
+    return millis, 1000 * (plugin.cpu_seconds() - before) / rounds

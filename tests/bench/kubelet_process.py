@@ -1,0 +1,77 @@
+"""The stand-in kubelet of the benches, in a process of its own: it says when what reached it, and admits on demand.
+
+One JSON line a thing on standard output, each with `at` on the clock that all processes of a machine share; one JSON
+line a wish on standard input; it ends with its standard input. The calls that are timed go through gRPC's C core.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from nodeagent.edge.simulated.kubelet.device_manager import Device
+from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
+from tests.bench.core_kubelet import CorePluginClient
+
+
+class Wish(msgspec.Struct):
+    """Admit `rounds` pods of `size` devices, one after the other, each gone before the next."""
+
+    resource: str
+    size: int
+    rounds: int
+
+
+def tell(event: str, at: float | None = None, **values: Any) -> None:
+    """One line for whoever measures."""
+    line = {"event": event, "at": time.perf_counter() if at is None else at, **values}
+    sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+    sys.stdout.flush()
+
+
+class TellingClient(CorePluginClient):
+    """Made the moment a plugin registers; tells that, and every list."""
+
+    def __init__(self, resource: str, socket: Path) -> None:
+        tell("registered", resource=resource)
+        super().__init__(resource, socket)
+
+    async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
+        async for devices in super().lists():
+            at = time.perf_counter()
+            yield devices
+            tell("list", at, resource=self.resource, devices=len(devices), healthy=sum(one.healthy for one in devices))
+
+
+async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
+    """Milliseconds of preference and allocation together, pod by pod."""
+    await kubelet.wait_until(lambda: kubelet.count_free(wish.resource) >= wish.size)
+    kubelet.call_times.clear()
+    for number in range(wish.rounds):
+        await kubelet.add_pod("bench", f"pod-{number}", {wish.resource: wish.size})
+        kubelet.delete_pod("bench", f"pod-{number}")
+        await anyio.lowlevel.checkpoint()  # lists and pod resources have their turn
+    return [1000 * (times.prefer_seconds + times.allocate_seconds) for times in kubelet.call_times]
+
+
+async def run(directory: Path) -> None:
+    """Until standard input ends."""
+    kubelet = StandInKubelet(directory, dial=TellingClient)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(kubelet.run)
+        tell("serving")
+        while line := await anyio.to_thread.run_sync(sys.stdin.readline):
+            tell("admitted", millis=await admit(kubelet, msgspec.json.decode(line, type=Wish)))
+        tasks.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dir", required=True, type=Path)
+    anyio.run(run, parser.parse_args().dir)

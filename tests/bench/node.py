@@ -1,0 +1,220 @@
+"""A node under measurement: a fake driver behind real pynvml, a stand-in kubelet, and an agent, a process each.
+
+Every time taken here is on the monotonic clock, which all processes of a machine share.
+"""
+
+import http.client
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.nvml.control import FakeNvml
+
+PATIENCE_SECONDS = 120.0
+RESOURCE = "nvidia.com/gpu"
+TICKS = os.sysconf("SC_CLK_TCK")
+Event = dict[str, Any]
+
+
+class KubeletProcess:
+    """The other side of the device plugin's socket."""
+
+    def __init__(self, directory: Path) -> None:
+        self.events: list[Event] = []
+        self._news = threading.Condition()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.kubelet_process", "--dir", str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.wait("serving")
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._news:
+                self.events.append(json.loads(line))
+                self._news.notify_all()
+
+    def wait(self, event: str, *, since: float = 0.0, **wanted: Any) -> Event:
+        """The first event of a kind after a moment, with these values."""
+
+        def find() -> Event | None:
+            fitting = (one for one in self.events if one["event"] == event and one["at"] >= since)
+            return next((one for one in fitting if wanted.items() <= one.items()), None)
+
+        with self._news:
+            found = self._news.wait_for(find, PATIENCE_SECONDS)
+        if found is None:
+            raise TimeoutError(f"the kubelet never saw {event} {wanted}; last: {self.events[-3:]}")
+        return found
+
+    def admit(self, size: int, rounds: int, resource: str = RESOURCE) -> list[float]:
+        """Milliseconds of preference and durable allocation together, pod by pod."""
+        assert self._process.stdin is not None
+        began = time.perf_counter()
+        self._process.stdin.write(json.dumps({"resource": resource, "size": size, "rounds": rounds}) + "\n")
+        self._process.stdin.flush()
+        millis: list[float] = self.wait("admitted", since=began)["millis"]
+        return millis
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(PATIENCE_SECONDS)
+
+
+class PluginProcess:
+    """The agent, or any other device plugin: what can be read of it from outside."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], port: int) -> None:
+        self.port = port
+        self.began = time.perf_counter()
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def family(self) -> list[int]:
+        """The process and its children."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the family so far."""
+        fields = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in self.family()]
+        return sum(int(one[11]) + int(one[12]) for one in fields) / TICKS
+
+    def memory_mib(self, kind: str) -> float:
+        """`Rss` or `Pss` of the family, without the state of the fake driver, which no real node has."""
+        return sum(_read_memory_kib(pid, kind) for pid in self.family()) / 1024
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def wait_ready(self) -> float:
+        """Seconds from exec until `/readyz` said 200."""
+        self.wait_until(lambda: self.get("/readyz")[0] == http.HTTPStatus.OK)
+        return time.perf_counter() - self.began
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        while time.perf_counter() - self.began < PATIENCE_SECONDS:
+            try:
+                if is_so():
+                    return
+            except OSError:
+                pass  # not listening yet: asked again
+            time.sleep(0.005)
+        raise TimeoutError("the agent never came so far")
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> float:
+        """Seconds from the signal to the end."""
+        began = time.perf_counter()
+        self.process.send_signal(sent)
+        self.process.wait(PATIENCE_SECONDS)
+        return time.perf_counter() - began
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class BenchNode:
+    """One node; agents come and go on it."""
+
+    def __init__(self, directory: Path, fake: FakeNvml, kubelet: KubeletProcess) -> None:
+        self.directory, self.fake, self.kubelet = directory, fake, kubelet
+
+    @contextmanager
+    def running_agent(self, *words: str) -> Iterator[PluginProcess]:
+        """`nodeagent run`, ended with the block."""
+        port = find_free_port()
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "TMPDIR": str(self.directory)}
+        agent = PluginProcess([*self._command(port), *words], environment, port)
+        try:
+            yield agent
+        finally:
+            agent.end()
+
+    def _command(self, port: int) -> list[str]:
+        kubelet = self.directory / "kubelet"
+        settings = {
+            "node.state_dir": self.directory / "state",
+            "node.run_dir": self.directory / "run",
+            "kubelet.root_dir": kubelet,
+            "kubelet.device_plugins_dir": kubelet / "device-plugins",
+            "kubelet.pod_resources_socket": kubelet / "pod-resources" / "kubelet.sock",
+            "cdi.dir": self.directory / "cdi",
+            "driver.validation_dir": self.directory / "validations",
+            "driver.manage_device_nodes": "false",
+            "driver.nvml_library": self.fake.library_path,
+            "driver.worker_environment": json.dumps(self.fake.environment),
+            "kubernetes.enabled": "false",
+            "http.listen": f"127.0.0.1:{port}",
+        }
+        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "nodeagent", "run", *sets]
+
+    @contextmanager
+    def running_plugin(self, command: str) -> Iterator[PluginProcess]:
+        """Any other plugin; `{dir}` in its command is where this kubelet's `device-plugins` is."""
+        words = shlex.split(command.replace("{dir}", str(self.directory / "kubelet")))
+        plugin = PluginProcess(words, dict(os.environ), 0)
+        try:
+            yield plugin
+        finally:
+            plugin.end()
+
+    def wait_advertised(self, agent: PluginProcess, healthy: int) -> float:
+        """Seconds from exec until the kubelet had this many healthy devices."""
+        at: float = self.kubelet.wait("list", since=agent.began, healthy=healthy)["at"]
+        return at - agent.began
+
+
+@contextmanager
+def bench_node(profile: str = "dgx-h100", kubelet_dir: Path | None = None) -> Iterator[BenchNode]:
+    """A fresh node, gone with the block."""
+    with ExitStack() as stack:
+        directory = Path(tempfile.mkdtemp(prefix="nb-"))
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        fake = FakeNvml(directory, profile)
+        stack.callback(fake.close)
+        kubelet = KubeletProcess(kubelet_dir or directory / "kubelet")
+        stack.callback(kubelet.close)
+        yield BenchNode(directory, fake, kubelet)
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _read_memory_kib(pid: int, kind: str) -> int:
+    total, is_fake = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            is_fake = len(words) > 5 and "nvml-state" in words[5]
+        elif words[0] == f"{kind}:" and not is_fake:
+            total += int(words[1])
+    return total

@@ -1,0 +1,114 @@
+"""The page as its readers have it: loaded, live, by keyboard, on every width."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.agent_process import AgentProcess, running_simulation
+from tests.support.browser import Browser, running_browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LIVE_SECONDS = 5.0
+"""Generous on a noisy machine; `python -m tests.bench` measures how fast it is."""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[AgentProcess]:
+    """One simulated node for all tests here."""
+    with tempfile.TemporaryDirectory(prefix="na-") as directory:
+        with running_simulation(Path(directory), "--pods", "3") as agent:
+            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+            agent.wait_for("/api/v1/allocations", "namespace")
+            yield agent
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests here."""
+    with running_browser() as one:
+        yield one
+
+
+@pytest.mark.parametrize("path", ["", "gpus/0", "gpus/nobody"])
+def test_a_page_loads_without_a_complaint(node: AgentProcess, browser: Browser, path: str) -> None:
+    """No error on the console, nothing refused by the page's own policy, nothing asked of anybody else."""
+    browser.complaints.clear()
+    browser.open(node.url + path)
+    browser.wait_for("document.getElementById('live').className === 'on'")
+    expected = [one for one in browser.complaints if "404" in one and "nobody" in one]
+    assert [one for one in browser.complaints if one not in expected] == []
+    assert browser.ask("performance.getEntriesByType('resource').every(one => one.name.startsWith(location.origin))")
+    assert browser.ask("getComputedStyle(document.querySelector('main')).maxWidth") != "none"
+
+
+def test_the_page_tells_of_a_fault_by_itself(node: AgentProcess, browser: Browser) -> None:
+    """An XID reaches whoever looks at the page within seconds, and focus and opened parts stay as they were."""
+    browser.open(node.url)
+    browser.wait_for("document.getElementById('live').className === 'on'")
+    browser.ask("document.getElementById('matrix').open = true; document.querySelector('.tile a').focus()")
+    before = time.monotonic()
+    assert node.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+    browser.wait_for("document.getElementById('gpus').textContent.includes('lost')")
+    assert time.monotonic() - before < LIVE_SECONDS
+    browser.wait_for("document.getElementById('verdict').className === 'verdict bad'")
+    browser.wait_for("document.title.startsWith('✗')")
+    assert browser.ask("document.getElementById('matrix').open")
+    assert browser.ask("document.activeElement.textContent") == "GPU 0"
+    assert node.post("/api/v1/faults", {"fault": "clear", "arguments": []})[0] == 200
+    browser.wait_for("!document.getElementById('gpus').textContent.includes('lost')")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280, 1920])
+def test_nothing_sticks_out_at_any_width(node: AgentProcess, browser: Browser, width: int, theme: str) -> None:
+    """The page itself never scrolls sideways, from a phone to a wall; wide tables scroll in their own box."""
+    browser.resize(width, 900, theme)
+    browser.open(node.url)
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    wider = (
+        "[...document.querySelectorAll('main *')].filter(one => !one.closest('.scroll, .mig, svg')"
+        f" && one.getBoundingClientRect().right > {width + 1}).map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert browser.ask(wider) == []
+
+
+def test_the_keyboard_reaches_everything_in_order(node: AgentProcess, browser: Browser) -> None:
+    """Tab goes to the skip link first, then down the page as it is read, and focus can be seen."""
+    browser.resize(1280, 900)
+    browser.open(node.url)
+    seen = []
+    for _ in range(12):
+        browser.press("Tab", 9)
+        seen.append(browser.ask("document.activeElement.textContent"))
+        assert browser.ask("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert seen[:3] == ["Skip to the content", "nodeagent", "Conditions"]
+    tops = browser.ask("[...document.querySelectorAll('main a, main summary')].every(one => one.tabIndex === 0)")
+    assert tops
+
+
+def test_a_screen_reader_hears_names(node: AgentProcess, browser: Browser) -> None:
+    """Everything that can be acted on, and every picture, has a name in the accessibility tree; landmarks are there."""
+    browser.open(node.url)
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    shown = [(one["role"]["value"], one.get("name", {}).get("value", "")) for one in nodes if not one["ignored"]]
+    named = {"link", "image", "region", "group", "navigation", "DisclosureTriangle", "columnheader"}
+    assert [role for role, name in shown if role in named and not name.strip()] == []
+    roles = {role for role, _ in shown}
+    assert {"main", "banner", "navigation", "contentinfo", "heading", "status", "region", "list", "table"} <= roles
+
+
+def test_the_page_is_whole_without_javascript(node: AgentProcess, browser: Browser) -> None:
+    """Whoever forbids scripts reads the same."""
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(node.url)
+        text = str(browser.ask("document.body.innerText"))
+        assert "GPU 7" in text
+        assert "What happened" in text
+        assert browser.ask("document.getElementById('live').textContent") == "reload for newer values"
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)

@@ -1,0 +1,69 @@
+"""The labeler's own edges on a real directory: the feature file and the node's facts."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from nodeagent.edge.host import feature_file
+from nodeagent.edge.host.errors import FileNotWritten, HostStuck
+from nodeagent.edge.host.feature_file import FeatureFile
+from nodeagent.edge.host.node_facts_reader import HostNodeFacts
+from nodeagent.edge.host.pseudo_file import list_names
+from nodeagent.edge.simulated.node_facts import simulate_facts
+from nodeagent.edge.simulated.profile import load_profile
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.node_facts import NodeFacts
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_feature_file_is_written_whole(tmp_path: Path) -> None:
+    """None reads as nothing; what is written is read; nothing else is left in the directory."""
+    worker = WorkerThread("test")
+    file = FeatureFile(tmp_path / "nodeagent", worker)
+    assert await file.read() == ""
+    await file.write("a=1\n")
+    assert await file.read() == "a=1\n"
+    assert list_names(tmp_path) == ("nodeagent",)
+    worker.close()
+
+
+async def test_a_directory_that_nobody_reads_is_not_made(tmp_path: Path) -> None:
+    """Without node feature discovery's directory the write fails and says which one."""
+    worker = WorkerThread("test")
+    with pytest.raises(FileNotWritten, match=r"features\.d"):
+        await FeatureFile(tmp_path / "features.d" / "nodeagent", worker).write("a=1\n")
+    worker.close()
+
+
+async def test_a_disk_that_hangs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the file system does, the caller hears within its time."""
+    monkeypatch.setattr(feature_file, "_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(feature_file, "read_bounded", lambda *_, **__: time.sleep(0.5))
+    worker = WorkerThread("test")
+    with pytest.raises(HostStuck):
+        await FeatureFile(tmp_path / "x", worker).read()
+    worker.close()
+
+
+async def test_facts_that_hang_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise for the node's own files."""
+    monkeypatch.setattr("nodeagent.edge.host.node_facts_reader._TIMEOUT_SECONDS", 0.05)
+
+    def hang() -> NodeFacts:
+        time.sleep(0.5)
+        return NodeFacts()
+
+    worker = WorkerThread("test")
+    with pytest.raises(HostStuck):
+        await HostNodeFacts(hang, worker, tmp_path).read_facts()
+    worker.close()
+
+
+def test_a_simulated_node_has_its_gpus_on_the_bus() -> None:
+    """The host's kernel, the profile's GPUs, and a machine that says that it is made up."""
+    facts = simulate_facts(NodeFacts(kernel_release="6.8"), load_profile("l40s"))
+    assert facts.kernel_release == "6.8"
+    assert facts.machine_type == "Simulated l40s"
+    assert {each.pci_class for each in facts.functions} == {"0302"}

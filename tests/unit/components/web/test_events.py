@@ -1,0 +1,142 @@
+"""What happened, in words and in order."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from nodeagent.components.web.event_words import WORDS, build_moments, build_names, describe_event
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.events import (
+    FACTS,
+    AllocationDiffered,
+    AllocationRefused,
+    CdiSpecsWritten,
+    ConfigurationRejected,
+    ConfigurationReloaded,
+    DevicesAdvertised,
+    DevicesFreed,
+    DriverChanged,
+    GpuAppeared,
+    GpuCleared,
+    GpuEventReported,
+    GpuVanished,
+    LabelsApplied,
+    MigLayoutChanged,
+    RuntimeConfigured,
+    RuntimeRestarted,
+    XidReported,
+)
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.telemetry import NodeSample
+from tests.support.nodes import make_envelope
+from tests.support.samples import make_gpu, make_mig, make_uuid
+
+RESOURCE = ResourceName("nvidia.com/gpu")
+NAMES = build_names(Inventory(generation=1, gpus=(make_gpu(0, mig=make_mig(0, 1)), make_gpu(1, lost="gone"))))
+DEVICES = (DeviceId(make_uuid(0)), DeviceId(f"{make_uuid(0)}::1"), DeviceId("GPU-other"))
+
+
+@dataclass
+class ActiveConditions:
+    """The kernel's, by its shape."""
+
+    conditions: tuple[object, ...] = ()
+
+
+@dataclass
+class Coded:
+    code: str
+
+
+class SomethingNew:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (XidReported(gpu=make_uuid(0), xid=48), "XID 48 on GPU 0"),
+        (XidReported(gpu=make_uuid(7), xid=48), f"XID 48 on {make_uuid(7)}"),
+        (GpuEventReported(gpu=make_uuid(0), kind="recovery_action", data=2), "recovery action (2) on GPU 0"),
+        (GpuAppeared(gpu=make_uuid(0), generation=1), "GPU 0 appeared"),
+        (GpuVanished(gpu=make_uuid(0), generation=1, reason="why"), "GPU 0 vanished: why"),
+        (MigLayoutChanged(gpu=make_uuid(0), generation=1), "MIG layout of GPU 0 changed"),
+        (DriverChanged(before=DriverPhase.STUCK, after=DriverPhase.READY), "driver stuck → ready"),
+        (DevicesAdvertised(resource=RESOURCE, healthy=7, total=8), "kubelet told: 7 of 8 nvidia.com/gpu healthy"),
+        (DevicesFreed(resource=RESOURCE, devices=DEVICES, number=3), "allocation 3 ended: GPU 0, GPU-other free again"),
+        (AllocationRefused(resource=RESOURCE, devices=DEVICES[:1], reason="no"), "refused GPU 0 as nvidia.com/gpu: no"),
+        (
+            AllocationDiffered(kind="orphan", resource=RESOURCE, devices=DEVICES[:1], detail="d"),
+            "allocation orphan, GPU 0: d",
+        ),
+        (LabelsApplied(sink="node", changed=tuple("abcdefgh")), "labels changed (node): a, b, c, d, e, f …"),
+        (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
+        (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
+        (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),
+        (Inventory(generation=2, gpus=(make_gpu(0), make_gpu(1, lost="x"))), "inventory 2: 2 GPUs, 1 lost"),
+        (
+            HealthReport(
+                generation=1,
+                devices=(
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                ),
+            ),
+            "health judged: 0 of 1 devices fit for work",
+        ),
+        (ActiveConditions(), "conditions: none"),
+        (ActiveConditions((Coded("gpu-lost"),)), "conditions: gpu-lost"),
+        (GpuCleared(gpu=make_uuid(0), who="me", reason="new card"), "GPU 0 taken back into service by me: new card"),
+        (CdiSpecsWritten(written=("a",), removed=("b",), generation=1), "CDI specifications written: a, b"),
+        (RuntimeConfigured(paths=("/c",)), "container runtime configured: /c"),
+        (RuntimeRestarted(command="c"), "container runtime restarted"),
+        (RuntimeRestarted(command="c", failure="f"), "container runtime restarted, rolled back: f"),
+        (SomethingNew(), "SomethingNew"),
+        (NodeSample(time_seconds=1.0), ""),
+    ],
+)
+def test_each_event_is_a_sentence(value: object, words: str) -> None:
+    """Devices go by their short names, and an event nobody has words for goes by its own."""
+    assert describe_event(value, NAMES) == words
+
+
+def test_every_fact_has_words() -> None:
+    """A fact that is added to the bus is told on the page in a sentence."""
+    assert set(FACTS) <= set(WORDS)
+
+
+def test_mig_devices_are_named_with_their_profile() -> None:
+    """`GPU 0 1g.10gb` says more than a UUID, and nothing is named before the first inventory."""
+    assert "GPU 0 1g.10gb" in NAMES.values()
+    assert build_names(None) == {}
+
+
+def test_what_one_event_led_to_stands_below_it() -> None:
+    """A chain stays together though others come in between, and goes through events that say nothing themselves."""
+    history = (
+        make_envelope(1, XidReported(gpu=make_uuid(0), xid=79), time=1.0),
+        make_envelope(2, GpuAppeared(gpu=make_uuid(1), generation=1), time=1.2),
+        make_envelope(3, NodeSample(time_seconds=1.0), time=1.3, cause=1),
+        make_envelope(4, GpuVanished(gpu=make_uuid(0), generation=2), time=1.4, cause=3),
+        make_envelope(5, DevicesAdvertised(resource=RESOURCE, healthy=7, total=8), time=1.5, cause=4),
+    )
+    (moment,) = build_moments(history, NAMES)
+    assert [(link.seq, link.depth) for link in moment] == [(1, 0), (4, 1), (5, 2), (2, 0)]
+
+
+def test_moments_are_newest_first_and_apart_by_a_pause() -> None:
+    """What follows within a second is one moment; only the newest moments are kept."""
+    times = (1.0, 1.5, 9.0, 20.0)
+    history = tuple(
+        make_envelope(seq, XidReported(gpu=make_uuid(0), xid=seq), time=time) for seq, time in enumerate(times)
+    )
+    moments = build_moments(history, NAMES, 2)
+    assert [[link.seq for link in moment] for moment in moments] == [[3], [2]]
+    assert [len(moment) for moment in build_moments(history, NAMES)] == [1, 1, 2]
+
+
+def test_a_cause_that_history_has_forgotten_begins_a_chain() -> None:
+    """An effect whose cause is long gone is told by itself."""
+    (moment,) = build_moments((make_envelope(9, GpuAppeared(gpu=make_uuid(0), generation=1), cause=2),), NAMES)
+    assert moment[0].depth == 0

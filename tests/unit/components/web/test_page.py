@@ -1,0 +1,252 @@
+"""The page: everything is on it, nothing escapes from it, everybody can read it."""
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
+from nodeagent.components.web.build import Identity, Known, build_state
+from nodeagent.components.web.detail_pages import is_page, render_path
+from nodeagent.components.web.markup import esc
+from nodeagent.components.web.page import Page as Rendered
+from nodeagent.components.web.page import PageView, render_document
+from nodeagent.components.web.page_gpus import decide_style, render_gpus
+from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Mig
+from nodeagent.model.labels import LabelState
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from tests.support.html import Page
+from tests.support.nodes import make_rich_state, make_sample, make_view
+from tests.support.samples import make_gpu, make_mig, make_uuid
+
+HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
+PATHS = ("/", f"/gpus/{make_uuid(0)}", f"/gpus/{make_uuid(1)}", f"/gpus/{make_uuid(2)}", "/gpus/3", "/pods/ml/word")
+
+
+def _render(path: str, view: PageView) -> str:
+    page = render_path(path, view)
+    assert page is not None
+    return render_document(page, "v-1")
+
+
+def _empty() -> PageView:
+    identity = Identity(version="1", node="n", gpu_source="nvml", pid=1, started_seconds=0.0)
+    return PageView(state=build_state(identity, Known(), [], [], [], now_seconds=1.0), trend={}, history=())
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/gpus/nobody", "/pods/no/body"])
+def test_everybody_can_read_each_page(path: str) -> None:
+    """Landmarks, names, headings of tables and links hold on every page."""
+    assert Page(_render(path, make_view())).find_faults() == []
+
+
+def test_the_check_would_see_what_is_missing() -> None:
+    """A page without landmarks, names and targets is told its faults."""
+    bad = (
+        '<html><body><section id="a"></section><svg role="img"></svg><th>x</th>'
+        '<a href="#no">y</a><p tabindex="3" style="x">'
+    )
+    faults = Page(bad + "</p></body></html>").find_faults()
+    assert len(faults) >= 9
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_text_from_outside_becomes_markup(path: str) -> None:
+    """Names from hardware, pods, errors and settings are shown as they are, and do nothing."""
+    tame, hostile = Page(_render(path, make_view())), Page(_render(path.replace("word", "x"), make_view(HOSTILE)))
+    own = [tag for tag, _ in hostile.tags if tag == "script"]
+    assert own == ["script"]
+    assert hostile.find_faults() == []
+    if path != "/pods/ml/word":
+        assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in tame.tags]
+    assert "\x1b" not in hostile.text
+    assert "\u202e" not in hostile.text
+
+
+def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
+    """Quotes and angles are written out, control and direction characters are made visible."""
+    assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
+
+
+def test_everything_a_paged_person_needs_is_on_the_page() -> None:
+    """Verdict, conditions with remedy and anchor, each GPU's state and holder, versions, labels and parts."""
+    page = Page(_render("/", make_view()))
+    for part in (
+        "broken word",
+        "What to do: word",
+        "GPU 0 ✓ healthy",
+        "GPU 1 ✗ unhealthy",
+        "GPU 2 ✗ lost",
+        "42 %",
+        "8 of 80 GiB",
+        "350 of 700 W",
+        "61 °C",
+        "readings are 60 s old",
+        "ml/word",
+        "pod not known yet",
+        "forgotten by the kubelet",
+        "missing",
+        "NVSwitch 0",
+        "NUMA node 0",
+        "NV18",
+        "SYS",
+        "XID 79 on GPU 0: word",
+        "→ GPU 0 healthy → unhealthy: word",
+        "CUDA 13.0",
+        "open kernel module",
+        "CDI off",
+        "not registered",
+        "not written yet",
+        "to be removed",
+        "backing off",
+        "waits for g",
+        "simulated GPUs",
+    ):
+        assert part in page.text, part
+    assert {"condition-c-word", "condition-d", f"gpu-{make_uuid(0)}"} <= set(page.ids())
+
+
+def test_sparklines_say_their_range_in_words() -> None:
+    """Who does not see the picture hears what it shows."""
+    labels = [one.get("aria-label") for one in Page(_render("/", make_view())).all("svg")]
+    assert "Utilisation, last 1 min: 0 to 11 %" in labels
+
+
+def test_a_page_loads_nothing_from_elsewhere() -> None:
+    """No address but this agent's own is on the page, and its policy allows none."""
+    page = Page(_render("/", make_view()))
+    assert page.all("img") == page.all("iframe") == []
+    assert [one for one in page.all("link") if not str(one["href"]).startswith("data:")] == []
+    assert [one for one in page.all("a") if "://" in str(one["href"])] == []
+    assert "://" not in STYLE + SCRIPT
+    assert "unsafe" not in POLICY
+    assert POLICY.startswith("default-src 'none'; ")
+
+
+def test_an_agent_that_knows_nothing_yet_says_so() -> None:
+    """Before the first readout every part of the page is there and invents nothing."""
+    page = Page(_render("/", _empty()))
+    assert "No GPU is known yet." in page.text
+    assert "not looked at yet" in page.text
+    assert "Labels have not been made yet." in page.text
+    assert page.find_faults() == []
+    assert "does not know it now" in Page(_render("/gpus/0", _empty())).text
+
+
+def test_an_address_stays_an_answer_when_its_subject_is_gone() -> None:
+    """A link in a ticket says that the pod or GPU is gone, rather than nothing at all."""
+    for path in ("/gpus/nobody", "/pods/no/body"):
+        page = render_path(path, make_view())
+        assert page is not None
+        assert page.status == 404
+        assert is_page(path)
+    for path in ("/nothing", "", "/gpus", "/pods/a", "/gpus/a/b"):
+        assert not is_page(path)
+        assert render_path(path, make_view()) is None
+
+
+def test_a_gpu_page_tells_only_of_its_gpu() -> None:
+    """Events of other GPUs are left out, allocations of its replicas are not."""
+    page = Page(_render(f"/gpus/{make_uuid(0)}", make_view()))
+    assert "XID 79 on GPU 0" in page.text
+    assert "allocation 9" in page.text
+    assert "XID 79" not in Page(_render("/gpus/3", make_view())).text
+
+
+def test_a_pod_page_says_how_its_gpus_are() -> None:
+    """The person who owns the pod sees at once whether its GPU is the trouble."""
+    page = Page(_render("/pods/ml/word", make_view()))
+    assert "GPU 0 healthy, GPU 1 unhealthy" in page.text
+
+
+def test_a_gpu_without_verdict_says_what_is_known() -> None:
+    """Not judged is not healthy: a GPU that answers says only that."""
+    assert decide_style(GpuRecord(gpu=make_gpu(0))) == ("warn", "not read yet", "")
+    assert decide_style(GpuRecord(gpu=make_gpu(0), sample=make_sample(0))) == ("ok", "answers", "")
+
+
+def test_mig_devices_lie_where_they_are() -> None:
+    """A block starts at its memory slice and is as wide as its placement; without one it flows."""
+    mig = make_mig(0, 2)
+    placed = tuple(
+        replace(device, placement_start=start, placement_size=4, profile="3g.40gb")
+        for device, start in zip(mig.devices, (4, 7), strict=True)
+    )
+    state = make_rich_state()
+    record = GpuRecord(gpu=make_gpu(0, mig=replace(mig, devices=placed)))
+    html = render_gpus(replace(state, gpus=GpusRecord(generation=1, gpus=(record,))), {})
+    assert 'class="w4 x4"' in html
+    assert 'class="w4"' in html
+    assert "○ 3g.40gb" in html
+    bare = GpuRecord(gpu=make_gpu(0, mig=Mig(enabled=True, pending=True)))
+    html = render_gpus(replace(state, gpus=GpusRecord(generation=1, gpus=(bare,))), {})
+    assert "no device has been made" in html
+    assert "This node has no GPU." in render_gpus(replace(state, gpus=GpusRecord(generation=1)), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"conditions": (), "notices": ()}, "Nothing is wrong"),
+        ({"labels": LabelState(wanted={}, applied={})}, "Node labels none"),
+        ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
+        ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),
+        ({"allocations": ()}, "No device is handed out."),
+        ({"driver": DriverState(phase=DriverPhase.NOT_LOADED)}, "✗ not loaded"),
+    ],
+)
+def test_what_is_absent_is_said_in_words(change: dict[str, object], words: str) -> None:
+    """An empty part says that it is empty."""
+    view = make_view()
+    assert words in Page(_render("/", replace(view, state=replace(view.state, **change)))).text
+
+
+def test_a_page_without_events_says_so() -> None:
+    """Nothing happened is an answer too."""
+    assert "Nothing yet." in Page(_render("/", replace(make_view(), history=()))).text
+
+
+def test_pages_stay_small() -> None:
+    """Eight GPUs with five minutes of curves and MIG fit in what one transfer may weigh."""
+    view = make_view()
+    record = GpuRecord(gpu=make_gpu(0, mig=make_mig(0, 7)), sample=make_sample(0))
+    points = next(iter(view.trend.values()))
+    gpus = tuple(replace(record, gpu=replace(make_gpu(index, mig=make_mig(index, 7)))) for index in range(8))
+    full = replace(view, state=replace(view.state, gpus=GpusRecord(generation=1, gpus=gpus)))
+    full = replace(full, trend={make_uuid(index): points * 5 for index in range(8)})
+    assert len(_render("/", full).encode()) < 60_000
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_every_colour_of_text_can_be_read_on_every_ground(theme: int) -> None:
+    """The contrast is at least 4.5 to 1 in both themes, as WCAG AA asks of small text."""
+    palette = dict(re.findall(r"--(\w+):(#[0-9a-f]{6})", STYLE.split(":root{")[theme + 1]))
+    pairs = [
+        (text, ground) for text in ("text", "dim", "link", "ok", "warn", "bad") for ground in ("bg", "card", "soft")
+    ]
+    pairs += [(text, f"{text}bg") for text in ("ok", "warn", "bad")] + [
+        ("text", f"{one}bg") for one in ("ok", "warn", "bad")
+    ]
+    faint = {pair: round(_contrast(palette[pair[0]], palette[pair[1]]), 2) for pair in pairs}
+    assert {pair: contrast for pair, contrast in faint.items() if contrast < 4.5} == {}
+
+
+def test_a_document_carries_the_version_its_script_goes_on_from() -> None:
+    """What is on the page already is not sent again."""
+    page = Rendered(title="t", node="n", style="ok", time_seconds=5.0, sections={})
+    html = render_document(page, "e-3")
+    assert 'data-version="e-3" data-time="5.0"' in html
+    assert "<nav" not in html

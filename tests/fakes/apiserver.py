@@ -220,10 +220,8 @@ class FakeApiServer:
     def _merge_condition(node: Json, condition: Json) -> None:
         conditions = node["status"]["conditions"]
         before: Json = next((each for each in conditions if each["type"] == condition["type"]), {})
-        node["status"]["conditions"] = [
-            *(each for each in conditions if each["type"] != condition["type"]),
-            before | condition,
-        ]
+        others = [each for each in conditions if each["type"] != condition["type"]]
+        node["status"]["conditions"] = others if condition.get("$patch") == "delete" else [*others, before | condition]
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

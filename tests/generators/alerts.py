@@ -1,4 +1,4 @@
-"""What is made from the alert rules: the chart's own copy, since Helm reads no file outside of a chart, and their page."""
+"""What is made from the alert rules: their page, and the chart's copy, since Helm reads no file outside of a chart."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -25,7 +25,7 @@ from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 EXIT_RENEW = 3
 """The worker asks to be replaced by a fresh one."""
 
-RENEW_SECONDS = 30
+RENEW_SECONDS = 5
 """How long a process goes on that never could open a GPU; one that is broken for good costs the others no more."""
 _CUDA_MAJOR = 1000
 _CUDA_MINOR = 10

@@ -14,6 +14,8 @@ from nodeagent.cli.reference import render_cli_page
 from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
 from tests.generators import dashboards, kubelet_proto
+from tests.generators.alerts import render_alerts_page, render_chart_alerts
+from tests.generators.chart import render_chart_permissions
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
@@ -27,6 +29,9 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/events.md": render_events,
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
+    "deploy/chart/templates/rbac.yaml": render_chart_permissions,
+    "deploy/chart/files/alerts.yaml": render_chart_alerts,
+    "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
     "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),

@@ -15,12 +15,13 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, render_table
-from nodeagent.cli.uninstall_labels import remove_labels
+from nodeagent.cli.uninstall_cluster import remove_from_cluster
 from nodeagent.cli.uninstall_steps import (
     Outcome,
     Step,
     hold_state,
     remove_cdi,
+    remove_features,
     remove_markers,
     remove_run_dir,
     remove_sockets,
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     dry = bool(arguments.dry_run)
     try:
         with hold_state(settings.node.state_dir):
-            outcomes = [*_undo(settings, dry=dry), *anyio.run(lambda: remove_labels(settings, environ, dry=dry))]
+            outcomes = [*_undo(settings, dry=dry), *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry))]
             if not arguments.keep_state:
                 outcomes += remove_state(settings, dry=dry)
     except HostError as error:
@@ -56,6 +57,7 @@ def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from restore_runtime(settings, dry=dry)
     yield from remove_cdi(settings, dry=dry)
     yield from remove_markers(settings, dry=dry)
+    yield from remove_features(settings, dry=dry)
     yield from remove_sockets(settings, dry=dry)
     yield from remove_run_dir(settings, dry=dry)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nodeagent.app.cluster_side import FEATURE_FILE
 from nodeagent.app.endpoints import LOCK
 from nodeagent.cli.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
@@ -91,6 +92,11 @@ def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Only where the agent kept them: elsewhere they are another validator's."""
     if settings.driver.validation_markers:
         yield from _remove((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
+
+
+def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Node feature discovery then takes the labels back by itself."""
+    yield from _remove([settings.labels.nfd_dir / FEATURE_FILE], "feature file", dry=dry)
 
 
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

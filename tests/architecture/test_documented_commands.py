@@ -33,22 +33,27 @@ def list_span_calls(text: str) -> Iterator[list[str]]:
 
 def _find_calls(line: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.commenters = "#"
+    lexer.whitespace_split, lexer.commenters = True, "#"
     try:
         words = list(lexer)
     except ValueError:
         return  # output shown in a block, with a lone quote
     segment: list[str] = []
+    opened_by = ""
     for word in [*words, "|"]:
         if not set(word) <= _OPERATORS:
             segment.append(word)
             continue
-        names = [index for index, each in enumerate(segment) if each.rpartition("/")[2] == "nodeagent"]
-        starts = [
-            index for index in names if index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})
-        ]
-        yield from (segment[index + 1 :] for index in starts)
-        segment = []
+        # What follows an arrow is the name of a file.
+        yield from () if opened_by in {"<", ">", ">>"} else _find_starts(segment)
+        segment, opened_by = [], word
+
+
+def _find_starts(segment: list[str]) -> Iterator[list[str]]:
+    for index, word in enumerate(segment):
+        own = index == 0 or (segment[0] in _BEFORE and segment[index - 1] in {"--", "sudo"})
+        if own and word.rpartition("/")[2] == "nodeagent":
+            yield segment[index + 1 :]
 
 
 def parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -12,9 +12,10 @@ import yaml
 
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import Streams, run_command_line
-from nodeagent.cli.uninstall_labels import remove_labels
+from nodeagent.cli.uninstall_cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall_steps import Step
 from nodeagent.components.cdi.spec import render_spec_name
+from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.load import load_settings
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.host.state_lock import StateLock
@@ -22,6 +23,7 @@ from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.kernel.clock import SystemClock
+from nodeagent.model.cluster import NodeCondition, Taint
 from nodeagent.model.runtime import FileChange
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.short_directory import short_dir
@@ -44,6 +46,7 @@ class UsedNode:
             "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
             "kubelet": {"device_plugins_dir": str(self.plugins)},
             "kubernetes": {"enabled": "false"},
+            "labels": {"nfd_dir": str(root / "features.d")},
         }
         self.config.write_text(yaml.safe_dump(settings))
         self.ours = [
@@ -51,6 +54,7 @@ class UsedNode:
             self.write("hooks", "nodeagent-cdi-hook"),
             self.write("markers", "driver-ready"),
             self.write("run", "admin.sock"),
+            self.write("features.d", "nodeagent"),
             self.write("state", "allocations.journal"),
             self.write("state", "allocations.journal.prev"),
             self.write("state", "verdicts.json"),
@@ -185,21 +189,51 @@ def test_a_step_that_fails_does_not_stop_the_others(used: UsedNode) -> None:
 
 
 @pytest.mark.anyio
-async def test_labels_that_the_agent_wrote_go_and_others_stay(tmp_path: Path) -> None:
-    """The server knows whose they are; a rehearsal only looks."""
+async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
+    """Labels, condition, annotation and start-up taint go, those of others stay; a rehearsal only looks."""
     async with FakeApiServer().running() as server:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
         server.add_node(NODE, zone="a")
         client = KubeClient(Kubeconfig(kubeconfig))
         node = KubeNode(client, NODE, SystemClock(), Random(1))
         await node.apply_labels(await node.read_node(), {"nvidia.com/gpu.count": "8"})
+        await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
+        await node.write_annotation(TERMINAL_ANNOTATION, "lost")
+        await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
         await client.aclose()
-        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
+        overrides = (
+            f"kubernetes.kubeconfig={kubeconfig}",
+            f"node.name={NODE}",
+            "kubernetes.startup_taint=nvidia.com/gpu-starting:NoSchedule",
+        )
         settings = load_settings(environ={}, overrides=overrides).settings
-        (dry,) = await remove_labels(settings, {}, dry=True)
-        assert (dry.step, len(server.nodes[NODE]["metadata"]["labels"])) == (Step.REMOVED, 2)
-        (done,) = await remove_labels(settings, {}, dry=False)
-        assert (done.step, server.nodes[NODE]["metadata"]["labels"]) == (Step.REMOVED, {"zone": "a"})
+        before = json.dumps(server.nodes[NODE])
+        rehearsed = await remove_from_cluster(settings, {}, dry=True)
+        assert json.dumps(server.nodes[NODE]) == before
+        assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 4
+        left = server.nodes[NODE]
+        assert left["metadata"]["labels"] == {"zone": "a"}
+        assert (left["metadata"]["annotations"], left["spec"]["taints"], left["status"]["conditions"]) == ({}, [], [])
+        assert await remove_from_cluster(settings, {}, dry=False) == []
+
+
+@pytest.mark.anyio
+async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:
+    """Each by itself, so that one refusal does not keep the rest."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        client = KubeClient(Kubeconfig(kubeconfig))
+        node = KubeNode(client, NODE, SystemClock(), Random(1))
+        await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
+        await node.write_annotation(TERMINAL_ANNOTATION, "lost")
+        found = await node.read_node()
+        settings = load_settings(environ={}, overrides=(f"kubernetes.kubeconfig={kubeconfig}",)).settings
+        acts = _list_ours(settings, node, found)
+        del server.nodes[NODE]
+        outcomes = [await _take_back(what, act, dry=False) for what, act in acts.items()]
+        await client.aclose()
+    assert [each.step for each in outcomes] == [Step.FAILED, Step.FAILED]
 
 
 @pytest.mark.anyio
@@ -210,5 +244,5 @@ async def test_an_api_server_that_is_away_is_a_step_that_failed(tmp_path: Path) 
     overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}")
     settings = load_settings(environ={}, overrides=overrides).settings
     with anyio.fail_after(30):
-        (outcome,) = await remove_labels(settings, {}, dry=False)
+        (outcome,) = await remove_from_cluster(settings, {}, dry=False)
     assert outcome.step is Step.FAILED

@@ -1,6 +1,5 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -145,21 +144,20 @@ def test_chart_names_the_version_of_the_agent() -> None:
     assert chart["appVersion"] == __version__
 
 
-def test_alerts_ask_for_metrics_that_exist_and_lead_to_a_section() -> None:
-    """An alert on a metric that was renamed would never fire, and one without a section helps nobody at night."""
-    (group,) = yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"]
-    metrics, operations = ((ROOT / f"docs/{page}.md").read_text() for page in ("metrics", "operations"))
-    for rule in group["rules"]:
-        for name in re.findall(r"nodeagent_[a-z_]+", rule["expr"]):
-            assert f"`{name}`" in metrics, name
-        assert f"### {rule['alert']}\n" in operations
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
-
-
 @needs_helm
 def test_monitoring_is_added_when_asked_for() -> None:
     """For clusters with the Prometheus operator; elsewhere its kinds do not exist."""
     assert not {kind for kind, _ in render_objects() if kind.startswith("P")}
     objects = render_objects("--set", "podMonitor.enabled=true,prometheusRule.enabled=true")
-    assert objects["PrometheusRule", "nodeagent"]["spec"]["groups"][0]["name"] == "nodeagent"
-    assert objects["PodMonitor", "nodeagent"]["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
+    rules = yaml.safe_load((ROOT / "deploy/alerts/nodeagent-rules.yaml").read_text())
+    assert objects["PrometheusRule", "nodeagent"]["spec"] == rules
+    monitor = yaml.safe_load((ROOT / "deploy/prometheus/podmonitor.yaml").read_text())
+    assert objects["PodMonitor", "nodeagent"]["spec"] == monitor["spec"]
+
+
+@needs_helm
+def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
+    """Helm merges mappings, so the default affinity goes only by being set to nothing, as the guides say."""
+    pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))
+    assert "affinity" not in pod
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 
-from nodeagent.cli.uninstall_labels import remove_labels
+from nodeagent.cli.uninstall_cluster import remove_from_cluster
 from nodeagent.cli.uninstall_steps import Step
 from nodeagent.config.load import load_settings
 from tests.integration.cluster.control import Cluster
@@ -151,8 +151,8 @@ def test_nothing_of_ours_stays_on_the_node(node: Cluster, make_agent: MakeAgent)
     wait("the condition", lambda: condition_of(node).get("status") == "True")
     assert agent.stop() == 0
     settings = load_settings(agent.config_file, environ={}).settings
-    outcomes = anyio.run(lambda: remove_labels(settings, {}, dry=False))
-    assert [each.step for each in outcomes] == [Step.REMOVED]
+    outcomes = anyio.run(lambda: remove_from_cluster(settings, {}, dry=False))
+    assert {each.step for each in outcomes} == {Step.REMOVED}
     assert not [key for key in labels_of(node) if key.startswith(("nvidia.com/", "feature.node.kubernetes.io/"))]
     assert labels_of(node)["team"] == "blue"
     assert condition_of(node) == {}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
 from nodeagent.components.web.build import Identity, Known, build_state
 from nodeagent.components.web.detail_pages import is_page, render_path
-from nodeagent.components.web.markup import esc
+from nodeagent.components.web.markup import esc, prose
 from nodeagent.components.web.page import Page as Rendered
 from nodeagent.components.web.page import PageView, render_document
 from nodeagent.components.web.page_gpus import decide_style, render_gpus
@@ -18,7 +18,7 @@ from nodeagent.model.gpu import Mig
 from nodeagent.model.labels import LabelState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
-from tests.support.nodes import make_rich_state, make_sample, make_view
+from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
 from tests.support.samples import make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
@@ -68,6 +68,12 @@ def test_no_text_from_outside_becomes_markup(path: str) -> None:
 def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
     """Quotes and angles are written out, control and direction characters are made visible."""
     assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
+
+
+def test_commands_stand_out_in_a_remedy() -> None:
+    """What is to be typed can be seen and copied, and is still only text."""
+    assert prose("run `rm <x>` and `y`") == "run <code>rm &lt;x&gt;</code> and <code>y</code>"
+    assert prose("a lone ` stays") == "a lone ` stays"
 
 
 def test_everything_a_paged_person_needs_is_on_the_page() -> None:
@@ -210,13 +216,7 @@ def test_a_page_without_events_says_so() -> None:
 
 def test_pages_stay_small() -> None:
     """Eight GPUs with five minutes of curves and MIG fit in what one transfer may weigh."""
-    view = make_view()
-    record = GpuRecord(gpu=make_gpu(0, mig=make_mig(0, 7)), sample=make_sample(0))
-    points = next(iter(view.trend.values()))
-    gpus = tuple(replace(record, gpu=replace(make_gpu(index, mig=make_mig(index, 7)))) for index in range(8))
-    full = replace(view, state=replace(view.state, gpus=GpusRecord(generation=1, gpus=gpus)))
-    full = replace(full, trend={make_uuid(index): points * 5 for index in range(8)})
-    assert len(_render("/", full).encode()) < 60_000
+    assert len(_render("/", make_full_view(8)).encode()) < 60_000
 
 
 def _luminance(colour: str) -> float:

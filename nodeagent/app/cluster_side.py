@@ -49,7 +49,7 @@ class ClusterSide:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._read_control = read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
-        self._node_name, self._namespace = node_name, "default"
+        self._node_name = node_name
         self._client: KubeClient | None = None
         self._node = self._open_node(environ, node_name)
 
@@ -88,7 +88,6 @@ class ClusterSide:
             return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
 
         _log.info("api_server_in_use", credentials=credentials.where, node=node_name)
-        self._namespace = credentials.read_namespace()
         self._client = KubeClient(credentials, read_settings)
         return KubeNode(self._client, node_name, self._clock, Random())  # noqa: S311 - spreads load, keeps no secret
 
@@ -111,7 +110,7 @@ class ClusterSide:
         if self._client is not None:
             from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - only where the API is used
 
-            namespace = self._live.now.kubernetes.namespace or self._namespace
+            namespace = self._live.now.kubernetes.namespace
             files["node_feature"] = NodeFeatureObject(self._client, self._node_name, namespace)
         return files
 

@@ -117,6 +117,18 @@ class KubeClient:
         finally:
             response.close()
 
+    async def read_namespace(self) -> str:
+        """Where objects of ours go unless the settings say otherwise.
+
+        Raises:
+            CredentialsInvalid: the credentials do not answer.
+        """
+        read = self._credentials.read_namespace
+        try:
+            return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading our namespace")
+        except WorkerError as error:
+            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+
     async def aclose(self) -> None:
         """End the connections; the next request opens new ones with credentials read anew."""
         session, self._session = self._session, None

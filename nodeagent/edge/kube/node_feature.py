@@ -15,10 +15,16 @@ _APPLY = "application/apply-patch+yaml"
 class NodeFeatureObject:
     """The port `LabelFile` over one object."""
 
-    def __init__(self, client: KubeClient, node_name: str, namespace: str) -> None:
+    def __init__(self, client: KubeClient, node_name: str, namespace: str | None) -> None:
+        """Wire it up.
+
+        Args:
+            client: the way to the API server.
+            node_name: whose labels they are.
+            namespace: where the object lies; the service account's own when the settings do not say.
+        """
         self._client, self._node_name, self._namespace = client, node_name, namespace
         self._name = f"nvidia-features-for-{node_name}"
-        self._path = f"/apis/{_GROUP}/namespaces/{namespace}/nodefeatures/{self._name}"
 
     async def read(self) -> str:
         """Its labels as `key=value` lines; nothing when there is no such object.
@@ -27,7 +33,9 @@ class NodeFeatureObject:
             KubeError: it could not be read.
         """
         try:
-            document = await self._client.request("GET", self._path, attempted=f"read NodeFeature {self._name}")
+            document = await self._client.request(
+                "GET", await self._find_path(), attempted=f"read NodeFeature {self._name}"
+            )
         except ApiNotFound:
             return ""
         labels = (document.get("spec") or {}).get("labels") or {}
@@ -41,12 +49,17 @@ class NodeFeatureObject:
         """
         await self._client.request(
             "PATCH",
-            self._path,
+            await self._find_path(),
             attempted=f"write NodeFeature {self._name}",
             query={"fieldManager": FIELD_MANAGER},
             body=self._render(dict(line.split("=", 1) for line in text.splitlines())),
             content_type=_APPLY,
         )
+
+    async def _find_path(self) -> str:
+        if self._namespace is None:
+            self._namespace = await self._client.read_namespace()
+        return f"/apis/{_GROUP}/namespaces/{self._namespace}/nodefeatures/{self._name}"
 
     def _render(self, labels: dict[str, str]) -> Json:
         return {

@@ -357,17 +357,23 @@ async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, mon
         monkeypatch.setattr(Kubeconfig, "load", lambda *_: time.sleep(0.5))
         with pytest.raises(CredentialsInvalid, match="reading API credentials"):
             await node.read_node()
+        monkeypatch.setattr(Kubeconfig, "read_namespace", lambda *_: time.sleep(0.5))
+        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
+        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
+            await client.read_namespace()
 
 
-async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("namespace", "used"), [("gpu-agents", "gpu-agents"), (None, "default")])
+async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path, namespace: str | None, used: str) -> None:
     """None reads as nothing; the object names its node and holds the labels, empty values too."""
     async with FakeApiServer().running() as server:
         client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
-        feature = NodeFeatureObject(client, NODE, "nodeagent")
+        feature = NodeFeatureObject(client, NODE, namespace)
         assert await feature.read() == ""
         text = f"nvidia.com/cuda.driver.rev=\n{COUNT}=8\n"
         await feature.write(text)
         assert await feature.read() == text
+        assert f"/namespaces/{used}/" in server.requests[-1][1]
         document = server.features["nvidia-features-for-node-1"]
         assert document["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": NODE}
         assert document["spec"]["labels"] == {"nvidia.com/cuda.driver.rev": "", COUNT: "8"}

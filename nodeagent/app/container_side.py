@@ -23,7 +23,8 @@ RUNTIME_GATE = "runtime_ready"
 def build_runtime_edge(settings: Settings) -> HostRuntime:
     """The container runtime of this node."""
     detector = RuntimeDetector(proc_root=settings.node.proc_dir, socket=settings.runtime.socket)
-    return HostRuntime(settings.node.state_dir, detector, WorkerThread("container runtime"))
+    worker = WorkerThread("container runtime")
+    return HostRuntime(settings.node.state_dir, detector, worker, proc_root=settings.node.proc_dir)
 
 
 class ContainerSide:
@@ -79,5 +80,5 @@ class ContainerSide:
             self._live,
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1]),
-            hook=HookProgram(self._workers[0]),
+            hook=None if self._is_simulation else HookProgram(self._workers[0]),
         )

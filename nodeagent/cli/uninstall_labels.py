@@ -1,4 +1,4 @@
-"""Takes this node's labels back in the cluster, where there are credentials for it.
+"""Takes back what the agent wrote on this node's object, where there are credentials for it.
 
 The API server knows which labels are the agent's, so naming none of them removes exactly those.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from random import Random
 
 from nodeagent.cli.uninstall_steps import Outcome, Step
+from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.schema import Settings
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import find_credentials
@@ -29,8 +30,12 @@ async def remove_labels(settings: Settings, environ: Mapping[str, str], *, dry: 
         found = await node.read_node()
         if not dry:
             await node.apply_labels(found, {})
+            if found.condition is not None:
+                await node.remove_condition()
+            if TERMINAL_ANNOTATION in found.annotations:
+                await node.write_annotation(TERMINAL_ANNOTATION, None)
     except KubeError as error:
         return [Outcome(Step.FAILED, f"labels of node {name}", str(error))]
     finally:
         await client.aclose()
-    return [Outcome(Step.REMOVED, f"labels of node {name}", "those that the agent wrote")]
+    return [Outcome(Step.REMOVED, f"labels of node {name}", "those that the agent wrote, and its node condition")]

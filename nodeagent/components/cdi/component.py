@@ -5,6 +5,7 @@ files themselves change, and looked at every half minute besides.
 Refuses to touch them while there is no working driver: what a running upgrade shows is not what will be.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from anyio.abc import TaskStatus
 from nodeagent.components.cdi.decide import (
     CODES,
     SpecChanges,
+    SpecContested,
     decide_changes,
     decide_problems,
     decide_public,
@@ -41,6 +43,8 @@ REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
 RETRY_SECONDS = 2.0
 """Pause before a failed pass, or one that had to leave out a device, is repeated."""
+CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
+"""How often in how long another writer's content is replaced by ours: two writers who never agree must not race."""
 
 
 class Cdi:
@@ -73,6 +77,8 @@ class Cdi:
         self._own_paths = plan_own_paths(directories.locate)
         self._attention = Waker()
         self._parsed: dict[SpecContent, SpecReading] = {}
+        self._written: dict[str, bytes] = {}
+        self._rewrites: deque[float] = deque()
         self._planned: tuple[object, dict[str, bytes], tuple[str, ...]] | None = None
         self._log = get_logger(component=self.name)
 
@@ -136,6 +142,7 @@ class Cdi:
         public = decide_public(readings, self._own_paths, wanted=self._live.now.cdi.public_kind)
         wanted, left_out = self._plan(inventory.value, files, public=public, hook=hook)
         changes = decide_changes(wanted, contents, self._own_paths)
+        self._refuse_contest(changes, contents)
         if changes.write or changes.remove:
             await self._apply(changes, inventory.value.generation)
             readings = self._parse(await self._directories.read_specs())
@@ -166,11 +173,33 @@ class Cdi:
             self._log.info("cdi_hook_installed", path=str(path))
         return path
 
+    def _refuse_contest(self, changes: SpecChanges, contents: Sequence[SpecContent]) -> None:
+        """Write the same thing over somebody else's content a few times a minute and no more.
+
+        Raises:
+            SpecContested: it is enough for now.
+        """
+        there = {each.path for each in contents}
+        taken = [
+            path
+            for name, content in changes.write.items()
+            if (path := self._directories.locate(name)) in there and self._written.get(name) == content
+        ]
+        if not taken:
+            return
+        now = anyio.current_time()
+        while self._rewrites and self._rewrites[0] <= now - CONTEST_SECONDS:
+            self._rewrites.popleft()
+        if len(self._rewrites) >= CONTEST_REWRITES:
+            raise SpecContested(taken[0])
+        self._rewrites.append(now)
+
     async def _apply(self, changes: SpecChanges, generation: int) -> None:
         for name in changes.remove:
             await self._directories.remove_spec(name)
         for name, content in changes.write.items():
             await self._directories.write_spec(name, content)
+            self._written[name] = content
         paths = tuple(self._directories.locate(name) for name in changes.write)
         removed = tuple(self._directories.locate(name) for name in changes.remove)
         self._log.info("cdi_specs_written", written=paths, removed=removed, generation=generation)

@@ -41,6 +41,16 @@ class SpecInvalid(NodeagentError):
         self.problems = tuple(problems)
 
 
+class SpecContested(NodeagentError):
+    """Another program keeps writing one of our files."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is written by another program again and again: stop it, such as a second device plugin"
+        )
+        self.path = path
+
+
 class SpecChanges(Value, frozen=True):
     """What to do to our own files."""
 

@@ -13,7 +13,7 @@ import anyio
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
-from nodeagent.edge.container_runtime.tools import check_config, restart_runtime
+from nodeagent.edge.container_runtime.tools import check_config, find_host_root, restart_runtime
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
@@ -36,10 +36,12 @@ class HostRuntime:
         detector: RuntimeDetector,
         worker: WorkerThread,
         *,
+        proc_root: Path = Path("/proc"),
         restart_timeout_seconds: float = _RESTART_SECONDS,
     ) -> None:
         self._files, self._detector, self._worker = RuntimeFiles(state_dir), detector, worker
         self._state_dir, self._restart_timeout_seconds = state_dir, restart_timeout_seconds
+        self._proc_root = proc_root
         self._paths: tuple[str, ...] = ()
         self._seen: tuple[object, ...] = ()
 
@@ -61,7 +63,9 @@ class HostRuntime:
     async def wait_change(self) -> None:
         """Return within two seconds of a change to one of the files read last, or to a directory they lie in."""
         while True:
-            now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
             if now != self._seen:
                 return
             await anyio.sleep(_POLL_SECONDS)
@@ -86,7 +90,11 @@ class HostRuntime:
         """Restart it through its service manager."""
         seconds = self._restart_timeout_seconds
         # A second more for the thread, so that the command's own timeout is the one that is told.
-        await self._run(lambda: restart_runtime(command, timeout_seconds=seconds), "restarting it", seconds + 1.0)
+        await self._run(
+            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=find_host_root(self._proc_root)),
+            "restarting it",
+            seconds + 1.0,
+        )
 
     def close(self) -> None:
         """Let the thread end."""

@@ -53,6 +53,17 @@ def restart_runtime(command: Sequence[str], *, timeout_seconds: float, host_root
         raise RestartFailed(command, said)
 
 
+def find_host_root(proc_root: Path = Path("/proc")) -> Path:
+    """The host's file system, where this process has another one and sees the host's first process; else its own."""
+    first = proc_root / "1" / "root"
+    try:
+        is_own = first.samefile("/")
+    except OSError:
+        # Not allowed to look, or hidden: then nothing of it could be run either.
+        return Path("/")
+    return Path("/") if is_own else first
+
+
 def _write_copy(directory: Path, kind: RuntimeKind, tree: ConfigTree) -> Path:
     """The files under other names, the main one importing the others explicitly."""
     main, *others = [(file.content or b"").decode("utf-8", "replace") for file in tree.files]

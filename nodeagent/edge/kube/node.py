@@ -18,6 +18,7 @@ from nodeagent.edge.kube.node_document import (
     FIELD_MANAGER,
     parse_node,
     render_condition_patch,
+    render_condition_removal,
     render_labels_patch,
     render_taints_patch,
 )
@@ -98,6 +99,15 @@ class KubeNode:
         """
         patch = render_condition_patch(condition, self._clock.wall(), changed=changed)
         await self._patch(f"{self._path()}/status", patch, _STRATEGIC, "write this node's GPU condition")
+
+    async def remove_condition(self) -> None:
+        """Take the node condition away, which nobody will keep true any more.
+
+        Raises:
+            KubeError: it was not removed.
+        """
+        attempted = "remove this node's GPU condition"
+        await self._patch(f"{self._path()}/status", render_condition_removal(), _STRATEGIC, attempted)
 
     async def write_annotation(self, key: str, value: str | None) -> None:
         """Set an annotation, or take it off.

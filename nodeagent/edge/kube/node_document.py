@@ -57,6 +57,11 @@ def render_condition_patch(condition: NodeCondition, now_seconds: float, *, chan
     return {"status": {"conditions": [document | ({"lastTransitionTime": now} if changed else {})]}}
 
 
+def render_condition_removal() -> Json:
+    """No condition of ours; others stay."""
+    return {"status": {"conditions": [{"type": READY_CONDITION, "$patch": "delete"}]}}
+
+
 def render_taints_patch(document: Json, *, add: Taint | None = None, remove: Taint | None = None) -> Json:
     """The node's taints with one more or one less; refused by the server if the node has changed meanwhile."""
     taints = [each for each in document.get("spec", {}).get("taints") or () if not (remove and _is_same(each, remove))]

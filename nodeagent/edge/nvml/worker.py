@@ -7,6 +7,7 @@ A library that was replaced on disk, and handles gone stale after a reset, both 
 import json
 import os
 import threading
+import time
 
 import pynvml
 
@@ -24,6 +25,8 @@ from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 EXIT_RENEW = 3
 """The worker asks to be replaced by a fresh one."""
 
+RENEW_SECONDS = 30
+"""How long a process goes on that never could open a GPU; one that is broken for good costs the others no more."""
 _CUDA_MAJOR = 1000
 _CUDA_MINOR = 10
 
@@ -51,6 +54,7 @@ class Worker:
         self._root, self._configured = root, configured
         self._library: Library | None = None
         self._is_open = False
+        self._opened_at = 0.0
         self._devices: dict[str, Device] = {}
         self._sending = threading.Lock()
         self._answers = answers
@@ -94,7 +98,7 @@ class Worker:
         code, _ = call("nvmlInitWithFlags", 0)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlInitWithFlags", code)
-        self._is_open = True
+        self._is_open, self._opened_at = True, time.monotonic()
         return self._describe(self._library)
 
     def _describe(self, library: Library) -> dict[str, Any]:
@@ -168,6 +172,9 @@ class Worker:
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetHandleByPciBusId_v2", code)
         code, found = call("nvmlDeviceGetUUID", handle)
+        if code == errors.INVALID_ARGUMENT and time.monotonic() - self._opened_at >= RENEW_SECONDS:
+            # The GPU was reset after this process initialised the library and before it ever opened the GPU.
+            os._exit(EXIT_RENEW)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetUUID", code)
         if found != uuid:

@@ -47,6 +47,10 @@ def load(main: Path, node_label: str) -> Loaded:
     return load_settings(main, environ={}, node_label=node_label)
 
 
+def is_shared(live: LiveSettings) -> bool:
+    return live.now.sharing.timeSlicing is not None
+
+
 class NobodyClears:
     """No GPU is cleared here."""
 
@@ -78,22 +82,22 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
 async def test_a_label_puts_its_configuration_in_force(main: Path, live: LiveSettings) -> None:
     """It stays over a reload, and goes with the label."""
     async with open_control(main, live) as control:
-        assert live.now.sharing.timeSlicing is None
+        assert not is_shared(live)
         assert "sharing.timeSlicing" in await control.follow_label("shared")
         await control.reload()
-        assert live.now.sharing.timeSlicing is not None
+        assert is_shared(live)
         await control.follow_label("")
-        assert live.now.sharing.timeSlicing is None
+        assert not is_shared(live)
 
 
 async def test_an_unknown_name_changes_nothing(main: Path, live: LiveSettings) -> None:
     """The present configuration stays, also over a reload, and the reason names those that there are."""
     async with open_control(main, live) as control:
         await control.follow_label("shared")
-        with pytest.raises(ControlRefused, match="typo.*broken, plain, shared"):
+        with pytest.raises(ControlRefused, match=r"typo.*broken, plain, shared"):
             await control.follow_label("typo")
         await control.reload()
-        assert live.now.sharing.timeSlicing is not None
+        assert is_shared(live)
 
 
 async def test_an_invalid_configuration_changes_nothing(main: Path, live: LiveSettings) -> None:

@@ -239,3 +239,21 @@ async def test_a_hook_is_installed_before_it_is_named() -> None:
         around.configure(hooks="none")
         await anyio.sleep(1)
         assert str(path).encode() not in around.directories.contents[OWN]
+
+
+async def test_two_writers_who_never_agree_do_not_race() -> None:
+    """Another device plugin that keeps writing our file is replaced a few times a minute, and named."""
+    around = Surroundings()
+    around.show()
+    async with around.running():
+        around.directories.writes.clear()
+        for _ in range(60):
+            around.directories.meddle(OWN, b"theirs")
+            await anyio.sleep(1)
+        assert 5 <= around.directories.writes.count("k8s.device-plugin.nvidia.com-gpu.json") <= 6
+        (condition,) = around.conditions.all_set()
+        assert condition.code == "cdi-not-written"
+        assert OWN in condition.detail
+        await anyio.sleep(90)
+        assert around.directories.contents[OWN] != b"theirs"
+        assert around.codes == []

@@ -51,6 +51,14 @@ def test_made_up_node_that_does_not_exist_is_bad_input(alone: tuple[str, ...]) -
     assert "nobody" in err
 
 
+def test_missing_driver_has_its_own_exit_code(alone: tuple[str, ...], tmp_path: Path) -> None:
+    """Scripts tell a node without a driver from a mistyped command."""
+    library = f"driver.nvml_library={tmp_path}/libnvidia-ml.so.1"
+    code, out, err = run("gpu", "list", *alone, "--set", "gpus.source=nvml", "--set", library)
+    assert (code, out) == (3, "")
+    assert "no agent runs, and the GPUs cannot be read" in err
+
+
 def test_health_needs_the_agent(alone: tuple[str, ...]) -> None:
     """Only it judges."""
     code, _, err = run("gpu", "health", *alone)

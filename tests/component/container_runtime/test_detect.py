@@ -12,6 +12,7 @@ from nodeagent.edge.container_runtime.detect import RuntimeDetector, parse_kubel
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+from nodeagent.edge.container_runtime.tools import find_host_root
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
 from tests.fakes.cri import FakeCri
@@ -224,6 +225,18 @@ async def test_a_restart_that_fails_says_why(host: Path) -> None:
     with pytest.raises(Exception, match=r"/nowhere: .*[Nn]o such file"):
         await edge.edge.restart(["/nowhere"])
     edge.edge.close()
+
+
+def test_the_hosts_service_manager_is_reached_from_a_container(host: Path) -> None:
+    """Through the root of the host's first process; an agent that is not in a container, or sees none, uses its own."""
+    process = host / "proc/1"
+    process.mkdir(parents=True)
+    assert find_host_root(host / "proc") == Path("/")
+    (process / "root").symlink_to("/")
+    assert find_host_root(host / "proc") == Path("/")
+    (process / "root").unlink()
+    (process / "root").symlink_to(host.absolute())
+    assert find_host_root(host / "proc") == process / "root"
 
 
 async def test_files_are_written_watched_and_given_back(host: Path) -> None:

@@ -20,7 +20,7 @@ from nodeagent.edge.nvml.library import SONAME, load_library
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import Query, call
 from nodeagent.edge.nvml.sample import Sampler
-from nodeagent.edge.nvml.worker import EXIT_RENEW, Worker
+from nodeagent.edge.nvml.worker import EXIT_RENEW, RENEW_SECONDS, Worker
 from nodeagent.kernel.frames import UNASKED, read_frames
 from tests.component.edge_nvml.conftest import InProcess
 
@@ -144,6 +144,21 @@ def test_stale_handles_need_a_new_process(make_worker: MakeWorker) -> None:
     request = {"do": "sample", "gpu": "0000:1b:00.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
     assert "lost" not in worker.answer(dict(request))["value"]["sample"]
     loaded.fake.restore(0)
+    with pytest.raises(Exited, match=str(EXIT_RENEW)):
+        worker.answer(dict(request))
+
+
+def test_a_gpu_reset_before_it_was_ever_opened_needs_a_new_process(
+    make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told as lost at first, and after a while the process makes way, however often the GPU is asked for."""
+    worker, loaded = make_worker()
+    worker.answer({"do": "open"})
+    loaded.fake.restore(0)
+    request = {"do": "sample", "gpu": "0000:1b:00.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
+    assert "handle may be stale" in worker.answer(dict(request))["value"]["sample"]["lost"]
+    later = time.monotonic() + RENEW_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     with pytest.raises(Exited, match=str(EXIT_RENEW)):
         worker.answer(dict(request))
 

@@ -77,10 +77,11 @@ class Node:
         kernel_log: Path | None = None,
         *,
         sample_seconds: float = 1.0,
+        fact_queue_limit: int = 20_000,
         **health: Any,
     ) -> None:
         self.clock = FakeClock()
-        self.bus = Bus(self.clock, fact_queue_limit=20_000)
+        self.bus = Bus(self.clock, fact_queue_limit=fact_queue_limit)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.gates = Gates([DRIVER_GATE], clock=self.clock)
         self.gpus = SimulatedGpus(PROFILES[profile], clock=self.clock, deadline_seconds=1.0)

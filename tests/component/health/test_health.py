@@ -299,6 +299,17 @@ async def test_burst_of_xids_is_one_change(tmp_path: Path) -> None:
         assert len(node.store.writes) - before < 20
 
 
+async def test_lost_events_ask_for_a_look(tmp_path: Path, log_lines: list[dict[str, object]]) -> None:
+    """What the queue dropped may be known from the levels within a sample, long before the next look is due."""
+    async with Node(tmp_path, fact_queue_limit=4, poll_seconds=60).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        await node.break_it("row-remap", "1", "failed")
+        for _ in range(9):
+            node.bus.publish_fact(XidReported(gpu=node.device(0).gpu, xid=13), source="test")
+        await node.wait_verdict(1, UNHEALTHY, within_seconds=2)
+        assert [line["count"] for line in log_lines if line["event"] == "gpu_events_lost"] == [5]
+
+
 async def test_event_of_an_unknown_gpu_is_logged(tmp_path: Path, log_lines: list[dict[str, object]]) -> None:
     """Nobody is marked, and nothing is dropped without a trace."""
     async with Node(tmp_path).running() as node:

@@ -175,6 +175,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     LabelsApplied: lambda one, _names: (
         f"labels changed ({one.sink}): {', '.join(one.changed[:6])}{' …' if one.changed[6:] else ''}"
     ),
+    LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
     ConfigurationReloaded: lambda one, _names: (
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),

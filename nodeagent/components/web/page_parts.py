@@ -190,9 +190,14 @@ def render_labels(labels: LabelState | None) -> str:
     if labels is None:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
-    facts = [(key, _render_label(labels, key)) for key in keys]
-    error = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
-    return section("labels", "Node labels", f'<div class="card">{error}{pairs(facts) if facts else "none"}</div>')
+    notes = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
+    if not labels.applied:
+        # one word about all of them rather than the same word on each
+        notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""
+        facts = [(key, esc(labels.wanted[key])) for key in keys]
+    else:
+        facts = [(key, _render_label(labels, key)) for key in keys]
+    return section("labels", "Node labels", f'<div class="card">{notes}{pairs(facts) if facts else "none"}</div>')
 
 
 def _render_label(labels: LabelState, key: str) -> str:

@@ -73,7 +73,7 @@ class SomethingNew:
             "allocation orphan, GPU 0: d",
         ),
         (LabelsApplied(sink="node", changed=tuple("abcdefgh")), "labels changed (node): a, b, c, d, e, f …"),
-        (LabelsContested(keys=("a", "b")), "labels left to somebody else: a, b"),
+        (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
         (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),

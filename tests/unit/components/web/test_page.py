@@ -86,8 +86,8 @@ def test_everything_a_paged_person_needs_is_on_the_page() -> None:
         "GPU 1 ✗ unhealthy",
         "GPU 2 ✗ lost",
         "42 %",
-        "8 of 80 GiB",
-        "350 of 700 W",
+        "8 / 80 GiB",
+        "350 / 700 W",
         "61 °C",
         "readings are 60 s old",
         "ml/word",
@@ -197,6 +197,7 @@ def test_mig_devices_lie_where_they_are() -> None:
     [
         ({"conditions": (), "notices": ()}, "Nothing is wrong"),
         ({"labels": LabelState(wanted={}, applied={})}, "Node labels none"),
+        ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet a 1"),
         ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
         ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),
         ({"allocations": ()}, "No device is handed out."),

@@ -21,6 +21,7 @@ from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ports import LabelFile
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
@@ -48,6 +49,7 @@ class ClusterSide:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._read_control = read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
+        self._node_name = node_name
         self._client: KubeClient | None = None
         self._node = self._open_node(environ, node_name)
 
@@ -98,8 +100,19 @@ class ClusterSide:
             self._live,
             choose_node_facts(settings, self._workers[0]),
             node=self._node,
-            file=FeatureFile(settings.labels.nfd_dir / FEATURE_FILE, self._workers[1]),
+            files=self._list_files(),
         )
+
+    def _list_files(self) -> Mapping[str, LabelFile]:
+        files: dict[str, LabelFile] = {
+            "nfd_file": FeatureFile(self._live.now.labels.nfd_dir / FEATURE_FILE, self._workers[1])
+        }
+        if self._client is not None:
+            from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - only where the API is used
+
+            namespace = self._live.now.kubernetes.namespace
+            files["node_feature"] = NodeFeatureObject(self._client, self._node_name, namespace)
+        return files
 
     def _build_cluster(self) -> Component:
         assert self._node is not None

@@ -159,6 +159,12 @@ class LabelsApplied(Value, frozen=True):
     changed: tuple[str, ...]
 
 
+class LabelsContested(Value, frozen=True):
+    """Somebody else writes labels of this node otherwise than we would; they are left to them."""
+
+    keys: tuple[str, ...]
+
+
 class ConfigurationReloaded(Value, frozen=True):
     """A new configuration was read; what could change while running has changed."""
 
@@ -212,6 +218,7 @@ FACTS: tuple[type[Value], ...] = (
     AllocationRefused,
     AllocationDiffered,
     LabelsApplied,
+    LabelsContested,
     ConfigurationReloaded,
     ConfigurationRejected,
     FaultInjected,

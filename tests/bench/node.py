@@ -169,6 +169,8 @@ class BenchNode:
             "driver.nvml_library": self.fake.library_path,
             "driver.worker_environment": json.dumps(self.fake.environment),
             "kubernetes.enabled": "false",
+            # The fake driver has no device nodes, without which a GPU gets no CDI entry and is not offered.
+            "device_plugin.device_list_strategy": '["envvar"]',
             "http.listen": f"127.0.0.1:{port}",
         }
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]

@@ -29,6 +29,8 @@ NAMESPACE = "chaos"
 PATIENCE_SECONDS = 60.0
 """A machine with other work on it; how long it really took is reported."""
 HASTE = (
+    # The fake driver has no device nodes, without which a GPU gets no CDI entry and is not offered.
+    'device_plugin.device_list_strategy=["envvar"]',
     "driver.call_timeout_seconds=0.5",
     "health.poll_seconds=0.5",
     "health.flap_limit=1000",

@@ -26,6 +26,7 @@ class FakeApiServer:
     def __init__(self) -> None:
         self.nodes: dict[str, Json] = {}
         self.events: list[Json] = []
+        self.features: dict[str, Json] = {}
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[Json] = []
         self.token = TOKEN
@@ -154,8 +155,9 @@ class FakeApiServer:
             return await self.answers.popleft()()
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return self._refuse(401, "Unauthorized")
-        if watching:
-            return await self._watch(request)
+        return await (self._watch(request) if watching else self._serve_objects(request, path))
+
+    async def _serve_objects(self, request: web.Request, path: str) -> web.StreamResponse:
         if request.method == "GET" and path == "/api/v1/nodes":
             return web.json_response(
                 {"metadata": {"resourceVersion": str(self.version)}, "items": self._select(request)}
@@ -166,7 +168,16 @@ class FakeApiServer:
         if request.method == "POST" and path.endswith("/events"):
             self.events.append(body)
             return web.json_response(body, status=201)
+        if "/nodefeatures/" in path:
+            return self._serve_feature(request, path.rpartition("/")[2], body)
         return self._serve_node(request, path.removeprefix("/api/v1/nodes/"), body)
+
+    def _serve_feature(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
+        if request.method != "GET":
+            self.features[name] = body
+        if name not in self.features:
+            return self._refuse(404, f'nodefeatures "{name}" not found')
+        return web.json_response(self.features[name])
 
     def _serve_node(self, request: web.Request, rest: str, body: Json) -> web.StreamResponse:
         name, _, subresource = rest.partition("/")
@@ -220,8 +231,10 @@ class FakeApiServer:
     def _merge_condition(node: Json, condition: Json) -> None:
         conditions = node["status"]["conditions"]
         before: Json = next((each for each in conditions if each["type"] == condition["type"]), {})
-        others = [each for each in conditions if each["type"] != condition["type"]]
-        node["status"]["conditions"] = others if condition.get("$patch") == "delete" else [*others, before | condition]
+        node["status"]["conditions"] = [
+            *(each for each in conditions if each["type"] != condition["type"]),
+            *(() if condition.get("$patch") == "delete" else (before | condition,)),
+        ]
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -3,6 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import anyio
+
+from nodeagent.cli.uninstall_cluster import remove_from_cluster
+from nodeagent.cli.uninstall_steps import Step
+from nodeagent.config.load import load_settings
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.processes import wait_until
@@ -128,3 +133,26 @@ def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAge
     node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
     wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
     assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"
+
+
+def test_devices_are_advertised_without_an_api_server(node: Cluster, make_agent: MakeAgent) -> None:
+    """An agent that cannot reach the API server from its first second on serves the kubelet all the same."""
+    agent = make_agent(settings={"kubernetes": {"kubeconfig": str(node.layout.agent / "absent")}})
+    wait("the kubelet to know", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "1")
+    assert "api_server_away" in agent.read_log(200)
+    assert COUNT not in labels_of(node)
+
+
+def test_nothing_of_ours_stays_on_the_node(node: Cluster, make_agent: MakeAgent) -> None:
+    """What an uninstall does in the cluster: our labels and our condition go, those of others stay."""
+    node.api.patch(NODE, {"metadata": {"labels": {"team": "blue"}}})
+    agent = make_agent(settings=QUICK)
+    wait("the labels", lambda: labels_of(node).get(COUNT) == "1")
+    wait("the condition", lambda: condition_of(node).get("status") == "True")
+    assert agent.stop() == 0
+    settings = load_settings(agent.config_file, environ={}).settings
+    outcomes = anyio.run(lambda: remove_from_cluster(settings, {}, dry=False))
+    assert {each.step for each in outcomes} == {Step.REMOVED}
+    assert not [key for key in labels_of(node) if key.startswith(("nvidia.com/", "feature.node.kubernetes.io/"))]
+    assert labels_of(node)["team"] == "blue"
+    assert condition_of(node) == {}

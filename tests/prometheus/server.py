@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -70,8 +71,14 @@ class Scene:
 
 
 @contextmanager
-def running_scene(directory: Path, profile: str) -> Iterator[Scene]:
+def running_scene(profile: str) -> Iterator[Scene]:
     """Both processes, ended with the block."""
+    # A short name: the node's unix sockets lie under it, and their paths may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="np-", ignore_cleanup_errors=True) as directory:
+        yield from _run_scene(Path(directory), profile)
+
+
+def _run_scene(directory: Path, profile: str) -> Iterator[Scene]:
     program = shutil.which("prometheus")
     assert program is not None, "prometheus is missing: apt-get install prometheus"
     agent_port, port = _free_port(), _free_port()

@@ -17,9 +17,9 @@ SHAPE = re.compile(r"\$(instance|gpu|namespace)\b")
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene() -> Iterator[Scene]:
     """One node with pods that come and go; two dozen scrapes of it."""
-    with running_scene(tmp_path_factory.mktemp("prometheus"), "dgx-h100") as made:
+    with running_scene("dgx-h100") as made:
         made.wait(
             lambda: made.query("nodeagent_pod_gpu_held_seconds_total > 15"), "a pod that has held a GPU for a while"
         )

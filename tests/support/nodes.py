@@ -4,7 +4,14 @@ from msgspec.structs import replace
 
 from nodeagent.components.web.gpu_records import join_gpus
 from nodeagent.components.web.page import PageView
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
+from nodeagent.components.web.records import (
+    ComponentRecord,
+    ConditionRecord,
+    GateRecord,
+    GpuRecord,
+    GpusRecord,
+    StateRecord,
+)
 from nodeagent.components.web.trend import Trends
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
@@ -179,3 +186,22 @@ def make_view(word: str = "word") -> PageView:
         make_envelope(4, DevicesAllocated(resource=GPU, devices=(DeviceId(f"{make_uuid(0)}::1"),), number=9)),
     )
     return PageView(state=make_rich_state(word), trend=trends.points(), history=history)
+
+
+def make_full_view(count: int) -> PageView:
+    """As much as a page ever shows of so many GPUs: five minutes of curves, seven MIG devices each, many moments."""
+    view = make_view()
+    points = next(iter(view.trend.values())) * 5
+    gpus = tuple(
+        GpuRecord(gpu=make_gpu(index, mig=make_mig(index, 7)), sample=make_sample(index)) for index in range(count)
+    )
+    history = tuple(
+        make_envelope(envelope.seq + 10 * step, envelope.value, time=envelope.time + 60 * step)
+        for step in range(20)
+        for envelope in view.history
+    )
+    return PageView(
+        state=replace(view.state, gpus=GpusRecord(generation=1, gpus=gpus)),
+        trend={make_uuid(index): points for index in range(count)},
+        history=history,
+    )

@@ -84,7 +84,7 @@ async def look(
     simulated = settings.gpus.simulated_profile is not None
     evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(hardware, hardware_problem)
     agent, agent_problem = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
-    runtime, runtime_problem = await _bounded(lambda: _look_at_runtime(settings))
+    runtime, runtime_problem = await bounded(lambda: _look_at_runtime(settings))
     seen = Facts(
         version=__version__,
         python=platform.python_version(),
@@ -101,7 +101,7 @@ async def look(
         agent_problem=agent_problem,
         runtime=runtime,
         runtime_problem=runtime_problem,
-        api=await _look_at_api(settings, environ),
+        api=await look_at_api(settings, environ),
     )
     return await anyio.to_thread.run_sync(lambda: _look_at_host(settings, seen))
 
@@ -122,7 +122,8 @@ def _look_at_host(settings: Settings, seen: Facts) -> Facts:
     )
 
 
-async def _bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
+async def bounded(look_at: Callable[[], Awaitable[T]]) -> tuple[T | None, str]:
+    """What a part of the look found, or why it found nothing."""
     try:
         with anyio.fail_after(PART_SECONDS):
             return await look_at(), ""
@@ -139,8 +140,8 @@ async def _look_at_hardware(
         return None, problem, None, problem
     async with anyio.create_task_group() as tasks:
         await tasks.start(hardware.run)
-        evidence, evidence_problem = await _bounded(hardware.probe.read_evidence)
-        readout, readout_problem = await _bounded(hardware.gpus.read_inventory)
+        evidence, evidence_problem = await bounded(hardware.probe.read_evidence)
+        readout, readout_problem = await bounded(hardware.gpus.read_inventory)
         tasks.cancel_scope.cancel()
     return evidence, evidence_problem, readout, readout_problem
 
@@ -192,7 +193,8 @@ def _read_spec(path: Path) -> SpecContent:
         return SpecContent(path=str(path), content=b"", problem=str(error))
 
 
-async def _look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:
+async def look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:
+    """Whether the API server answers, and what it lets this identity do; `None` where it is not wanted."""
     section = settings.kubernetes
     if section.enabled == "false":
         return None

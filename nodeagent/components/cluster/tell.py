@@ -15,7 +15,10 @@ from nodeagent.model.events import (
     ConfigurationRejected,
     DriverChanged,
     GpuVanished,
+    LabelsContested,
     MigLayoutChanged,
+    RuntimeConfigured,
+    RuntimeRestarted,
     VerdictChanged,
 )
 from nodeagent.model.health import Verdict
@@ -66,6 +69,23 @@ def _tell_rejected(fact: ConfigurationRejected) -> NodeEvent:
     return NodeEvent(reason="ConfigurationRejected", note="; ".join(fact.problems))
 
 
+def _tell_configured(fact: RuntimeConfigured) -> NodeEvent:
+    paths = ", ".join(fact.paths)
+    return NodeEvent(reason="ContainerRuntimeConfigured", note=f"changed: {paths}", warning=False, about=paths)
+
+
+def _tell_restarted(fact: RuntimeRestarted) -> NodeEvent:
+    if fact.failure:
+        return NodeEvent(reason="ContainerRuntimeRestartFailed", note=f"`{fact.command}`: {fact.failure}")
+    return NodeEvent(reason="ContainerRuntimeRestarted", note=f"by `{fact.command}`", warning=False)
+
+
+def _tell_contested(fact: LabelsContested) -> NodeEvent:
+    keys = ", ".join(fact.keys)
+    note = f"somebody else writes {keys} otherwise: nodeagent leaves it to them"
+    return NodeEvent(reason="NodeLabelConflict", note=note, about=keys)
+
+
 _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     VerdictChanged: _tell_verdict,
     GpuVanished: _tell_vanished,
@@ -73,6 +93,9 @@ _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     MigLayoutChanged: _tell_layout,
     AllocationDiffered: _tell_allocation,
     ConfigurationRejected: _tell_rejected,
+    RuntimeConfigured: _tell_configured,
+    RuntimeRestarted: _tell_restarted,
+    LabelsContested: _tell_contested,
 }
 TOLD = tuple(_RENDERERS)
 

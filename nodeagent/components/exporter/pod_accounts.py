@@ -15,6 +15,10 @@ from nodeagent.model.ports import ProcessPlace
 IDLE_RATIO = 0.005
 """A hardware counter below this is noise, not work."""
 
+GAP_SECONDS_MAX = 600.0
+"""Samples further apart tell of a clock that was set or a node that slept, not of work: a boot without a battery-backed
+clock would count half a century."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -58,7 +62,8 @@ class PodAccounts:
         self, devices: Sequence[Entity], holders: Holders, places: Mapping[int, ProcessPlace], now_seconds: float
     ) -> None:
         """Take one sample into account."""
-        passed = max(0.0, now_seconds - self._before_seconds) if self._before_seconds else 0.0
+        passed = now_seconds - self._before_seconds if self._before_seconds else 0.0
+        passed = passed if 0 <= passed <= GAP_SECONDS_MAX else 0.0
         self._before_seconds = now_seconds
         before, self.usages = self.usages, {}
         claims: dict[GpuUuid, list[_Claim]] = {}

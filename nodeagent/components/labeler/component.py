@@ -5,8 +5,9 @@ the pure files beside this one. Works without an API server: the node's labels a
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from types import MappingProxyType
 
 import anyio
 from anyio.abc import TaskStatus
@@ -24,7 +25,7 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import LabelsApplied
+from nodeagent.model.events import LabelsApplied, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
@@ -51,18 +52,19 @@ class Labeler:
         facts: NodeFactSource,
         *,
         node: NodeApi | None = None,
-        file: LabelFile | None = None,
+        files: Mapping[str, LabelFile] = MappingProxyType({}),
         put_out: Callable[[str], object] = sys.stdout.write,
         rng: Random | None = None,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._source, self._node, self._file, self._put_out = facts, node, file, put_out
+        self._source, self._node, self._files, self._put_out = facts, node, files, put_out
         self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
         self._published: Published | None = None
         self._good: dict[str, str] | None = None
         self._sent: tuple[ClusterNode, dict[str, str]] | None = None
-        self._in_file: tuple[dict[str, str], float] | None = None
+        self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
+        self._contested: dict[str, str] = {}
         self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
         self._not_before = 0.0
         self._troubles: dict[str, str] = {}
@@ -132,15 +134,12 @@ class Labeler:
             self._print(labels)
         if self._clock.monotonic() < self._not_before:
             return self._troubles
-        for sink, bring in (("nfd_file", self._bring_to_file), ("node", self._bring_to_node)):
-            if sink in sinks:
-                try:
-                    await bring(labels, self._is_first_look(driver))
-                except NodeagentError as error:
-                    troubles[sink] = str(error)
-        if "node_feature" in sinks:
-            troubles["node_feature"] = "NodeFeature objects are not written yet: use node or nfd_file"
-        if troubles.keys() - {"node_feature"}:
+        for sink in sinks:
+            try:
+                await self._bring(sink, labels, first_look=self._is_first_look(driver))
+            except NodeagentError as error:
+                troubles[sink] = str(error)
+        if troubles:
             now = self._clock.monotonic()
             self._not_before = now + self._backoff.delay_after_failure(ran_seconds=now - self._not_before)
         self._troubles = troubles
@@ -150,21 +149,28 @@ class Labeler:
         """Whether GPUs were never asked in this life, although there may be some."""
         return self._good is None and driver.phase is not DriverPhase.NO_HARDWARE
 
-    async def _bring_to_file(self, labels: dict[str, str], first_look: bool) -> None:  # noqa: FBT001 - one of two sinks' common form
-        if self._file is None:
-            return
+    async def _bring(self, sink: str, labels: dict[str, str], *, first_look: bool) -> None:
+        if sink == "node":
+            await self._bring_to_node(labels, first_look=first_look)
+        elif sink in self._files:
+            await self._bring_to_file(sink, self._files[sink], labels, first_look=first_look)
+        elif sink == "node_feature":
+            raise SinkUnusable(sink, "there are no credentials for the API server")
+
+    async def _bring_to_file(self, sink: str, file: LabelFile, labels: dict[str, str], *, first_look: bool) -> None:
         now = self._clock.monotonic()
-        if self._in_file is None or now - self._in_file[1] >= FACTS_AGE_SECONDS:
-            self._in_file = (parse_features(await self._file.read()), now)
-        in_place = self._in_file[0]
+        known = self._in_files.get(sink)
+        if known is None or now - known[1] >= FACTS_AGE_SECONDS:
+            known = self._in_files[sink] = (parse_features(await file.read()), now)
+        in_place = known[0]
         wanted = select_features(keep_last_good(labels, in_place) if first_look else labels)
         plan = self._plan(wanted, in_place, in_place)
         if plan.apply is not None:
-            await self._file.write(render_features(plan.apply))
-            self._in_file = (plan.apply, now)
-            self._note_applied("nfd_file", plan.changed)
+            await file.write(render_features(plan.apply))
+            self._in_files[sink] = (plan.apply, now)
+            self._note_applied(sink, plan.changed)
 
-    async def _bring_to_node(self, labels: dict[str, str], first_look: bool) -> None:  # noqa: FBT001 - likewise
+    async def _bring_to_node(self, labels: dict[str, str], *, first_look: bool) -> None:
         node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
         if self._node is None or node is None or link is None or not link.value.reachable:
             return
@@ -172,6 +178,7 @@ class Labeler:
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
         wanted = keep_last_good(labels, ours) if first_look else labels
         plan = self._plan(wanted, seen.labels, ours)
+        self._note_contested(plan.contested)
         self._conditions.replace(
             "labels-contested",
             {
@@ -184,6 +191,13 @@ class Labeler:
             await self._node.apply_labels(seen, plan.apply)
             self._sent = (seen, wanted)
             self._note_applied("node", plan.changed)
+
+    def _note_contested(self, contested: dict[str, str]) -> None:
+        """Say it once for each conflict, not once a round."""
+        if contested != self._contested:
+            self._contested = contested
+            if contested:
+                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name)
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
         now = self._clock.wall() if self._live.now.labels.timestamp else None
@@ -230,6 +244,15 @@ class Labeler:
         if "node" in sinks and node is not None:
             shown = self._published.labels.keys() | set(node.value.owned_labels)
             return {key: value for key, value in node.value.labels.items() if key in shown and key != TIMESTAMP}
-        if "nfd_file" in sinks and self._in_file is not None:
-            return {key: value for key, value in self._in_file[0].items() if key != TIMESTAMP}
+        in_place = next((self._in_files[sink][0] for sink in sinks if sink in self._in_files), None)
+        if in_place is not None:
+            return {key: value for key, value in in_place.items() if key != TIMESTAMP}
         return select_features(self._printed or {})
+
+
+class SinkUnusable(NodeagentError):
+    """Labels are wanted in a place that this agent cannot reach."""
+
+    def __init__(self, sink: str, reason: str) -> None:
+        super().__init__(f"cannot write labels to {sink}: {reason}: set kubernetes.kubeconfig or change labels.sinks")
+        self.sink, self.reason = sink, reason

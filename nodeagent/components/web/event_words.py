@@ -22,6 +22,7 @@ from nodeagent.model.events import (
     GpuEventReported,
     GpuVanished,
     LabelsApplied,
+    LabelsContested,
     MigLayoutChanged,
     RuntimeConfigured,
     RuntimeRestarted,
@@ -170,9 +171,11 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
+    LabelsContested: lambda one, _names: f"labels left to somebody else: {', '.join(one.keys)}",
     LabelsApplied: lambda one, _names: (
         f"labels changed ({one.sink}): {', '.join(one.changed[:6])}{' …' if one.changed[6:] else ''}"
     ),
+    LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
     ConfigurationReloaded: lambda one, _names: (
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),

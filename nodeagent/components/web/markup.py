@@ -3,6 +3,7 @@
 Everything that comes from hardware, pods or configuration passes `esc` on its way into the page.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from nodeagent.components.web.records import ConditionRecord
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.units import render_age
 
+COMMANDS = re.compile(r"`([^`]+)`")
 SYMBOLS = {"ok": "✓", "warn": "!", "bad": "✗"}
 """Colour is never the only sign: each of the three has a symbol, and a word beside it."""
 
@@ -21,6 +23,11 @@ def esc(text: object) -> str:
     if not plain.isprintable():  # the usual text is spared the walk, which would be most of a page's cost
         plain = "".join(character if character.isprintable() else "�" for character in plain)
     return escape(plain)
+
+
+def prose(text: str) -> str:
+    """A sentence of ours or of others in which `commands` stand out."""
+    return COMMANDS.sub(r"<code>\1</code>", esc(text))
 
 
 def age(since_seconds: float, now_seconds: float) -> str:

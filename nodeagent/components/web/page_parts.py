@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nodeagent.components.web.event_words import Moment
-from nodeagent.components.web.markup import age, condition_id, esc, gpu_path, mark, pairs, pod_link, section, table
+from nodeagent.components.web.markup import (
+    age,
+    condition_id,
+    esc,
+    gpu_path,
+    mark,
+    pairs,
+    pod_link,
+    prose,
+    section,
+    table,
+)
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
@@ -30,7 +41,7 @@ def _render_condition(one: ConditionRecord, now_seconds: float) -> str:
     anchor = condition_id(one)
     return (
         f'<li class="card condition {style}" id="{anchor}"><h3>{mark(style, one.severity)} · {esc(one.title)}</h3>'
-        f'{detail}<p class="do"><b>What to do:</b> {esc(one.remedy)}</p>'
+        f'{detail}<p class="do"><b>What to do:</b> {prose(one.remedy)}</p>'
         f'<p class="small dim">for {age(one.since_seconds, now_seconds)} ·'
         f' <a href="/#{anchor}"><code>{esc(one.code)}</code></a></p></li>'
     )
@@ -179,9 +190,14 @@ def render_labels(labels: LabelState | None) -> str:
     if labels is None:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
-    facts = [(key, _render_label(labels, key)) for key in keys]
-    error = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
-    return section("labels", "Node labels", f'<div class="card">{error}{pairs(facts) if facts else "none"}</div>')
+    notes = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
+    if not labels.applied:
+        # one word about all of them rather than the same word on each
+        notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""
+        facts = [(key, esc(labels.wanted[key])) for key in keys]
+    else:
+        facts = [(key, _render_label(labels, key)) for key in keys]
+    return section("labels", "Node labels", f'<div class="card">{notes}{pairs(facts) if facts else "none"}</div>')
 
 
 def _render_label(labels: LabelState, key: str) -> str:

@@ -80,7 +80,7 @@ def plan_curves(gpu: Gpu, sample: GpuSample | None, points: tuple[Point, ...]) -
         _curve("Utilisation", f"{busy} %", busy, [(one.step, one.utilization_percent) for one in points], 100, 1, "%"),
         _curve(
             "Memory",
-            f"{_gib(used)} of {_gib(total)} GiB",
+            f"{_gib(used)} / {_gib(total)} GiB",
             used,
             [(one.step, one.memory_used_bytes) for one in points],
             total,
@@ -89,7 +89,7 @@ def plan_curves(gpu: Gpu, sample: GpuSample | None, points: tuple[Point, ...]) -
         ),
         _curve(
             "Power",
-            f"{_watts(power)} of {_watts(limit)} W" if limit else f"{_watts(power)} W",
+            f"{_watts(power)} / {_watts(limit)} W" if limit else f"{_watts(power)} W",
             power,
             [(one.step, one.power_milliwatts) for one in points],
             limit,

@@ -16,7 +16,7 @@ import anyio
 
 from nodeagent import __version__
 from nodeagent.edge.kube.credentials import Credentials
-from nodeagent.edge.kube.errors import ApiUnauthorized, ApiUnreachable, CredentialsInvalid, translate_status
+from nodeagent.edge.kube.errors import ApiBusy, ApiUnauthorized, ApiUnreachable, CredentialsInvalid, translate_status
 from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
 from nodeagent.kernel.errors import WorkerError
@@ -96,7 +96,7 @@ class KubeClient:
         Raises:
             KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
         """
-        session = await self._take_turn()
+        session = await self._take_turn(attempted)
         with self._translating(session, attempted):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.transport.GET(
@@ -117,6 +117,18 @@ class KubeClient:
         finally:
             response.close()
 
+    async def read_namespace(self) -> str:
+        """Where objects of ours go unless the settings say otherwise.
+
+        Raises:
+            CredentialsInvalid: the credentials do not answer.
+        """
+        read = self._credentials.read_namespace
+        try:
+            return await self._worker.run(read, timeout_seconds=LOAD_SECONDS, what="reading our namespace")
+        except WorkerError as error:
+            raise CredentialsInvalid(self._credentials.where, str(error)) from error
+
     async def aclose(self) -> None:
         """End the connections; the next request opens new ones with credentials read anew."""
         session, self._session = self._session, None
@@ -134,7 +146,7 @@ class KubeClient:
         body: object,
         content_type: str,
     ) -> Json:
-        session = await self._take_turn()
+        session = await self._take_turn(attempted)
         with self._translating(session, attempted):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.transport.request(
@@ -149,10 +161,15 @@ class KubeClient:
                     await self._check(response, attempted)
                     return _parse(await response.read())
 
-    async def _take_turn(self) -> _Session:
+    async def _take_turn(self, attempted: str) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
         settings = self._read_settings()
         wait = self._rate.reserve(anyio.current_time(), per_second=settings.requests_per_second, burst=settings.burst)
+        if wait > settings.timeout_seconds:
+            # The caller has other work to do than to wait for so long.
+            raise ApiBusy(
+                attempted, HTTPStatus.TOO_MANY_REQUESTS, f"not again for {wait:.0f} s", retry_after_seconds=wait
+            )
         await anyio.sleep(wait)
         async with self._opening:
             session = self._session

@@ -18,12 +18,14 @@ import yaml
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.pseudo_file import read_attribute
 from nodeagent.edge.kube.errors import CredentialsInvalid
 from nodeagent.edge.kube.library import Library
 
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LIMIT_BYTES = 1 << 20
+_DEFAULT_NAMESPACE = "default"
 _MALFORMED = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, OSError)
 """What kubernetes_asyncio raises over files that are not what they should be, besides its own error."""
 
@@ -34,6 +36,10 @@ class Credentials(Protocol):
     @property
     def where(self) -> str:
         """Which file or directory, for people."""
+        ...
+
+    def read_namespace(self) -> str:
+        """Where objects of ours go unless the settings say otherwise."""
         ...
 
     def load(self, library: Library, scratch: ExitStack) -> Any:
@@ -58,6 +64,10 @@ class ServiceAccount:
     def where(self) -> str:
         """The directory that the kubelet mounts."""
         return str(self.directory)
+
+    def read_namespace(self) -> str:
+        """The account's own."""
+        return read_attribute(self.directory / "namespace") or _DEFAULT_NAMESPACE
 
     def load(self, library: Library, scratch: ExitStack) -> Any:  # noqa: ARG002 - all its files are the kubelet's
         """Read token and trust anchor as they are now."""
@@ -85,6 +95,10 @@ class Kubeconfig:
     def where(self) -> str:
         """The file."""
         return str(self.path)
+
+    def read_namespace(self) -> str:
+        """A person's kubeconfig has no place for the agent's objects."""
+        return _DEFAULT_NAMESPACE
 
     def load(self, library: Library, scratch: ExitStack) -> Any:
         """Read it, and whatever it names: certificates, token files, programs that give tokens."""

@@ -101,10 +101,10 @@ class KubeNode:
         await self._patch(f"{self._path()}/status", patch, _STRATEGIC, "write this node's GPU condition")
 
     async def remove_condition(self) -> None:
-        """Take the node condition away, because nobody will keep it any more.
+        """Take the node condition away, which nobody will keep true any more.
 
         Raises:
-            KubeError: it is still there.
+            KubeError: it was not removed.
         """
         attempted = "remove this node's GPU condition"
         await self._patch(f"{self._path()}/status", render_condition_removal(), _STRATEGIC, attempted)

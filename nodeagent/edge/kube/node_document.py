@@ -58,7 +58,7 @@ def render_condition_patch(condition: NodeCondition, now_seconds: float, *, chan
 
 
 def render_condition_removal() -> Json:
-    """Takes the condition out of the list and leaves the others."""
+    """No condition of ours; others stay."""
     return {"status": {"conditions": [{"type": READY_CONDITION, "$patch": "delete"}]}}
 
 

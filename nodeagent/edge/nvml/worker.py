@@ -25,7 +25,7 @@ from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 EXIT_RENEW = 3
 """The worker asks to be replaced by a fresh one."""
 
-RENEW_SECONDS = 30
+RENEW_SECONDS = 5
 """How long a process goes on that never could open a GPU; one that is broken for good costs the others no more."""
 _CUDA_MAJOR = 1000
 _CUDA_MINOR = 10
@@ -124,6 +124,7 @@ class Worker:
         code, handle = call("nvmlDeviceGetHandleByIndex", index)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetHandleByIndex_v2", code)
+        self._read_uuid(handle)
         query = Query(handle, {})
         gpu = read_gpu(query, index)
         device = self._devices.get(gpu["pci"]["address"])
@@ -171,16 +172,20 @@ class Worker:
         code, handle = call("nvmlDeviceGetHandleByPciBusId", address)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetHandleByPciBusId_v2", code)
-        code, found = call("nvmlDeviceGetUUID", handle)
-        if code == errors.INVALID_ARGUMENT and time.monotonic() - self._opened_at >= RENEW_SECONDS:
-            # The GPU was reset after this process initialised the library and before it ever opened the GPU.
-            os._exit(EXIT_RENEW)
+        code, found = self._read_uuid(handle)
         if code != errors.SUCCESS:
             raise CallFailed("nvmlDeviceGetUUID", code)
         if found != uuid:
             raise GpuGone(f"another GPU sits at {address} now: {found}")
         device = self._devices[address] = Device(handle, uuid)
         return device
+
+    def _read_uuid(self, handle: Any) -> tuple[int, Any]:
+        """By a handle just obtained: if it is none, the GPU was reset after this process had opened the library."""
+        code, uuid = call("nvmlDeviceGetUUID", handle)
+        if code == errors.INVALID_ARGUMENT and time.monotonic() - self._opened_at >= RENEW_SECONDS:
+            os._exit(EXIT_RENEW)
+        return code, uuid
 
 
 def serve(root: str = "", configured: str = "") -> None:

@@ -1,6 +1,7 @@
 """This node in the cluster, over real HTTP against the small API server."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from nodeagent.edge.kube.errors import (
     NodeMissing,
 )
 from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 from tests.fakes.apiserver import NODE, FakeApiServer
@@ -107,6 +109,8 @@ async def test_the_condition_keeps_its_transition_time(tmp_path: Path) -> None:
         assert (await node.read_node()).condition == NodeCondition(
             status="False", reason="DriverStuck", message="still"
         )
+        await node.remove_condition()
+        assert (await node.read_node()).condition is None
 
 
 async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:
@@ -300,6 +304,17 @@ async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
         assert anyio.current_time() - before > 0.9
 
 
+async def test_a_long_silence_is_not_waited_out(tmp_path: Path) -> None:
+    """Asked to stay away for longer than a request may take, the client says so at once, and asks nothing."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(503, headers={"Retry-After": "3600"})
+        with pytest.raises(ApiFailed):
+            await node.read_node()
+        with pytest.raises(ApiBusy, match="not again for 300 s"):
+            await node.read_node()
+        assert len(server.requests) == 1
+
+
 async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A kubeconfig that is gone says which one, and no request is made."""
     async with open_node(tmp_path) as (server, node):
@@ -307,3 +322,59 @@ async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None
         with pytest.raises(CredentialsInvalid, match="kubeconfig"):
             await node.read_node()
         assert server.requests == []
+
+
+async def test_a_token_is_read_again_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it ends, and without a refusal; one that cannot be read then leaves the present one in use."""
+    monkeypatch.setattr("nodeagent.edge.kube.client.RENEW_SECONDS", 0.0)
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        server.token = "token-2"
+        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
+        await node.read_node()
+        (tmp_path / "kubeconfig").unlink()
+        assert (await node.read_node()).name == NODE
+        assert len(server.requests) == 3, "no request was refused"
+
+
+async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    """A trust anchor that the TLS library refuses is a matter of the credentials, not of the server."""
+    path = tmp_path / "kubeconfig"
+    async with open_node(tmp_path) as (server, node):
+        document = json.loads(path.read_text())
+        data = "bm8gY2VydGlmaWNhdGU="
+        document["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "certificate-authority-data": data}
+        path.write_text(json.dumps(document))
+        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
+            await node.read_node()
+        assert server.requests == []
+
+
+async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them has a deadline like everything else."""
+    monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
+    async with open_node(tmp_path) as (_, node):
+        monkeypatch.setattr(Kubeconfig, "load", lambda *_: time.sleep(0.5))
+        with pytest.raises(CredentialsInvalid, match="reading API credentials"):
+            await node.read_node()
+        monkeypatch.setattr(Kubeconfig, "read_namespace", lambda *_: time.sleep(0.5))
+        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
+        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
+            await client.read_namespace()
+
+
+@pytest.mark.parametrize(("namespace", "used"), [("gpu-agents", "gpu-agents"), (None, "default")])
+async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path, namespace: str | None, used: str) -> None:
+    """None reads as nothing; the object names its node and holds the labels, empty values too."""
+    async with FakeApiServer().running() as server:
+        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+        feature = NodeFeatureObject(client, NODE, namespace)
+        assert await feature.read() == ""
+        text = f"nvidia.com/cuda.driver.rev=\n{COUNT}=8\n"
+        await feature.write(text)
+        assert await feature.read() == text
+        assert f"/namespaces/{used}/" in server.requests[-1][1]
+        document = server.features["nvidia-features-for-node-1"]
+        assert document["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": NODE}
+        assert document["spec"]["labels"] == {"nvidia.com/cuda.driver.rev": "", COUNT: "8"}
+        await client.aclose()

@@ -157,10 +157,12 @@ def test_a_gpu_reset_before_it_was_ever_opened_needs_a_new_process(
     loaded.fake.restore(0)
     request = {"do": "sample", "gpu": "0000:1b:00.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
     assert "handle may be stale" in worker.answer(dict(request))["value"]["sample"]["lost"]
+    assert "handle may be stale" in worker.answer({"do": "gpu", "index": 0})["failure"]["message"]
     later = time.monotonic() + RENEW_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    with pytest.raises(Exited, match=str(EXIT_RENEW)):
-        worker.answer(dict(request))
+    for asked in (request, {"do": "gpu", "index": 0}):
+        with pytest.raises(Exited, match=str(EXIT_RENEW)):
+            worker.answer(dict(asked))
 
 
 def test_paths_fabric_and_watch(make_worker: MakeWorker, pipe: tuple[int, int]) -> None:

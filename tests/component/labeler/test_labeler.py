@@ -19,6 +19,7 @@ from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.labels import LabelState
@@ -88,7 +89,7 @@ class Stage:
             self.live,
             self.facts,
             node=self.api,
-            file=self.file,
+            files={"nfd_file": self.file},
             put_out=self.printed.append,
             rng=Random(1),
         )
@@ -215,9 +216,12 @@ async def test_a_contested_label_is_said_and_left(clock: FakeClock) -> None:
     stage = Stage(clock, "node")
     stage.api.node = replace(stage.api.node, labels={COUNT: "7"})
     async with stage.running():
-        stage.say(READY, make_inventory([make_gpu(0)]))
-        stage.reach()
-        await settle()
+        with stage.bus.listen(LabelsContested, client="test") as conflicts:
+            stage.say(READY, make_inventory([make_gpu(0)]))
+            stage.reach()
+            await settle(20)
+            assert (await anext(conflicts)).value == LabelsContested(keys=(COUNT,))
+            assert conflicts.take_nowait() is None, "one conflict is told once"
         assert stage.api.node.labels[COUNT] == "7"
         assert f"{P}gpu.product" in stage.api.node.labels
         assert ("labels-contested", COUNT) in stage.codes()
@@ -278,7 +282,7 @@ async def test_facts_that_cannot_be_read_leave_the_last_ones(clock: FakeClock) -
 
 
 async def test_settings_count_from_the_next_look(clock: FakeClock) -> None:
-    """A reload that adds a sink, or one that is not built, shows within seconds."""
+    """A reload that adds a sink, or one that cannot be reached, shows within seconds."""
     async with Stage(clock).running() as stage:
         stage.say(READY, Inventory(generation=1, gpus=(make_gpu(0),)))
         await settle()

@@ -17,6 +17,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.telemetry import GpuSample
+from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
 ESCAPE = "\x1b"
@@ -131,3 +132,30 @@ def test_table_helpers() -> None:
     assert paint("x", "good", colour=False) == "x"
     assert render_table(("A", "B"), [("1", "2")], width=80) == ["A  B", "1  2"]
     assert render_table(("A",), [("1",)], width=80) == ["A", "1"]
+
+
+def test_a_narrow_terminal_keeps_what_matters() -> None:
+    """Columns give way one by one; index, health and holder stay, and the remedy is never cut."""
+    remedy = "drain the node and reboot it, and replace the GPU if it happens again"
+    state = replace(_state(), conditions=tuple(replace(one, remedy=remedy) for one in _state().conditions))
+    for width in (40, 60, 80, 120):
+        text = render_status(state, width=width, colour=False)
+        assert remedy in " ".join(text.split())
+        assert all(word in text for word in ("GPU", "HEALTH", "UTIL", "HELD BY"))
+        assert max(len(line) for line in text.splitlines() if not line.startswith(("error", "info"))) <= width + 4
+    assert "PCI" not in render_status(state, width=100, colour=False)
+    assert "PCI" in render_status(state, width=160, colour=False)
+
+
+def test_software_and_missing_gpus_are_named() -> None:
+    """What the kubelet holds, which runtime serves it, and which GPU is not listed stand below the table."""
+    text = " ".join(render_status(make_rich_state(), width=100, colour=False).split())
+    assert "nvidia.com/gpu: 1 of 2 healthy" in text
+    assert "containerd 2.1" in text
+    assert "is missing: word" in text
+
+
+def test_hostile_text_stays_text() -> None:
+    """No name from hardware, pods or settings reaches the terminal as a command to it."""
+    hostile = render_status(make_rich_state(f"a{ESCAPE}]0;x\x07\u202e\nb"), width=80, colour=False)
+    assert {ESCAPE, "\x07", "\u202e"}.isdisjoint(hostile)

@@ -15,7 +15,10 @@ from nodeagent.model.events import (
     DriverChanged,
     FaultInjected,
     GpuVanished,
+    LabelsContested,
     MigLayoutChanged,
+    RuntimeConfigured,
+    RuntimeRestarted,
     VerdictChanged,
 )
 from nodeagent.model.gpu import Inventory
@@ -162,6 +165,10 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         ),
         (AllocationDiffered(kind="orphan", resource=ResourceName("r"), devices=(), detail="x"), None),
         (ConfigurationRejected(problems=("a", "b")), "ConfigurationRejected"),
+        (RuntimeConfigured(paths=("/etc/x",)), "ContainerRuntimeConfigured"),
+        (RuntimeRestarted(command="systemctl restart x"), "ContainerRuntimeRestarted"),
+        (RuntimeRestarted(command="systemctl restart x", failure="no"), "ContainerRuntimeRestartFailed"),
+        (LabelsContested(keys=("nvidia.com/gpu.count",)), "NodeLabelConflict"),
         (FaultInjected(fault="xid"), None),
     ],
 )

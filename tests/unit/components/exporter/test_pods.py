@@ -141,6 +141,17 @@ def test_a_total_that_starts_anew_costs_nobody_anything() -> None:
     assert energy(run(*(make_sample(energy_millijoules=value) for value in values), known=alone), pod="a") == 3000
 
 
+@pytest.mark.parametrize("step", [-3600.0, 1.7e9])
+def test_a_clock_that_is_set_counts_no_time(step: float) -> None:
+    """Neither backwards nor by decades; the next sample counts again."""
+    series, alone = NodeSeries(), know(allocate("a", UUID))
+    held = []
+    for seconds in (START, START + 10, START + 10 + step, START + 15 + step):
+        found = read_series(render(make_node(make_sample(), seconds=seconds), alone, None, series))
+        held.append(find_value(found, "nodeagent_pod_gpu_held_seconds_total", pod="a"))
+    assert held == [0, 10, 10, 15]
+
+
 def test_without_a_meter_energy_is_power_times_time() -> None:
     """Boards before Volta have no meter; those without either show nothing."""
     alone = know(allocate("a", UUID))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
 from nodeagent.components.web.build import Identity, Known, build_state
 from nodeagent.components.web.detail_pages import is_page, render_path
-from nodeagent.components.web.markup import esc
+from nodeagent.components.web.markup import esc, prose
 from nodeagent.components.web.page import Page as Rendered
 from nodeagent.components.web.page import PageView, render_document
 from nodeagent.components.web.page_gpus import decide_style, render_gpus
@@ -18,7 +18,7 @@ from nodeagent.model.gpu import Mig
 from nodeagent.model.labels import LabelState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
-from tests.support.nodes import make_rich_state, make_sample, make_view
+from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
 from tests.support.samples import make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
@@ -70,6 +70,12 @@ def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
     assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
 
 
+def test_commands_stand_out_in_a_remedy() -> None:
+    """What is to be typed can be seen and copied, and is still only text."""
+    assert prose("run `rm <x>` and `y`") == "run <code>rm &lt;x&gt;</code> and <code>y</code>"
+    assert prose("a lone ` stays") == "a lone ` stays"
+
+
 def test_everything_a_paged_person_needs_is_on_the_page() -> None:
     """Verdict, conditions with remedy and anchor, each GPU's state and holder, versions, labels and parts."""
     page = Page(_render("/", make_view()))
@@ -80,8 +86,8 @@ def test_everything_a_paged_person_needs_is_on_the_page() -> None:
         "GPU 1 ✗ unhealthy",
         "GPU 2 ✗ lost",
         "42 %",
-        "8 of 80 GiB",
-        "350 of 700 W",
+        "8 / 80 GiB",
+        "350 / 700 W",
         "61 °C",
         "readings are 60 s old",
         "ml/word",
@@ -191,6 +197,7 @@ def test_mig_devices_lie_where_they_are() -> None:
     [
         ({"conditions": (), "notices": ()}, "Nothing is wrong"),
         ({"labels": LabelState(wanted={}, applied={})}, "Node labels none"),
+        ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet a 1"),
         ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
         ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),
         ({"allocations": ()}, "No device is handed out."),
@@ -210,13 +217,7 @@ def test_a_page_without_events_says_so() -> None:
 
 def test_pages_stay_small() -> None:
     """Eight GPUs with five minutes of curves and MIG fit in what one transfer may weigh."""
-    view = make_view()
-    record = GpuRecord(gpu=make_gpu(0, mig=make_mig(0, 7)), sample=make_sample(0))
-    points = next(iter(view.trend.values()))
-    gpus = tuple(replace(record, gpu=replace(make_gpu(index, mig=make_mig(index, 7)))) for index in range(8))
-    full = replace(view, state=replace(view.state, gpus=GpusRecord(generation=1, gpus=gpus)))
-    full = replace(full, trend={make_uuid(index): points * 5 for index in range(8)})
-    assert len(_render("/", full).encode()) < 60_000
+    assert len(_render("/", make_full_view(8)).encode()) < 60_000
 
 
 def _luminance(colour: str) -> float:

@@ -133,6 +133,7 @@ def test_a_named_kubeconfig_comes_before_the_account(tmp_path: Path) -> None:
     found = find_credentials(path, IN_POD)
     assert found is not None
     assert found.where == str(path)
+    assert found.read_namespace() == "default"
     assert find_credentials(None, {}) is None
 
 
@@ -144,6 +145,9 @@ def test_without_a_token_a_pod_has_no_account(monkeypatch: pytest.MonkeyPatch, t
     found = find_credentials(None, IN_POD)
     assert found is not None
     assert found.where == str(tmp_path)
+    assert found.read_namespace() == "default"
+    (tmp_path / "namespace").write_text("gpu-agents")
+    assert found.read_namespace() == "gpu-agents"
 
 
 def test_data_in_the_kubeconfig_is_as_good_as_files(tmp_path: Path, scratch: ExitStack) -> None:

@@ -1,0 +1,74 @@
+"""The doctor before neighbours that answer, refuse, or are not there."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.doctor import look
+from nodeagent.cli.doctor.facts import ApiFacts
+from nodeagent.config.load import load_settings
+from nodeagent.config.schema import Settings
+from nodeagent.model.errors import DriverUnavailable
+from tests.fakes.apiserver import FakeApiServer
+
+pytestmark = pytest.mark.anyio
+
+
+def _settings(**overrides: object) -> Settings:
+    words = [f"{key.replace('__', '.')}={value}" for key, value in overrides.items()]
+    return load_settings(environ={}, overrides=words).settings
+
+
+async def _ask(server: FakeApiServer, tmp_path: Path) -> ApiFacts:
+    kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    facts = await look.look_at_api(_settings(kubernetes__kubeconfig=kubeconfig), {})
+    assert facts is not None
+    assert facts.where.endswith("kubeconfig")
+    return facts
+
+
+async def test_missing_permissions_are_named(tmp_path: Path) -> None:
+    """The API server itself is asked what this identity may do, permission by permission."""
+    async with FakeApiServer().running() as server:
+        for allowed in (b"true", b"false", b"false", b"true"):
+            server.answer(201, body=b'{"status": {"allowed": %s}}' % allowed)
+        facts = await _ask(server, tmp_path)
+    assert (facts.problem, facts.denied) == ("", ("patch nodes", "patch nodes/status"))
+
+
+async def test_an_api_server_that_refuses_is_a_finding(tmp_path: Path) -> None:
+    """What it said is told, and the doctor goes on."""
+    async with FakeApiServer().running() as server:
+        server.answer(403, times=2)
+        facts = await _ask(server, tmp_path)
+    assert "scripted 403" in facts.problem
+
+
+async def test_an_api_server_that_is_not_wanted_is_not_asked() -> None:
+    """Switched off is switched off, and without credentials nobody is bothered."""
+    assert await look.look_at_api(_settings(kubernetes__enabled="false"), {}) is None
+    assert await look.look_at_api(_settings(), {}) == ApiFacts()
+
+
+async def _fail() -> str:
+    raise DriverUnavailable("use NVML", "it is gone")
+
+
+async def _hang() -> str:
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(("part", "words"), [(_fail, "it is gone"), (_hang, "no answer within 20 s")])
+async def test_a_part_that_fails_is_a_finding(part: Callable[[], Awaitable[str]], words: str) -> None:
+    """One part that hangs or fails does not keep the others from being looked at."""
+    found, problem = await look.bounded(part)
+    assert found is None
+    assert words in problem
+
+
+def test_a_profile_that_nobody_wrote_is_a_finding() -> None:
+    """The doctor says so instead of ending."""
+    hardware, problem = look.find_hardware(_settings(gpus__source="simulated:nobody"))
+    assert hardware is None
+    assert "nobody" in problem

@@ -171,7 +171,6 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
-    LabelsContested: lambda one, _names: f"labels left to somebody else: {', '.join(one.keys)}",
     LabelsApplied: lambda one, _names: (
         f"labels changed ({one.sink}): {', '.join(one.changed[:6])}{' …' if one.changed[6:] else ''}"
     ),

@@ -22,6 +22,7 @@ def run_loop(directory: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Killed before or after any step, the next agent finds every acknowledged allocation, each once."""
     found = run_loop(tmp_path, "kill")
@@ -31,6 +32,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_an_error_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """With any one step failing the agent lives, answers only what is durable, and the next one finds all of it."""
     found = run_loop(tmp_path, "error", "--codes", "2")

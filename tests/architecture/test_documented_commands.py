@@ -12,7 +12,7 @@ from nodeagent.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-_FENCE = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```(sh|console|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`(nodeagent [^`\n]+)`")
 _OPERATORS = frozenset(";&|<>()")
 _BEFORE = ("sudo", "kubectl")  # programs that are given the agent's command line after their own words
@@ -20,9 +20,11 @@ _BEFORE = ("sudo", "kubectl")  # programs that are given the agent's command lin
 
 def list_block_calls(text: str) -> Iterator[list[str]]:
     """The agent's arguments in every line of the shell blocks."""
-    for block in _FENCE.findall(text):
+    for kind, block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
-            yield from _find_calls(line.strip().removeprefix("$ "))
+            # A console shows what is typed after a prompt, and what comes of it without one.
+            if kind != "console" or line.startswith("$ "):
+                yield from _find_calls(line.strip().removeprefix("$ "))
 
 
 def list_span_calls(text: str) -> Iterator[list[str]]:
@@ -88,11 +90,15 @@ kubectl -n nodeagent exec ds/nodeagent -- nodeagent top  # why
 cat a | .venv/bin/nodeagent config \\
   import - > b
 helm install nodeagent deploy/chart
-it's output
+it's nothing
+```
+```console
+$ nodeagent version
+nodeagent 1.0 and more
 ```
 See `nodeagent gpu list`, nodeagent is.
 """
-    assert list(list_block_calls(text)) == [["status", "--json"], ["top"], ["config", "import", "-"]]
+    assert list(list_block_calls(text)) == [["status", "--json"], ["top"], ["config", "import", "-"], ["version"]]
     assert list(list_span_calls(text)) == [["gpu", "list"]]
     assert "invalid choice: 'stutus'" in parse(["stutus"], capsys)
     assert parse(["status", "…"], capsys) == ""

@@ -17,12 +17,13 @@ XID_EVENT, XID_OFF_THE_BUS = 8, 79
 
 def measure_life(rounds: int) -> list[Row]:
     """First start on a fresh node, then kill -9 and start again, then stop."""
-    register, ready, again, stop = [], [], [], []
+    register, ready, spent, again, stop = [], [], [], [], []
     for _ in range(rounds):
         with bench_node() as node:
             with node.running_agent() as agent:
                 register.append(1000 * (node.kubelet.wait("registered")["at"] - agent.began))
                 ready.append(1000 * agent.wait_ready())
+                spent.append(1000 * agent.cpu_seconds())
                 node.wait_advertised(agent, GPUS)
                 agent.stop(signal.SIGKILL)
             with node.running_agent() as agent:
@@ -32,6 +33,7 @@ def measure_life(rounds: int) -> list[Row]:
     return [
         Row("exec to Register", "ms", register, limit=300),
         Row("exec to /readyz 200", "ms", ready, limit=1000),
+        Row("  processor time of agent and worker for it", "ms", spent),
         Row("killed and started to advertised", "ms", again, limit=500),
         Row("SIGTERM to exit", "ms", stop, limit=3000, limit_is_for=0.99),
     ]

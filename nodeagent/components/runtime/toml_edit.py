@@ -5,7 +5,7 @@ for. Refuses to write what does not pass.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -69,7 +69,17 @@ def set_keys(path: str, content: bytes, changes: Mapping[KeyPath, Any]) -> bytes
         raise ConfigUneditable(path, tuple(changes), f"{error}") from error
     if parse_result(path, edited, changes) != wanted:
         raise ConfigUneditable(path, tuple(changes), "other keys would change with it")
+    if not _keeps_lines(content.decode("utf-8"), edited.decode("utf-8"), {key[-1] for key in changes}):
+        # The library gathers tables of one list that other tables stand between.
+        raise ConfigUneditable(path, tuple(changes), "lines would move: put the tables of each list together")
     return edited
+
+
+def _keeps_lines(before: str, after: str, names: Collection[str]) -> bool:
+    """Whether every line is still there, in its order; those of the keys that were set may differ."""
+    rest = iter([line.strip() for line in after.splitlines()])
+    lines = (line.strip() for line in before.splitlines())
+    return all(line in rest for line in lines if line and not any(name in line for name in names))
 
 
 def parse_result(path: str, edited: bytes, changes: Mapping[KeyPath, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.components.runtime.choose import ChosenRuntime
@@ -79,6 +79,7 @@ def test_exactly_one_key_changes(document: dict[str, Any]) -> None:
 
 
 @given(FRAGMENTS)
+@example("[[plugins.list]]\n[plugins.a]\n[[plugins.list]]\n")
 def test_comments_and_lines_survive(text: str) -> None:
     """Every line that people wrote is still there, in their order, unless it is the key itself."""
     with suppress(ConfigUneditable, ConfigUnparsable):

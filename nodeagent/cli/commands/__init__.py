@@ -1,0 +1,34 @@
+"""THE list of commands; `docs/cli.md` is generated from it."""
+
+from nodeagent.cli.command import Command
+from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, GPU, STATUS, TOP
+from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
+from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
+
+ROOT = Command(
+    "nodeagent",
+    "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
+    description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
+    subcommands=(
+        RUN,
+        SIMULATE,
+        STATUS,
+        DOCTOR,
+        TOP,
+        GPU,
+        ALLOCATIONS,
+        CDI,
+        RUNTIME,
+        LABELS,
+        METRICS,
+        RENDER,
+        CONFIGURATION,
+        RELOAD,
+        RELEASE,
+        RESUME,
+        COMPLETION,
+        UNINSTALL,
+        VERSION,
+    ),
+)

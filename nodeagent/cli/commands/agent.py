@@ -1,0 +1,107 @@
+"""Commands that run the agent or tell a running one what to do."""
+
+from nodeagent.cli.command import Argument, Command, Example
+from nodeagent.cli.commands.shared import CONFIG, NODE, SET
+from nodeagent.cli.durations import parse_duration
+
+RUN = Command(
+    "run",
+    "run the agent on this node, in the foreground",
+    runs="nodeagent.cli.run:run",
+    description=(
+        "Runs until SIGTERM. Without an NVIDIA driver it waits for one and says so on every surface.\n"
+        "SIGHUP reads the configuration anew; an invalid one is reported and the one before stays in force."
+    ),
+    arguments=(
+        *NODE,
+        Argument(
+            ("--require-driver",),
+            "exit with 3 at once when there is no working driver, instead of waiting for one",
+            action="store_true",
+        ),
+    ),
+    examples=(
+        Example("nodeagent run", "as the systemd unit and the DaemonSet do"),
+        Example("nodeagent run --set http.listen=0.0.0.0:9400", "let Prometheus on another machine scrape it"),
+        Example("nodeagent run --gpus simulated:dgx-h100", "made-up GPUs, real kubelet"),
+    ),
+)
+
+
+FAULT = Command(
+    "fault",
+    "have a running simulation misbehave",
+    runs="nodeagent.cli.fault:run",
+    description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(("fault",), "which fault", metavar="FAULT", nargs="?"),
+        Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
+    ),
+    examples=(
+        Example("nodeagent simulate fault", "what can be broken"),
+        Example("nodeagent simulate fault xid 79 3", "GPU 3 falls off the bus"),
+        Example("nodeagent simulate fault clear", "all is well again"),
+    ),
+)
+
+
+SIMULATE = Command(
+    "simulate",
+    "run the agent on a made-up GPU node with a stand-in kubelet: no hardware, no cluster, no root",
+    runs="nodeagent.cli.simulate:run",
+    description="Everything lives in a temporary directory and is gone afterwards.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(
+            ("--profile",),
+            "which node to make up; `nodeagent simulate --profile help` lists them",
+            metavar="PROFILE",
+            default="dgx-h100",
+        ),
+        Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
+        Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),
+        Argument(("--seed",), "same seed, same load", metavar="N", default=1, parse=int),
+    ),
+    examples=(
+        Example("nodeagent simulate", "a DGX H100 with its status page on http://127.0.0.1:9400/"),
+        Example("nodeagent simulate --profile a100-80gb-mig --for 30s", "MIG devices, for half a minute"),
+        Example("nodeagent simulate --set http.listen=127.0.0.1:0", "beside a real agent, on any free port"),
+    ),
+    subcommands=(FAULT,),
+)
+
+
+RELOAD = Command(
+    "reload",
+    "have the running agent read its configuration anew, and say what changed",
+    runs="nodeagent.cli.control:reload",
+    arguments=(CONFIG, SET),
+)
+
+
+RELEASE = Command(
+    "release",
+    "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
+    runs="nodeagent.cli.control:release",
+    description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
+    arguments=(
+        CONFIG,
+        SET,
+        Argument(
+            ("--for",), "take it back after so long (driver.release_seconds)", metavar="DURATION", parse=parse_duration
+        ),
+        Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
+    ),
+    examples=(Example("nodeagent release --for 10m --reason 'driver upgrade'", "before `modprobe -r nvidia`"),),
+)
+
+
+RESUME = Command(
+    "resume",
+    "have the running agent take the driver back, in whatever version it now is",
+    runs="nodeagent.cli.control:resume",
+    arguments=(CONFIG, SET),
+)

@@ -1,0 +1,155 @@
+"""Commands that look at the node as a whole: its state, its GPUs, who holds them."""
+
+from nodeagent.cli.command import Argument, Command, Example
+from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.gpu_arguments import parse_xid
+
+STATUS = Command(
+    "status",
+    "this node in one look: what is wrong, since when, and what to do",
+    runs="nodeagent.cli.status:run",
+    description=(
+        "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
+    ),
+    examples=(
+        Example("nodeagent status", "the node now"),
+        Example("nodeagent status --watch", "while you mend it"),
+        Example("nodeagent status --json", "the same for scripts"),
+    ),
+)
+
+
+DOCTOR = Command(
+    "doctor",
+    "check everything by itself, also where no agent runs, and say what to do",
+    runs="nodeagent.cli.doctor.command:run",
+    description=(
+        "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
+        "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(
+            ("--bundle",),
+            "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
+            metavar="FILE.tar.gz",
+        ),
+    ),
+    examples=(
+        Example("nodeagent doctor", "when nothing else explains it"),
+        Example("nodeagent doctor --bundle report.tar.gz", "for a bug report"),
+        Example("nodeagent doctor --gpus simulated:dgx-h100", "to see what it checks"),
+    ),
+)
+
+
+ALLOCATIONS = Command(
+    "allocations",
+    "which pod and container holds which device since when",
+    runs="nodeagent.cli.allocations:run",
+    description="Asks the running agent, whose journal holds what the kubelet was told.",
+    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    examples=(
+        Example("nodeagent allocations", "who holds what now"),
+        Example("nodeagent allocations --history --json", "who held what, for scripts"),
+    ),
+)
+
+
+GPU = Command(
+    "gpu",
+    "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
+    subcommands=(
+        Command(
+            "list",
+            "every GPU and MIG device, with its health",
+            runs="nodeagent.cli.gpu:show_list",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
+        ),
+        Command(
+            "topology",
+            "how GPUs reach each other, and which CPUs are near",
+            runs="nodeagent.cli.gpu:show_topology",
+            description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
+            arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
+        ),
+        Command(
+            "health",
+            "the verdict on every device, what to do, and how it may return",
+            runs="nodeagent.cli.gpu:show_health",
+            description="Only the running agent judges.\nExit code 1: not every device is healthy.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "xids",
+            "what the driver's error numbers mean, and what this node makes of them",
+            runs="nodeagent.cli.gpu:show_xids",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
+            ),
+            examples=(Example("nodeagent gpu xids 79", "explain one"),),
+        ),
+        Command(
+            "prefer",
+            "which devices a pod would be given, with the score and the runner-up",
+            runs="nodeagent.cli.allocations:prefer",
+            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
+                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(("--must-include",), "those that must be among them", metavar="A,B"),
+                Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
+            ),
+            examples=(
+                Example("nodeagent gpu prefer --available 0,1,2,5,6,7 --size 4", "why these four"),
+                Example("nodeagent gpu prefer --size 2 --gpus simulated:a100-40gb", "on a node you do not have"),
+            ),
+        ),
+        Command(
+            "holders",
+            "which processes hold the device files, by pid, command and pod",
+            runs="nodeagent.cli.gpu:show_holders",
+            description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
+            arguments=(*NODE, JSON),
+        ),
+        Command(
+            "clear",
+            "take a GPU back into service that only a person can clear",
+            runs="nodeagent.cli.gpu:clear",
+            description="Who, when and why are written down. What is still bad at the next look is found again.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+                Argument(("--reason",), "why; it is required", metavar="TEXT"),
+            ),
+            examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
+        ),
+    ),
+)
+
+
+TOP = Command(
+    "top",
+    "GPUs, pods and processes at work, again every two seconds",
+    runs="nodeagent.cli.top:run",
+    description="Asks the running agent. Commands and pods of processes are read from this host.",
+    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    examples=(
+        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top --once", "for a ticket"),
+    ),
+)

@@ -1,0 +1,170 @@
+"""Commands about one part of the agent: containers, labels, metrics."""
+
+from nodeagent.cli.command import Argument, Command, Example
+from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+
+CDI = Command(
+    "cdi",
+    "the specifications from which container runtimes learn what a GPU is made of",
+    description="Works without a running agent. Kinds, devices and files are read afresh each time.",
+    subcommands=(
+        Command(
+            "generate",
+            "print the specification of this node's GPUs, or write it to a file",
+            runs="nodeagent.cli.cdi:generate",
+            description="Exit code 1: a device had to be left out; standard error says which and why.",
+            arguments=(
+                *NODE,
+                Argument(
+                    ("--kind",),
+                    "for which kind (default: nvidia.com/gpu)",
+                    metavar="VENDOR/CLASS",
+                    default="nvidia.com/gpu",
+                ),
+                Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
+            ),
+            examples=(
+                Example("nodeagent cdi generate", "what containers would get on this node"),
+                Example("nodeagent cdi generate -o /etc/cdi/nvidia.json", "on a node without a running agent"),
+            ),
+        ),
+        Command(
+            "list",
+            "every device name that a runtime would resolve on this node, and what is in its way",
+            runs="nodeagent.cli.cdi:list_devices",
+            description="Exit code 1: a file is invalid, or files cancel each other.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
+        ),
+        Command(
+            "validate",
+            "say what is wrong with specification files, or that nothing is",
+            runs="nodeagent.cli.cdi:validate",
+            description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
+            arguments=(
+                CONFIG,
+                SET,
+                JSON,
+                Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
+            ),
+            examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
+        ),
+    ),
+)
+
+
+RUNTIME = Command(
+    "runtime",
+    "the container runtime: what it is, and the least that must change for it to take CDI devices",
+    description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
+    subcommands=(
+        Command(
+            "detect",
+            "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
+            runs="nodeagent.cli.runtime:detect",
+            description="Exit code 1: it does not, or it is not known.",
+            arguments=(CONFIG, SET, JSON),
+            examples=(Example("nodeagent runtime detect", "before anything else"),),
+        ),
+        Command(
+            "plan",
+            "what `configure` would change, as a unified diff",
+            runs="nodeagent.cli.runtime:plan",
+            arguments=(CONFIG, SET),
+            examples=(
+                Example("nodeagent runtime plan", "nothing is written"),
+                Example("nodeagent runtime plan --set runtime.legacy_class=true", "with the runtime class nvidia"),
+            ),
+        ),
+        Command(
+            "configure",
+            "write the change; what was there before is kept",
+            runs="nodeagent.cli.runtime:configure",
+            description="The runtime's own tool judges the change before it replaces anything.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(
+                    ("--restart",),
+                    "restart the runtime too, and take everything back if it does not come back with the setting",
+                    action="store_true",
+                ),
+            ),
+            examples=(Example("nodeagent runtime configure --restart", "now, with a way back"),),
+        ),
+        Command(
+            "unconfigure",
+            "give back, byte for byte, what was there before",
+            runs="nodeagent.cli.runtime:unconfigure",
+            description="Exit code 1: a file was changed by somebody else since, and is left alone.",
+            arguments=(CONFIG, SET),
+            examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
+        ),
+    ),
+)
+
+
+METRICS = Command(
+    "metrics",
+    "which metrics there are, and which are missing and why",
+    subcommands=(
+        Command(
+            "list",
+            "every field of DCGM exporter: shown, available, or missing with the reason",
+            runs="nodeagent.cli.metrics:list_metrics",
+            description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
+            arguments=(
+                *NODE,
+                JSON,
+                Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
+                Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent metrics list", "what dashboards can use"),
+                Example("nodeagent metrics list --csv > fields.csv", "a list to choose from"),
+                Example("nodeagent metrics list --strict --set metrics.fields_file=/etc/fields.csv", "check a list"),
+            ),
+        ),
+    ),
+)
+
+
+RENDER = Command(
+    "render",
+    "print what the agent would serve or write, without serving or writing it",
+    subcommands=(
+        Command(
+            "labels",
+            "the labels that this node should have, one key=value a line",
+            runs="nodeagent.cli.labels:render",
+            arguments=(*NODE, JSON),
+            examples=(
+                Example("nodeagent render labels", "this node's labels"),
+                Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
+            ),
+        ),
+        Command(
+            "metrics",
+            "the GPU series of /metrics, from two samples taken now",
+            runs="nodeagent.cli.metrics:render",
+            description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
+            arguments=(
+                *NODE,
+                Argument(("--openmetrics",), "in OpenMetrics rather than the text format", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent render metrics --gpus simulated:dgx-h100", "series of a node you do not have"),
+            ),
+        ),
+    ),
+)
+
+
+LABELS = Command(
+    "labels",
+    "the labels of this node: wanted, in place, where, since when",
+    runs="nodeagent.cli.labels:show",
+    description="Asks the running agent. Exit code 1: not every label is as wanted.",
+    arguments=(*NODE, JSON),
+    examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
+)

@@ -1,0 +1,30 @@
+"""Arguments that several commands take."""
+
+from nodeagent.cli.command import Argument
+
+CONFIG = Argument(
+    ("--config", "-c"),
+    "configuration file; conf.d/*.yaml beside it is read too (default: /etc/nodeagent/config.yaml if it exists)",
+    metavar="FILE",
+)
+
+
+SET = Argument(
+    ("--set",),
+    "one setting, over file and environment; may be given any number of times",
+    metavar="SECTION.KEY=VALUE",
+    action="append",
+    default=(),
+)
+
+
+GPUS = Argument(
+    ("--gpus",),
+    "nvml for the hardware, simulated:PROFILE for made-up GPUs beside real neighbours; short for --set gpus.source=…",
+    metavar="SOURCE",
+)
+
+NODE = (CONFIG, SET, GPUS)
+"""Every command that looks at the node takes these."""
+
+JSON = Argument(("--json",), "the same as JSON, for scripts", action="store_true")

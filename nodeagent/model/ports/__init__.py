@@ -1,0 +1,55 @@
+"""What one part may ask of another and wait for. Wired in `app`; everything else travels on the bus.
+
+Each port is implemented by an edge and used by a component; the simulation implements the same ones.
+"""
+
+from nodeagent.model.ports.cluster import LabelFile, NodeApi
+from nodeagent.model.ports.containers import ContainerRuntime, DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.ports.control import AgentControl, ConfigurationControl
+from nodeagent.model.ports.hardware import (
+    DeviceNodes,
+    DriverProbe,
+    FaultInjector,
+    GpuClearing,
+    GpuEvent,
+    GpuSource,
+    NodeFactSource,
+    ProcessPlace,
+    ProcessPlaces,
+    ValidationMarkers,
+)
+from nodeagent.model.ports.kubelet import (
+    AllocationJournal,
+    ContainerDevices,
+    DevicePlugin,
+    KubeletCheckpoint,
+    PodListing,
+    PodResources,
+)
+
+__all__ = [
+    "AgentControl",
+    "AllocationJournal",
+    "ConfigurationControl",
+    "ContainerDevices",
+    "ContainerRuntime",
+    "DeviceNodes",
+    "DevicePlugin",
+    "DriverFileSource",
+    "DriverProbe",
+    "FaultInjector",
+    "GpuClearing",
+    "GpuEvent",
+    "GpuSource",
+    "HookInstaller",
+    "KubeletCheckpoint",
+    "LabelFile",
+    "NodeApi",
+    "NodeFactSource",
+    "PodListing",
+    "PodResources",
+    "ProcessPlace",
+    "ProcessPlaces",
+    "SpecDirectories",
+    "ValidationMarkers",
+]

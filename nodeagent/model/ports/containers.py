@@ -1,0 +1,116 @@
+"""What is asked of the driver's files, CDI directories and container runtimes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
+
+
+class DriverFileSource(Protocol):
+    """The driver as it lies on the host's disk and in its /dev."""
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Look once, bounded in time.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+
+class SpecDirectories(Protocol):
+    """The directories of CDI specifications; the agent writes in one of them."""
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read, the lower directory first.
+
+        Raises:
+            NodeagentError: the file system does not answer.
+        """
+        ...
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        ...
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole, with the directory where it is missing.
+
+        Raises:
+            NodeagentError: it cannot be written; the one before stays.
+        """
+        ...
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when a file has come, gone or changed since the last reading."""
+        ...
+
+
+class HookInstaller(Protocol):
+    """Puts the hook program on the host."""
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program there, executable; False when it was there already.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
+        ...
+
+
+class ContainerRuntime(Protocol):
+    """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""
+
+    async def read_evidence(self) -> RuntimeEvidence:
+        """Which runtimes there are, and what the running ones say about themselves."""
+        ...
+
+    async def read_config(self, kind: RuntimeKind, main: str, extra: tuple[str, ...] = ()) -> ConfigTree:
+        """The files that it reads at its next start, in its order, and those of `extra` that exist."""
+        ...
+
+    async def wait_change(self) -> None:
+        """Return when one of the files read last has changed."""
+        ...
+
+    async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+        """Have its own tool judge a configuration; False where it has none.
+
+        Raises:
+            NodeagentError: it would not accept it.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[FileChange]) -> None:
+        """Write all of them or none, and remember what was there before.
+
+        Raises:
+            NodeagentError: nothing was written.
+        """
+        ...
+
+    async def undo(self, changes: Sequence[FileChange]) -> None:
+        """Put back what was there before these changes."""
+        ...
+
+    async def restore(self) -> Restored:
+        """Give back everything that was ever changed, byte for byte."""
+        ...
+
+    async def restart(self, command: Sequence[str]) -> None:
+        """Restart it.
+
+        Raises:
+            NodeagentError: it did not start.
+        """
+        ...

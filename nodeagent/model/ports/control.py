@@ -1,0 +1,64 @@
+"""What a person, or a label, may tell the running agent to do."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class AgentControl(Protocol):
+    """What a person may tell the running agent to do, over the admin socket."""
+
+    async def reload(self) -> str:
+        """Read the configuration anew; says what changed.
+
+        Raises:
+            ControlRefused: the new configuration is invalid; the one before stays in force.
+        """
+        ...
+
+    async def inject_fault(self, fault: str, arguments: Sequence[str]) -> str:
+        """Have the simulation misbehave; says what was done.
+
+        Raises:
+            ControlRefused: this agent does not simulate, or the fault makes no sense.
+        """
+        ...
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        """End one component as if it had failed, to see the agent recover.
+
+        Raises:
+            ControlRefused: no component of that name.
+        """
+        ...
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        """Give up every GPU handle, for so long at most.
+
+        Raises:
+            ControlRefused: the handles cannot be given up.
+        """
+        ...
+
+    async def resume(self) -> str:
+        """Take the driver back."""
+        ...
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        """Take a GPU back into service on a person's word; says what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, nothing to clear, or nobody judges health at the moment.
+        """
+        ...
+
+
+class ConfigurationControl(Protocol):
+    """The named configurations of this node, one of which the cluster chooses."""
+
+    async def follow_label(self, label: str) -> str:
+        """Put the one in force that the node's label asks for, or the default for none; says what changed.
+
+        Raises:
+            ControlRefused: there is none of that name, or it is invalid; the one before stays in force.
+        """
+        ...

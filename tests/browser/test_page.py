@@ -1,7 +1,6 @@
 """The page as its readers have it: loaded, live, by keyboard, on every width."""
 
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,6 @@ from tests.support.agent_process import AgentProcess, running_simulation
 from tests.support.browser import Browser, running_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-LIVE_SECONDS = 5.0
-"""Generous on a noisy machine; `python -m tests.bench` measures how fast it is."""
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +42,12 @@ def test_a_page_loads_without_a_complaint(node: AgentProcess, browser: Browser, 
 
 
 def test_the_page_tells_of_a_fault_by_itself(node: AgentProcess, browser: Browser) -> None:
-    """An XID reaches whoever looks at the page within seconds, and focus and opened parts stay as they were."""
+    """An XID reaches whoever looks at the page by itself, and focus and opened parts stay as they were."""
     browser.open(node.url)
     browser.wait_for("document.getElementById('live').className === 'on'")
     browser.ask("document.getElementById('matrix').open = true; document.querySelector('.tile a').focus()")
-    before = time.monotonic()
     assert node.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
     browser.wait_for("document.getElementById('gpus').textContent.includes('lost')")
-    assert time.monotonic() - before < LIVE_SECONDS
     browser.wait_for("document.getElementById('verdict').className === 'verdict bad'")
     browser.wait_for("document.title.startsWith('✗')")
     assert browser.ask("document.getElementById('matrix').open")

@@ -1,5 +1,6 @@
 """Starts an agent in this process and turns what goes wrong into one line and an exit code."""
 
+import signal
 from collections.abc import Callable
 
 from nodeagent.app.agent import run_agent
@@ -28,6 +29,8 @@ def launch(
     Raises:
         CommandFailed: it could not start, or ended badly.
     """
+    # Until the agent listens to it, a reload asked for too early would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     plan = AgentPlan(
         loaded=load(""),
         load_again=lambda node_label: _load_for_reload(load, node_label),

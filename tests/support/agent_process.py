@@ -138,22 +138,9 @@ def run_command(
 @contextlib.contextmanager
 def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
     """A simulation on a free port, stopped at the end of the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nodeagent", "simulate", "--set", "http.listen=127.0.0.1:0", *words],
-        env=command_environment(directory),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    agent = AgentProcess(process, directory)
-    try:
+    with _running(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
         agent.wait_announced()
         yield agent
-    finally:
-        agent.stop()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 @contextlib.contextmanager
@@ -164,13 +151,21 @@ def running_agent(directory: Path, *words: str, variables: dict[str, str] | None
         "node.run_dir": directory / "run",
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
+        "cdi.dir": directory / "cdi",
         "driver.validation_dir": directory / "validations",
         "driver.manage_device_nodes": "false",
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    with _running(directory, "run", *sets, *words, variables=variables) as agent:
+        agent.wait_started()
+        yield agent
+
+
+@contextlib.contextmanager
+def _running(directory: Path, *words: str, variables: dict[str, str] | None = None) -> Iterator[AgentProcess]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "nodeagent", "run", *sets, *words],
+        [sys.executable, "-m", "nodeagent", *words],
         env={**command_environment(directory), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -178,7 +173,6 @@ def running_agent(directory: Path, *words: str, variables: dict[str, str] | None
     )
     agent = AgentProcess(process, directory)
     try:
-        agent.wait_started()
         yield agent
     finally:
         agent.stop()

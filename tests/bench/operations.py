@@ -7,11 +7,13 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Entry, Freed, Granted, Ledger, Record, open_record, replay
@@ -22,7 +24,6 @@ from nodeagent.components.cdi.decide import render_specs
 from nodeagent.components.cdi.plan_specs import plan_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
-from nodeagent.components.deviceplugin.layout import MigStrategy
 from nodeagent.components.deviceplugin.offer import Resource
 from nodeagent.components.deviceplugin.prefer import Preference
 from nodeagent.components.deviceplugin.resources import plan_resources
@@ -57,6 +58,7 @@ from tests.unit.components.exporter.builders import START, make_mig_shares, make
 GPU = ResourceName("nvidia.com/gpu")
 RUN = KubeletRun(identity="now", since_seconds=-1000.0)
 MIG_EACH, GPUS = 7, 8
+NOBODY = AllocationTable()
 
 
 def _make_node(gpus: int, mig: int = 0) -> Inventory:
@@ -92,7 +94,7 @@ def _list_uuids(gpu: Gpu) -> tuple[DeviceUuid, ...]:
 
 def _plan_resource(inventory: Inventory, replicas: int = 1) -> Resource:
     shared = TimeSlicing(resources=(SharedResource(name="gpu", replicas=replicas),)) if replicas > 1 else None
-    strategy: MigStrategy = "single" if inventory.gpus[0].mig_devices else "none"
+    strategy: Literal["none", "single"] = "single" if inventory.gpus[0].mig_devices else "none"
     settings = Settings(
         sharing=SharingSettings(timeSlicing=shared) if shared is not None else SharingSettings(),
         device_plugin=DevicePluginSettings(mig_strategy=strategy),
@@ -146,7 +148,7 @@ def _compare(inventory: Inventory) -> Work:
     return work
 
 
-def _render(inventory: Inventory, table: AllocationTable = AllocationTable()) -> Work:
+def _render(inventory: Inventory, table: AllocationTable = NOBODY) -> Work:
     series, sample, known = NodeSeries(), _make_sample(inventory), Knowledge(inventory, None, table)
     wishes, seconds = Wishes(select_defaults()), iter(range(1_000_000_000))
     return lambda: join_text(list(series.render(replace(sample, time_seconds=START + next(seconds)), known, wishes)))
@@ -219,12 +221,12 @@ class _Sink(FakeStore):
     def size_bytes(self) -> int:
         return 0
 
-    async def append(self, content: bytes, *, durable: bool = True) -> None:
+    def append(self, content: bytes, *, durable: bool = True) -> None:
         """Nothing is kept: what is measured is the way to here."""
 
 
 class _Admission:
-    """A keeper of allocations as it is while so many pods run; stepped by hand, without an event loop of its own."""
+    """A keeper of allocations as it is while so many pods run."""
 
     def __init__(self, pods: int) -> None:
         clock, live, kubelet = SystemClock(), LiveSettings(Settings()), FakeKubelet()
@@ -242,13 +244,13 @@ class _Admission:
             door=JournalDoor("/state/allocations.journal"),
             node=Node("machine", "boot"),
         )
-        self._loop = asyncio.new_event_loop()
-        self._loop.run_until_complete(self._keeper._recover())
+        asyncio.run(self._keeper._recover())
 
     def admit(self) -> object:
         """What is doubtful is asked for at each preference, then devices are recorded; always the same ones."""
-        doubtful = self._keeper.doubtful()
-        return doubtful, self._loop.run_until_complete(self._keeper.record(GPU, (_share(0),)))
+        doubtful, recorded = self._keeper.doubtful(), self._keeper.record(GPU, (_share(0),))
+        assert isinstance(recorded, Allocation), "with a disk as fast as this nothing need be awaited"
+        return doubtful, recorded
 
 
 def _recover(pods: int) -> Work:

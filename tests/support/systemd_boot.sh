@@ -75,5 +75,7 @@ UNIT
 
 pivot_root . old
 umount -l /old
+# The last word keeps it from using both versions of cgroups at once, which runc cannot follow here.
 exec env -i container=test PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-  /lib/systemd/systemd --system --unit=test.target --log-target=journal --show-status=no
+  /lib/systemd/systemd --system --unit=test.target --log-target=journal --show-status=no \
+  systemd.legacy_systemd_cgroup_controller=yes

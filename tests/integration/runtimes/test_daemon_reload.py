@@ -32,7 +32,7 @@ NEEDS_LINKS = ((1, 1, 3), (1, 1, 6))
 def machine() -> Iterator[Machine]:
     assert find_obstacle() == ""
     with tempfile.TemporaryDirectory(prefix="na") as directory, running_machine(Path(directory)) as machine:
-        machine.systemd.run("systemctl", "start", "containerd.service")
+        machine.install_containerd(machine.programs, "version = 3\n")
         yield machine
 
 

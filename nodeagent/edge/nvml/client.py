@@ -13,6 +13,7 @@ from msgspec import structs
 
 from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
+from nodeagent.edge.nvml.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
@@ -28,27 +29,21 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-SMALL_ENVIRONMENT = {
-    # One arena of the allocator is enough for two threads that rarely allocate: half a megabyte saved.
-    "MALLOC_ARENA_MAX": "1",
-    # Python itself uses UTF-8 then; the tables of a locale that nobody asks would be 0.2 MB.
-    "LC_ALL": "C",
-}
-"""What keeps the worker's memory small."""
-
 _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
 
 class NvmlGpus:
     """The node's GPUs, by way of the worker process."""
 
-    def __init__(self, settings: NvmlSettings, clock: Clock) -> None:
+    def __init__(self, settings: NvmlSettings, clock: Clock, *, early: EarlyWorker | None = None) -> None:
+        """Nothing is asked yet; `early` is a worker that was started ahead of time, used where its command is right."""
         self._settings, self._clock = settings, clock
         self._connection = Connection(
             settings.driver_root,
             settings.library,
             settings.open_timeout_seconds,
-            {**SMALL_ENVIRONMENT, **settings.environment},
+            render_environment(settings.environment),
+            early=early,
         )
         self._asker = Asker(self._connection, settings)
         self._gpus: dict[int, Gpu] = {}

@@ -9,9 +9,9 @@ import pytest
 from nodeagent.app.early_worker import are_nodes_there, name_driver, start_early_worker
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.nvml import command
 from nodeagent.edge.nvml.command import EarlyWorker, render_command, render_environment
 from nodeagent.kernel.frames import FrameDecoder
+from nodeagent.kernel.spawn import discard, spawn
 
 NO_LIBRARY = ("driver.nvml_library=/nowhere/libnvidia-ml.so.1",)
 
@@ -43,7 +43,7 @@ def test_the_library_is_being_opened_before_anybody_asks() -> None:
         assert process is not None
         assert process.stdout is not None
         number, answer = read_frame(process.stdout.fileno())
-        command.discard(process)
+        discard(process)
         process.wait()
     assert number == 0xFFFFFFFF
     assert "cannot load /nowhere" in json.dumps(answer)
@@ -95,13 +95,12 @@ def test_a_worker_that_cannot_be_started_is_left_to_its_owner(monkeypatch: pytes
 def test_a_worker_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a refused start nor other settings leave a process behind, and none is taken twice."""
     processes = []
-    spawn = command.spawn
 
     def note(*words: object) -> object:
         processes.append(spawn(*words))  # type: ignore[arg-type] # passed on as they come
         return processes[-1]
 
-    monkeypatch.setattr(command, "spawn", note)
+    monkeypatch.setattr("nodeagent.edge.nvml.command.spawn", note)
     settings = load(*NO_LIBRARY)
     with start_early_worker(settings):
         pass

@@ -8,11 +8,12 @@ A driver container brings its own root file system, so absolute symbolic links i
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.ldcache import parse_library_cache
+from nodeagent.edge.host.ldcache import CachedLibrary, parse_library_cache
 from nodeagent.edge.host.pseudo_file import read_attribute
 from nodeagent.model.values import Value
 

@@ -21,7 +21,8 @@ from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.ports import LabelFile
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.ports import LabelFile, PodApi
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
@@ -89,7 +90,13 @@ class ClusterSide:
 
         _log.info("api_server_in_use", credentials=credentials.where, node=node_name)
         self._client = KubeClient(credentials, read_settings)
-        return KubeNode(self._client, node_name, self._clock, Random())  # noqa: S311 - spreads load, keeps no secret
+        rng = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = settings.watch_silence_seconds
+        return KubeNode(self._client, node_name, self._clock, rng, silence_seconds=silence)
+
+    def count_requests(self) -> Mapping[ApiCall, int]:
+        """Requests to the API server so far; none where it is not used."""
+        return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
         settings = self._live.now
@@ -119,4 +126,14 @@ class ClusterSide:
     def _build_cluster(self) -> Component:
         assert self._node is not None
         control = self._read_control()
-        return Cluster(self._bus, self._conditions, self._clock, self._live, self._node, control, control)
+        return Cluster(
+            self._bus, self._conditions, self._clock, self._live, self._node, control, control, pods=self._open_pods()
+        )
+
+    def _open_pods(self) -> PodApi:
+        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
+
+        assert self._client is not None
+        rng = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePods(self._client, self._node_name, rng, silence_seconds=silence)

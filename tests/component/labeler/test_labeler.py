@@ -318,7 +318,7 @@ async def test_a_node_seen_twice_is_patched_once(clock: FakeClock) -> None:
 
 
 async def test_labels_go_from_places_that_are_no_longer_wanted(clock: FakeClock) -> None:
-    """Also those that an earlier life wrote there; others' stay, what fails is told and tried again, then all is quiet."""
+    """Also those of an earlier life; others' stay, what fails is told and tried again, then all is quiet."""
     stage = Stage(clock, "stdout")
     stage.file.text = f"{COUNT}=8\n"
     stage.file.trouble = NodeagentError("read-only")

@@ -202,6 +202,24 @@ async def test_a_broken_watch_is_an_error_with_a_name(tmp_path: Path, said: byte
             await take(node, 2)
 
 
+async def test_a_watch_ends_with_the_connection_it_came_by(tmp_path: Path) -> None:
+    """Where a rejected identity made everything be opened anew, nobody waits for what the old connection may say."""
+    async with open_node(tmp_path, silence_seconds=600) as (server, node):
+        async with aclosing(node.follow_node()) as states, anyio.create_task_group() as tasks:
+            await anext(states)
+
+            async def write_once_watched() -> None:
+                while not server.watching:  # noqa: ASYNC110 - a server of another library, which has no event for it
+                    await anyio.sleep(0.01)
+                server.answer(401)
+                await node.write_annotation("team", "blue")
+
+            tasks.start_soon(write_once_watched)
+            with anyio.fail_after(20), pytest.raises(ApiUnreachable, match="given up"):
+                async for _ in states:
+                    pass  # our own change, if it is told first
+
+
 async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
     """A connection whose other end is gone says nothing, and is not trusted for ever."""
     async with open_node(tmp_path, silence_seconds=0.1) as (_, node):

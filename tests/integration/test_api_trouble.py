@@ -144,7 +144,7 @@ def test_a_watch_whose_other_end_is_gone_is_noticed(node: Cluster, make_agent: M
 
 def test_a_revoked_token_is_said_and_a_new_one_is_taken(node: Cluster, make_agent: MakeAgent) -> None:
     """The node that the token is bound to is deleted: a real 401 until the file holds another token."""
-    agent = make_agent(settings=IMPATIENT)
+    agent = make_agent(settings=WARY)  # or it would ask nothing while its watch stands
     wait("the labels", lambda: labels_of(node).get(COUNT) == "1")
     renew_node(node)
     wait("the refusal", lambda: counts(agent, "WATCH", "401") or counts(agent, "GET", "401"), timeout_seconds=60)

@@ -319,6 +319,7 @@ class Cluster:
                         self._conditions.clear("pod-labels-unknown")
                         self._bus.publish_state(table, source=self.name)
             except NodeagentError as error:
+                self._log.warning("pods_not_followed", reason=str(error))
                 self._conditions.set("pod-labels-unknown", detail=str(error))
             tasks.cancel_scope.cancel()
 

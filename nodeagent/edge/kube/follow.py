@@ -29,8 +29,9 @@ class Follower:
         rng: Random,
         *,
         silence_seconds: float = SILENCE_SECONDS,
-        accept: str = JSON,
+        accept: tuple[str, str] = (JSON, JSON),
     ) -> None:
+        """`accept` has the forms in which a list and the objects of a watch are wanted."""
         self._client, self._path, self._selector, self._what = client, path, dict(selector), what
         self._rng, self._silence_seconds, self._accept = rng, silence_seconds, accept
 
@@ -42,7 +43,7 @@ class Follower:
         """
         attempted = f"read {self._what}"
         listing = await self._client.request(
-            "GET", self._path, attempted=attempted, query=self._selector, accept=self._accept
+            "GET", self._path, attempted=attempted, query=self._selector, accept=self._accept[0]
         )
         try:
             return list(listing["items"] or []), str(listing["metadata"]["resourceVersion"])
@@ -69,7 +70,7 @@ class Follower:
                 attempted=attempted,
                 query=query,
                 silence_seconds=self._silence_seconds,
-                accept=self._accept,
+                accept=self._accept[1],
             )
             async with aclosing(lines):
                 async for line in lines:

@@ -15,8 +15,8 @@ from nodeagent.model.cluster import PodLabels, PodLabelTable
 PODS = "/api/v1/pods"
 _WHAT = "the pods of this node"
 _METADATA = (
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
 )
 
 

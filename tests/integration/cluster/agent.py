@@ -91,7 +91,7 @@ class AgentUnderTest:
         """Write its configuration and its credentials, and start it; return at once."""
         layout = self.cluster.layout
         self.write_credentials(self.token or request_token(self.cluster))
-        self.config_file.write_text(render_settings(layout, self.port, self.gpus, self.settings))
+        self.write_settings()
         command = (*self.command, "--config", str(self.config_file), *arguments)
         environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         with self.log.open("ab") as output:
@@ -101,6 +101,10 @@ class AgentUnderTest:
                 command, env=environment, cwd=layout.agent, stdout=output, stderr=output, start_new_session=True
             )
         write_record(self.process.pid, layout.records / RECORD)
+
+    def write_settings(self) -> None:
+        """Put its present settings where it reads them, also for a reload."""
+        self.config_file.write_text(render_settings(self.cluster.layout, self.port, self.gpus, self.settings))
 
     def write_credentials(self, token: str) -> None:
         """Put this token where it reads its own, also while it runs."""
@@ -149,8 +153,14 @@ class AgentUnderTest:
 
     def break_it(self, *fault: str) -> None:
         """Have its simulated GPUs misbehave."""
-        command = (self.command[0], "simulate", "fault", *fault, "--config", str(self.config_file))
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        self.run("simulate", "fault", *fault)
+
+    def run(self, *words: str) -> str:
+        """One of the agent's own commands, told to the running agent."""
+        command = (self.command[0], *words, "--config", str(self.config_file))
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def get_json(self, path: str) -> Any:
         """The JSON document at `path`, which must be there."""

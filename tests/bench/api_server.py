@@ -27,11 +27,11 @@ class ApiServerThread:
         """Somebody labels the node."""
         self._loop.call_soon_threadsafe(self.server.put_label, key, value)
 
-    def wait_label(self, key: str, value: str | None) -> float:
-        """The moment at which the node's label said this, or was not there for `None`."""
+    def wait_label(self, key: str, value: str, *, writes: int = 0) -> float:
+        """The moment at which the node's label said this, after so many writes in all."""
         end = time.perf_counter() + PATIENCE_SECONDS
         while time.perf_counter() < end:
-            if self.server.labels(NODE).get(key) == value:
+            if len(self.server.writes) >= writes and self.server.labels(NODE).get(key) == value:
                 return time.perf_counter()
             time.sleep(LOOK_SECONDS)
         raise TimeoutError(f"{key} never became {value}")

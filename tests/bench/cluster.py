@@ -45,10 +45,9 @@ def _measure_changes() -> list[Row]:
             fact.append(1000 * (api.wait_label(HEALTHY, str(GPUS - gpu - 1)) - began - HOLD_SECONDS))
     with _labelled("kubernetes.requests_per_second=100") as (_, _, api):
         for _ in range(20):
-            began = time.perf_counter()
+            began, before = time.perf_counter(), len(api.server.writes)
             api.set_label(COUNT, None)
-            api.wait_label(COUNT, None)
-            label.append(1000 * (api.wait_label(COUNT, str(GPUS)) - began))
+            label.append(1000 * (api.wait_label(COUNT, str(GPUS), writes=before + 1) - began))
     return [
         Row("hardware fact to label, over its hold time", "ms", fact, limit=2000, limit_is_for=1.0),
         Row("label change to API", "ms", label, limit=2000, limit_is_for=1.0),

@@ -86,7 +86,7 @@ def _weigh() -> float:
 
     series, wishes = NodeSeries(), Wishes(select_every_field())
     known = Knowledge(inventory, None, allocations)
-    kept = [Exporter]
+    kept, body = [Exporter], b""
     for second in range(SAMPLES):
         part = Part(list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, wishes)))
         body = join_scrape(part, [], openmetrics=second % 2 == 0, gzip=second % 3 == 0)

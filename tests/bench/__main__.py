@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import admission, agent, bus_publish, cdi, compare, foreign, metrics, page, plugin
+from tests.bench import admission, agent, bus_publish, cdi, cluster, compare, exposition, foreign, metrics, page, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -50,12 +50,26 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "admission": lambda: admission.measure(options.rounds * 200),
         "work": agent.measure_work,
         "page": page.measure,
+        "metrics": exposition.measure,
+        "cluster": cluster.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 
 
 def _parse() -> argparse.Namespace:
-    names = ("bus", "rendering", "cdi", "decisions", "life", "admission", "work", "faults", "page")
+    names = (
+        "bus",
+        "rendering",
+        "cdi",
+        "decisions",
+        "life",
+        "admission",
+        "work",
+        "faults",
+        "page",
+        "metrics",
+        "cluster",
+    )
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
     parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")

@@ -110,8 +110,10 @@ class ClusterSide:
         if self._client is not None:
             from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - only where the API is used
 
-            namespace = self._live.now.kubernetes.namespace
-            files["node_feature"] = NodeFeatureObject(self._client, self._node_name, namespace)
+            section = self._live.now.kubernetes
+            files["node_feature"] = NodeFeatureObject(
+                self._client, self._node_name, section.namespace, section.pod_name
+            )
         return files
 
     def _build_cluster(self) -> Component:

@@ -20,7 +20,7 @@ from nodeagent.components.allocations.ledger import (
     Granted,
     Ledger,
     Record,
-    apply_record,
+    apply_records,
     open_record,
 )
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
@@ -350,10 +350,7 @@ class Allocations:
         return self._store.size_bytes > share * limit
 
     def _after(self, records: Sequence[Record]) -> Ledger:
-        ledger = self._ledger
-        for record in records:
-            ledger = apply_record(ledger, record, self._live.now.journal.history_entries)
-        return ledger
+        return apply_records(self._ledger, records, self._live.now.journal.history_entries)
 
     def _accept(self, records: Sequence[Record]) -> None:
         """Take records into the ledger without a durable copy, which `_begin` makes up for."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
@@ -24,6 +25,7 @@ from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render
 from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
+from nodeagent.config.selectors import select_gpus
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -153,7 +155,7 @@ class Cluster:
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
         sight = NodeSight(
             driver=driver,
-            inventory=self._find_newest(Inventory),
+            inventory=self._find_offered(),
             health=self._find_newest(HealthReport),
             plugin=self._find_newest(PluginState),
             paused=self._paused,
@@ -173,6 +175,13 @@ class Cluster:
             settings.kubernetes.terminal_after_attempts,
         )
         return mark_lost(condition, lost), lost
+
+    def _find_offered(self) -> Inventory | None:
+        """The GPUs that pods can ask for; those that are left alone on purpose make no node unready."""
+        inventory, wanted = self._find_newest(Inventory), self._live.now.gpus
+        if inventory is None:
+            return None
+        return replace(inventory, gpus=select_gpus(inventory.gpus, wanted.include, wanted.exclude))
 
     def _find_newest(self, state: type[T]) -> T | None:
         envelope = self._bus.latest(state)

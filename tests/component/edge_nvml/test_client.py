@@ -73,7 +73,7 @@ async def test_a_sample_costs_at_most_sixty_calls_a_gpu(make_fake: MakeFake, pro
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "a100-80gb-mig"])
 async def test_the_worker_stays_small(make_fake: MakeFake, profile: str) -> None:
-    """At most 14 MiB resident after enumeration and samples, what belongs to the fake left out."""
+    """At most 14 MB resident after enumeration and samples, what belongs to the fake left out."""
     fake = make_fake(profile)
     async with running_gpus(fake) as gpus:
         await gpus.read_inventory()  # the first start may have had to compile the worker's modules
@@ -83,7 +83,7 @@ async def test_the_worker_stays_small(make_fake: MakeFake, profile: str) -> None
         for _ in range(10):
             await gpus.read_sample()
         whole, fakes = read_rss_kib(worker_pid(gpus))
-    assert whole - fakes <= 14 * 1024
+    assert whole - fakes <= 14_000_000 // 1024
 
 
 async def test_the_worker_imports_only_what_it_needs(fake: FakeNvml) -> None:

@@ -1,6 +1,8 @@
 """Builds the parts that make GPUs visible in containers: specifications and runtime configuration."""
 
-from nodeagent.app.driver_files import choose_driver_files
+from pathlib import Path
+
+from nodeagent.app.driver_files import choose_driver_files, see_in_host_root
 from nodeagent.app.plan import AgentPlan
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.runtime.component import Runtime
@@ -10,6 +12,7 @@ from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
 from nodeagent.edge.host.hook_program import HookProgram
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.component import Component, ComponentSpec
@@ -22,9 +25,25 @@ RUNTIME_GATE = "runtime_ready"
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:
     """The container runtime of this node."""
-    detector = RuntimeDetector(proc_root=settings.node.proc_dir, socket=settings.runtime.socket)
+    node = settings.node
     worker = WorkerThread("container runtime")
-    return HostRuntime(settings.node.state_dir, detector, worker, proc_root=settings.node.proc_dir)
+    return HostRuntime(
+        node.state_dir, build_detector(settings), worker, host_root=node.host_root, proc_root=see_processes(settings)
+    )
+
+
+def build_detector(settings: Settings) -> RuntimeDetector:
+    """What finds this node's container runtimes."""
+    return RuntimeDetector(
+        host_root=settings.node.host_root, proc_root=see_processes(settings), socket=settings.runtime.socket
+    )
+
+
+def see_processes(settings: Settings) -> Path:
+    """Where the host's processes are seen: the whole host, mounted into a container, has its own /proc in it."""
+    node = settings.node
+    own = Path("/proc")
+    return see_in_host_root(settings, own) if node.proc_dir == own else node.proc_dir
 
 
 class ContainerSide:
@@ -74,11 +93,12 @@ class ContainerSide:
 
     def _build_cdi(self) -> Component:
         settings = self._live.now
+        host = HostPaths(settings.node.host_root)
         return Cdi(
             self._bus,
             self._conditions,
             self._live,
             choose_driver_files(settings, self._workers[0]),
-            SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1]),
-            hook=None if self._is_simulation else HookProgram(self._workers[0]),
+            SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1], host=host),
+            hook=None if self._is_simulation else HookProgram(self._workers[0], host=host),
         )

@@ -4,7 +4,13 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from nodeagent.model.ports.cluster import LabelFile, NodeApi
-from nodeagent.model.ports.containers import ContainerRuntime, DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.ports.containers import (
+    ContainerRuntime,
+    DriverFileSource,
+    HookInstaller,
+    SpecDirectories,
+    Withdraw,
+)
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
@@ -52,4 +58,5 @@ __all__ = [
     "ProcessPlaces",
     "SpecDirectories",
     "ValidationMarkers",
+    "Withdraw",
 ]

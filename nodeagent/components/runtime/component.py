@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
 from nodeagent.components.runtime.plan import apply_to_tree
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -78,7 +79,7 @@ async def restart_and_verify(
             if changes:
                 await runtime.undo(changes)
             else:
-                await runtime.restore()
+                await runtime.restore(withdraw)
             await runtime.restart(look.runtime.restart_command)
         raise
 

@@ -187,7 +187,8 @@ class Composition:
 
     def _build_web(self) -> Component:
         # Its library takes as long to load as the GPU worker takes to start, which goes on meanwhile.
-        from nodeagent.components.web.component import NodeView, WebComponent  # noqa: PLC0415 - see above
+        from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - see above
+        from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - see above
 
         view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
         return WebComponent(

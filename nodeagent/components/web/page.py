@@ -8,7 +8,8 @@ from string import Template
 from urllib.parse import quote
 
 from nodeagent.components.web.assets import SCRIPT, STYLE
-from nodeagent.components.web.event_words import build_moments, build_names
+from nodeagent.components.web.chains import build_chains, tell_history
+from nodeagent.components.web.event_words import build_names
 from nodeagent.components.web.markup import SYMBOLS, age, esc
 from nodeagent.components.web.page_gpus import Trend, render_gpus
 from nodeagent.components.web.page_parts import (
@@ -97,7 +98,7 @@ def render_overview(view: PageView) -> Page:
             "conditions": render_conditions(state),
             "gpus": render_gpus(state, view.trend),
             "allocations": render_allocations(state),
-            "events": render_events(build_moments(view.history, names)),
+            "events": render_events(build_chains(tell_history(view.history, names))),
             "topology": render_topology(state.gpus),
             "software": render_software(state),
             "labels": render_labels(state.labels),

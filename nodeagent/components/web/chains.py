@@ -4,9 +4,12 @@ Owns the order in which a chain is told: what led to something stands before it,
 under it. Refuses to guess: what nobody named as a cause begins a chain of its own, however near in time it was.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from nodeagent.components.web.event_words import Names, Teller
 from nodeagent.components.web.records import EventRecord
@@ -19,6 +22,10 @@ CHAIN_LENGTH = 16
 ROUTINE_MAX = 4
 """How many allocations and their ends are told: they have a table of their own, and would push out the rest."""
 ROUTINE = frozenset({"DevicesAllocated", "DevicesFreed"})
+ALIKE = frozenset({"GpuAppeared", "GpuVanished", "VerdictChanged", "MigLayoutChanged"})
+"""What happens to many devices at once is told once for all of them."""
+NAMED = re.compile(r"(GPU \d+(?: \S*\dg\.\S+)?) (.+)")
+NAMES_TOLD = 3
 NAMING = ("gpu", "device", "devices")
 """Fields by which an event says what it is about."""
 SUMMARIES = frozenset({"Inventory", "HealthReport"})
@@ -88,12 +95,17 @@ def build_chains(
     An event that says nothing to a person hands its own cause on to what it led to.
     """
     parents: dict[int, int | None] = {}
+    said: dict[str, str] = {}
     told: dict[int, Told] = {}
     children: dict[int | None, list[int]] = {}
     for each in events:
         parents[each.seq] = each.cause
         parent = _find_told(parents, told.keys(), each.seq)
-        if each.text and not (parent is not None and each.type in SUMMARIES):
+        is_told = bool(each.text) and not (
+            each.type in SUMMARIES and (parent is not None or each.text == said.get(each.type))
+        )
+        said[each.type] = each.text
+        if is_told:
             told[each.seq] = each
             children.setdefault(parent, []).append(each.seq)
     walks = {root: _walk(children, root) for root in children.get(None, ())}
@@ -103,8 +115,31 @@ def build_chains(
 
 
 def _build_chain(walk: Sequence[tuple[Told, int]], length: int) -> Chain:
-    links = [Link(seq=each.seq, time_seconds=each.time_seconds, text=each.text, depth=depth) for each, depth in walk]
+    links: list[Link] = []
+    alike: list[str] = []
+    for at, (each, depth) in enumerate(walk):
+        name, rest = _split_name(each)
+        before = walk[at - 1] if at else None
+        is_alike = bool(alike) and before is not None and before[1] == depth and _split_name(before[0])[1] == rest
+        if name and is_alike:
+            alike.append(name)
+            links[-1] = replace(links[-1], text=f"{_join_names(alike)} {rest}")
+        else:
+            alike = [name] if name else []
+            links.append(Link(seq=each.seq, time_seconds=each.time_seconds, text=each.text, depth=depth))
     return Chain(links=tuple(links[:length]), left_out=max(0, len(links) - length))
+
+
+def _split_name(event: Told) -> tuple[str, str]:
+    """The device that the sentence begins with, and what it says of it, where others may say the same of others."""
+    found = NAMED.fullmatch(event.text) if event.type in ALIKE else None
+    return (found[1], found[2]) if found is not None else ("", event.text)
+
+
+def _join_names(names: Sequence[str]) -> str:
+    if len(names) <= NAMES_TOLD:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} and {len(names) - 2} more"
 
 
 def _choose(told: Mapping[int, Told], roots: Sequence[int], routine_max: int) -> list[int]:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec import json
 
@@ -21,7 +22,7 @@ from nodeagent.components.web.admin import (
 from nodeagent.components.web.api_index import INDEX
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
 from nodeagent.components.web.commands import Commands, Order
-from nodeagent.components.web.detail_pages import is_page, render_path
+from nodeagent.components.web.detail_pages import is_page, render_steps
 from nodeagent.components.web.event_words import Teller
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.health_text import render_readyz
@@ -79,7 +80,7 @@ class WebComponent:
         self._public, self._admin, self._access = public, admin, access
         self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
         self._streams = 0
-        self._pages = LivePages(lambda path: render_path(path, view.page()), view.epoch)
+        self._pages = LivePages(lambda path: render_steps(path, view.page()), view.epoch)
         self._pages_updated = anyio.Event()
         self._stopping = anyio.Event()
         self._log = get_logger(component=self.name)
@@ -108,7 +109,8 @@ class WebComponent:
                 await anyio.sleep(GATHER_SECONDS)
                 while (more := tap.take_nowait()) is not None:
                     self._view.note(more.value)
-                self._pages.update()
+                for _ in self._pages.update():
+                    await anyio.lowlevel.checkpoint()
                 self._pages_updated.set()
                 self._pages_updated = anyio.Event()
 

@@ -5,7 +5,7 @@ from nodeagent.components.web.condition_page import DEFINITIONS, render_conditio
 from nodeagent.components.web.event_words import build_names
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.markup import SYMBOLS, esc, mark, section
-from nodeagent.components.web.page import Page, PageView, known_inventory, render_overview
+from nodeagent.components.web.page import Page, PageView, Steps, finish, known_inventory, render_overview
 from nodeagent.components.web.page_gpus import (
     decide_style,
     render_gpu_facts,
@@ -32,9 +32,18 @@ def is_page(path: str) -> bool:
 
 def render_path(path: str, view: PageView) -> Page | None:
     """The page at this address; `None` where no page could ever be."""
+    return finish(render_steps(path, view))
+
+
+def render_steps(path: str, view: PageView) -> Steps:
+    """The same, in steps where it is large."""
+    if path == "/":
+        return (yield from render_overview(view))
+    return _render_detail(path, view)
+
+
+def _render_detail(path: str, view: PageView) -> Page | None:
     match path.split("/")[1:]:
-        case [""]:
-            return render_overview(view)
         case ["gpus", name]:
             return render_gpu_page(name, view)
         case ["pods", namespace, name]:

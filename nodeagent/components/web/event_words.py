@@ -122,6 +122,8 @@ def _describe_inventory(value: Inventory, _names: Names) -> str:
 
 
 def _describe_health(value: HealthReport, _names: Names) -> str:
+    if all(one.verdict is Verdict.UNKNOWN for one in value.devices):
+        return ""  # before the first look, which says more
     fit = sum(one.verdict in {Verdict.HEALTHY, Verdict.SUSPECT} for one in value.devices)
     return f"health judged: {fit} of {len(value.devices)} devices fit for work"
 

@@ -17,7 +17,7 @@ from nodeagent.components.web.markup import (
     section,
     table,
 )
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GpusRecord, StateRecord
+from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
 from nodeagent.model.ids import parse_device_id
@@ -119,18 +119,17 @@ def _render_link(link: Link, began_seconds: float) -> str:
 
 def render_parts(state: StateRecord) -> str:
     """Gates and components."""
-    gates = [
-        (
-            f"gate {esc(gate.name)}",
-            mark("ok", "open") if gate.open else mark("bad" if gate.vital else "warn", "closed"),
-            age(gate.since_seconds, state.time_seconds),
-            "",
-        )
-        for gate in state.gates
-    ]
-    rows = [*gates, *(_render_component(one, state.time_seconds) for one in state.components)]
-    body = table("The start's milestones, and the parts of the agent", ("Part", "State", "For", "Remarks"), rows)
-    return section("parts", "Gates and components", f'<div class="card">{body}</div>')
+    gates = "".join(f"<li>{_render_gate(gate)}</li>" for gate in state.gates)
+    rows = [_render_component(one, state.time_seconds) for one in state.components]
+    body = table("The parts of the agent", ("Part", "State", "For", "Remarks"), rows)
+    milestones = f'<p class="dim small">Milestones of the start</p><ul class="gates">{gates}</ul>' if gates else ""
+    return section("parts", "Gates and components", f'<div class="card">{milestones}{body}</div>')
+
+
+def _render_gate(gate: GateRecord) -> str:
+    if gate.open:
+        return f"{mark('ok', 'open')} {esc(gate.name)}"
+    return f"{mark('bad' if gate.vital else 'warn', 'closed')} {esc(gate.name)}"
 
 
 def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ...]:

@@ -108,3 +108,27 @@ def test_the_api_and_the_page_tell_the_same_chains() -> None:
     teller = Teller({})
     records = [build_event(one, teller) for one in CHAIN]
     assert build_chains(tell_records(records)) == build_chains(tell_history(CHAIN, {}))
+
+
+def test_what_happens_to_many_devices_is_told_once() -> None:
+    """Eight GPUs that appear together are one line; one to which something else happens keeps its own."""
+    names = {str(make_uuid(number)): f"GPU {number}" for number in range(8)}
+    history = [make_envelope(1, LOST)]
+    history += [
+        make_envelope(2 + number, GpuAppeared(gpu=make_uuid(number), generation=1), cause=1) for number in range(6)
+    ]
+    history.append(make_envelope(8, GpuVanished(gpu=make_uuid(6), generation=1, reason="x"), cause=1))
+    history.append(make_envelope(9, GpuAppeared(gpu=make_uuid(7), generation=1), cause=1))
+    (chain,) = build_chains(tell_history(history, names))
+    assert [link.text for link in chain.links[1:]] == [
+        "GPU 0, GPU 1 and 4 more appeared",
+        "GPU 6 vanished: x",
+        "GPU 7 appeared",
+    ]
+
+
+def test_a_summary_that_says_the_same_again_is_not_told() -> None:
+    """A look that finds what the last one found is no news to a reader."""
+    other = make_envelope(3, ADVERTISED)
+    history = [make_envelope(1, LOST), make_envelope(2, LOST), other, make_envelope(4, LOST)]
+    assert [outline(chain) for chain in build_chains(tell_history(history, {}))] == [[(3, 0)], [(1, 0)]]

@@ -87,10 +87,19 @@ class SomethingNew:
             HealthReport(
                 generation=1,
                 devices=(
-                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=0),
                 ),
             ),
             "health judged: 0 of 1 devices fit for work",
+        ),
+        (
+            HealthReport(
+                generation=1,
+                devices=(
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                ),
+            ),
+            "",
         ),
         (EventWatch(watched=True), "GPU events are heard"),
         (EventWatch(watched=False, reason="r"), "GPU events are not heard: r"),

@@ -55,7 +55,7 @@ class Composition:
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
         self.clearing = ClearingDoor()
         self.cluster = ClusterSide(

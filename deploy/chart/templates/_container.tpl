@@ -11,6 +11,10 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: spec.nodeName
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
   {{- if eq .Values.gpuAccess "runtimeClass" }}
   # What NVIDIA's runtime reads: all GPUs, and the library that looks at them.
   - name: NVIDIA_VISIBLE_DEVICES

@@ -1,6 +1,7 @@
 """The worker's own side, run in the test's process on the fake library: answers to requests, and odd libraries."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import pynvml
 import pytest
 
 from nodeagent.edge.nvml import launch, worker
+from nodeagent.edge.nvml.command import render_command
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE, UNLOADABLE
 from nodeagent.edge.nvml.events import Watcher
 from nodeagent.edge.nvml.fabric import read_fabric
@@ -205,14 +207,54 @@ def test_requests_come_and_answers_go_in_frames(
     assert [next(answers)[0], next(answers)] == [1, (2, b'{"value":1}')]
 
 
-def test_the_launch_keeps_costly_modules_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in takes the place of the module that pynvml imports for another system."""
+def test_the_launch_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line of the worker is what it serves with."""
     served: list[tuple[str, ...]] = []
     monkeypatch.setattr(worker, "serve", lambda *arguments: served.append(arguments))
-    monkeypatch.delitem(sys.modules, "ctypes.util", raising=False)
     launch.main(["/driver", ""])
     assert served == [("/driver", "")]
-    assert sys.modules["ctypes.util"].__dict__["find_library"] is None
+
+
+LAUNCH = """
+import sys
+sys.path.extend(sys.argv[1:3])
+from nodeagent.edge.nvml import launch
+exec(sys.argv[3])
+launch.load_slim()
+import nodeagent.edge.nvml.worker as worker
+import json, re, string
+text = json.dumps({"a b": [1, -2.5, None, True, "\u00fc\\n"]}, allow_nan=False, separators=(",", ":"))
+print(text, json.loads(text), worker.pynvml.NVMLError_GpuIsLost.__name__, re.match("a+", "aab")[0], string.digits)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "pass",
+        "launch.make_stand_ins = dict",
+        "launch.NoPattern.__init__ = lambda self: None",
+        "launch.capitalize_words = None",
+    ],
+    ids=["slim", "whole", "json dislikes it", "pynvml dislikes it"],
+)
+def test_slim_and_whole_imports_behave_alike(change: str) -> None:
+    """With stand-ins, without, or where a release wants more of them: same text, and real modules afterwards."""
+    places = render_command("", "")[6:8]
+    command = [sys.executable, "-I", "-S", "-E", "-c", LAUNCH, *places, change]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    expected = """{"a b":[1,-2.5,null,true,"\\u00fc\\n"]} {'a b': [1, -2.5, None, True, 'ü\\n']}"""
+    assert done.stdout == f"{expected} NVMLError_GpuIsLost aa 0123456789\n"
+
+
+def test_the_slim_worker_does_without_costly_modules() -> None:
+    """Its memory and its start-up time are the agent's promise."""
+    places = render_command("", "")[6:8]
+    code = "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.launch import load_slim; load_slim()"
+    command = [sys.executable, "-I", "-S", "-E", "-c", f"{code}; print(*sys.modules)", *places]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "nodeagent.edge.nvml.worker" in loaded
+    assert sorted({"ctypes.util", "enum", "re", "signal", "string", "subprocess", "typing"} & set(loaded)) == []
 
 
 def test_serve_dies_with_the_agent_and_claims_the_answers(

@@ -59,7 +59,7 @@ class Composition:
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing = ClearingDoor()
         registers = settings.device_plugin.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)

@@ -1,4 +1,4 @@
-"""`python -m tests.soak --hours 24 --speed 120`: a day in twelve minutes; ended with 0 when nothing grew or was lost.
+"""`python -m tests.soak --hours 24 --speed 40`: a day in 36 minutes; ended with 0 when nothing grew or was lost.
 
 With `--speed 1` and a fraction of an hour it is the same in the world's own time.
 """
@@ -23,7 +23,7 @@ def main() -> int:
     """Live it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="of the agent's time (%(default)s)")
-    parser.add_argument("--speed", type=int, default=120, help="how much faster its clocks run (%(default)s)")
+    parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about it is added to this file")

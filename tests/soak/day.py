@@ -44,7 +44,7 @@ def plan_pace(speed: int) -> Sequence[str]:
     """Settings that let the agent keep up: limits that protect it from neighbours are in the world's seconds."""
     limit = min(300, 5 * speed)
     return (
-        f"inventory.sample_seconds={max(1.0, speed / 8)}",
+        f"inventory.sample_seconds={max(1.0, speed / 4)}",
         f"inventory.rescan_seconds={30 * max(1, speed // 8)}",
         f"health.poll_seconds={max(5.0, speed / 4)}",
         "health.flap_limit=1000",

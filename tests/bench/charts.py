@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 from tests.bench.curves import Curve
 
-WIDTH, HEIGHT = 760, 420
-LEFT, RIGHT, TOP, BOTTOM = 64, 220, 46, 44
+WIDTH, HEIGHT = 800, 420
+LEFT, RIGHT, TOP, BOTTOM = 64, 270, 46, 44
 LABEL_PIXELS = 15
 COLOURS = 10
 STYLE = """

@@ -18,8 +18,10 @@ from tests.bench import (
     agent,
     bus_publish,
     cdi,
+    cluster,
     compare,
     curves,
+    exposition,
     foreign,
     hour,
     imports,
@@ -96,6 +98,8 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "hour": hour.measure,
         "imports": imports.measure,
         "page": page.measure,
+        "metrics": exposition.measure,
+        "cluster": cluster.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 

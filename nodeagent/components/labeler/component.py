@@ -35,6 +35,8 @@ from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 LOOK_AGAIN_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health and node are noticed at once, those of settings by this."""
 FACTS_AGE_SECONDS = 60.0
+SENT_AGE_SECONDS = 120.0
+"""After so long without a sign of it a patch is sent again: somebody may have undone it before it was ever seen."""
 _RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
 
 
@@ -61,7 +63,7 @@ class Labeler:
         self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
         self._published: Published | None = None
         self._good: dict[str, str] | None = None
-        self._sent: tuple[ClusterNode, dict[str, str]] | None = None
+        self._sent: tuple[ClusterNode, dict[str, str], float] | None = None
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
         self._taken_back: set[str] = set()
@@ -174,9 +176,9 @@ class Labeler:
 
     async def _take_back_from_node(self) -> None:
         seen = self._find_node()
-        if self._node is not None and seen is not None and seen.owned_labels and self._sent != (seen, {}):
+        if self._node is not None and seen is not None and seen.owned_labels and self._is_news(seen, {}):
             await self._node.apply_labels(seen, {})
-            self._sent = (seen, {})
+            self._sent = (seen, {}, self._clock.monotonic())
             self._note_applied("node", seen.owned_labels)
 
     def _find_node(self) -> ClusterNode | None:
@@ -212,11 +214,17 @@ class Labeler:
                 for key, value in plan.contested.items()
             },
         )
-        # What was sent a moment ago comes back by the watch; until then nothing new is known.
-        if plan.apply is not None and self._sent != (seen, wanted):
+        if plan.apply is None:
+            self._sent = None
+        elif self._is_news(seen, wanted):
             await self._node.apply_labels(seen, plan.apply)
-            self._sent = (seen, wanted)
+            self._sent = (seen, wanted, self._clock.monotonic())
             self._note_applied("node", plan.changed)
+
+    def _is_news(self, seen: ClusterNode, wanted: dict[str, str]) -> bool:
+        """What was sent a moment ago comes back by the watch; until then nothing new is known."""
+        sent = self._sent
+        return sent is None or sent[:2] != (seen, wanted) or self._clock.monotonic() - sent[2] > SENT_AGE_SECONDS
 
     def _note_contested(self, contested: dict[str, str]) -> None:
         """Say it once for each conflict, not once a round."""

@@ -42,7 +42,17 @@ MOMENT_LENGTH = 16
 MOMENT_SECONDS = 1.0
 """What follows so closely belongs together, also where nobody said what caused what."""
 QUIET = frozenset(
-    {"NodeSample", "ComponentReport", "AllocationTable", "PluginState", "LabelState", "CdiState", "RuntimeState"}
+    {
+        "NodeSample",
+        "ComponentReport",
+        "AllocationTable",
+        "ClaimTable",
+        "PluginState",
+        "LabelState",
+        "PodLabelTable",
+        "CdiState",
+        "RuntimeState",
+    }
 )
 """States whose facts, or whose own place on the page, tell the story better."""
 

@@ -31,11 +31,11 @@ Event = dict[str, Any]
 class KubeletProcess:
     """The other side of the device plugin's socket."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, caller: str) -> None:
         self.events: list[Event] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.kubelet_process", "--dir", str(directory)],
+            [sys.executable, "-m", "tests.bench.kubelet_process", "--dir", str(directory), "--caller", caller],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -197,14 +197,14 @@ class BenchNode:
 
 
 @contextmanager
-def bench_node(profile: str = "dgx-h100", kubelet_dir: Path | None = None) -> Iterator[BenchNode]:
-    """A fresh node, gone with the block."""
+def bench_node(profile: str = "dgx-h100", kubelet_dir: Path | None = None, caller: str = "go") -> Iterator[BenchNode]:
+    """A fresh node, gone with the block; `caller` makes the kubelet's calls that are timed."""
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="nb-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         fake = FakeNvml(directory, profile)
         stack.callback(fake.close)
-        kubelet = KubeletProcess(kubelet_dir or directory / "kubelet")
+        kubelet = KubeletProcess(kubelet_dir or directory / "kubelet", caller)
         stack.callback(kubelet.close)
         yield BenchNode(directory, fake, kubelet)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from nodeagent import __version__
-from tests.bench import admission, agent, bus_publish, cdi, compare, foreign, metrics, page, plugin
+from tests.bench import admission, agent, bus_publish, cdi, compare, foreign, imports, metrics, page, plugin
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -46,6 +46,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "rendering": metrics.measure,
         "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
+        "imports": lambda: imports.measure(options.rounds),
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
         "work": agent.measure_work,
@@ -55,7 +56,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
 
 
 def _parse() -> argparse.Namespace:
-    names = ("bus", "rendering", "cdi", "decisions", "life", "admission", "work", "faults", "page")
+    names = ("bus", "rendering", "cdi", "decisions", "imports", "life", "admission", "work", "faults", "page")
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
     parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")

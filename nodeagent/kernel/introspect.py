@@ -8,19 +8,18 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 _SAMPLE_PERIOD_SECONDS = 0.1
 _WINDOW_SAMPLES = 600
 """One minute of samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopLag:
+class LoopLag(Struct, frozen=True):
     """How much later than asked the loop woke a sleeper, over the window."""
 
     p50_seconds: float
@@ -29,8 +28,7 @@ class LoopLag:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSnapshot:
+class ProcessSnapshot(Struct, frozen=True):
     """The process at one moment."""
 
     lag: LoopLag

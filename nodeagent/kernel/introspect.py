@@ -51,25 +51,26 @@ class Introspection:
     ) -> None:
         self._period_seconds = period_seconds
         self._lags: deque[float] = deque(maxlen=window_samples)
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Sample until cancelled."""
-        loop = asyncio.get_running_loop()
-
-        def look(due: float) -> None:
-            nonlocal timer
-            now = loop.time()
-            self._lags.append(max(0.0, now - due))
-            timer = loop.call_at(now + self._period_seconds, look, now + self._period_seconds)
-
-        # A bare timer: waking a task for each look would be a tenth of what an idle agent costs.
-        due = loop.time() + self._period_seconds
-        timer = loop.call_at(due, look, due)
+        self._plan_look(asyncio.get_running_loop())
         task_status.started()
         try:
             await anyio.sleep_forever()
         finally:
-            timer.cancel()
+            assert self._timer is not None
+            self._timer.cancel()
+
+    def _plan_look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """By a bare timer: waking a task for each look would be a tenth of what an idle agent costs."""
+        due = loop.time() + self._period_seconds
+        self._timer = loop.call_at(due, self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._lags.append(max(0.0, loop.time() - due))
+        self._plan_look(loop)
 
     def lag(self) -> LoopLag:
         """The loop's lag over the window."""

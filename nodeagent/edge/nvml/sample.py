@@ -9,8 +9,8 @@ import ctypes
 import pynvml
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.aer import AerReader
+from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.fields import FieldReader, read_link_count
 from nodeagent.edge.nvml.gpm import Profiler
 from nodeagent.edge.nvml.mig import list_mig_handles
@@ -144,7 +144,10 @@ class Sampler:
         _put(levels, "memory_unrepairable", _read_unrepairable(query))
         fabric = read_fabric(query)
         if fabric is not None:
-            levels["fabric_health_mask"], levels["fabric_health_summary"] = fabric["health_mask"], fabric["health_summary"]
+            levels["fabric_health_mask"], levels["fabric_health_summary"] = (
+                fabric["health_mask"],
+                fabric["health_summary"],
+            )
         _put(levels, "vgpu_license_active", _read_license(query) if self._is_guest else False)
         levels.update(self._aer.read())
         if self._mig:

@@ -135,9 +135,7 @@ def _add_links(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
         fabric_health_summary=HEALTHY_FABRIC if world.profile.fabric else None,
     )
     if model.compute_capability >= HOPPER:
-        sample = replace(
-            sample, pcie_correctable_error_count=0, pcie_non_fatal_error_count=0, pcie_fatal_error_count=0
-        )
+        sample = replace(sample, pcie_correctable_error_count=0, pcie_non_fatal_error_count=0, pcie_fatal_error_count=0)
     if model.nvlink is None:
         return sample
     active = world.count_active_links(gpu)

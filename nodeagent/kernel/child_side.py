@@ -8,8 +8,7 @@ Refuses everything else: no loop, no log, no third party.
 import ctypes
 import os
 
-PARENT_VARIABLE = "NODEAGENT_PARENT_PID"
-"""Environment variable in which the parent says who it is."""
+from nodeagent.kernel.frames import PARENT_VARIABLE
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15

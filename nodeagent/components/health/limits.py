@@ -14,14 +14,14 @@ class Limits(Value, frozen=True):
     corrected_errors_per_minute: int = 1000
     corrected_errors_minutes: int = 10
     nvlink_checksum_errors_per_second: float = 100.0
-    nvlink_bit_error_rate: float = 0.0
+    nvlink_bit_error_ratio: float = 0.0
     """0: not judged."""
-    pcie_replay_factor: float = 1.0
+    pcie_replay_ratio: float = 1.0
     pcie_degraded_polls: int = 3
     busy_percent: int = 10
     slowdown_window_minutes: int = 10
     slowdown_minutes: int = 6
-    slowdown_unhealthy_minutes: float = 30.0
+    slowdown_unhealthy_minutes: int = 30
     fabric_patience_seconds: float = 300.0
     switch_errors_per_hour: int = 10
 
@@ -36,8 +36,8 @@ def plan_limits(settings: HealthSettings) -> Limits:
         corrected_errors_per_minute=settings.corrected_errors_per_minute,
         corrected_errors_minutes=settings.corrected_errors_minutes,
         nvlink_checksum_errors_per_second=settings.nvlink_checksum_errors_per_second,
-        nvlink_bit_error_rate=settings.nvlink_bit_error_rate_limit,
-        pcie_replay_factor=settings.pcie_replay_factor,
+        nvlink_bit_error_ratio=settings.nvlink_bit_error_ratio,
+        pcie_replay_ratio=settings.pcie_replay_ratio,
         pcie_degraded_polls=settings.pcie_degraded_polls,
         busy_percent=settings.pcie_busy_percent,
         slowdown_window_minutes=settings.slowdown_window_minutes,

@@ -77,7 +77,7 @@ def judge_nvlinks(
         reason = f"an NVLink runs at {slowest} of {expected} MB/s"
         slow = suspect("nvlink-slow", reason, Remedy.CHECK_LINKS, _L)
     rate = sample.nvlink_effective_ber or 0.0
-    if limits.nvlink_bit_error_rate and rate > limits.nvlink_bit_error_rate:
+    if limits.nvlink_bit_error_ratio and rate > limits.nvlink_bit_error_ratio:
         reason = f"an NVLink has an effective bit error rate of {rate:.0e}"
         noisy = suspect("nvlink-error-rate", reason, Remedy.CHECK_LINKS, ReturnRule.QUIET_PERIOD, DAY)
     return (slow, noisy), replace(memory, nvlink_speed_expected=expected)

@@ -87,7 +87,7 @@ def _judge_replays(
     memory = replace(memory, replays=window)
     lanes = sample.pcie_width or gpu.pci.link_width_max or 16
     per_lane = REPLAYS_PER_LANE_MINUTE.get(sample.pcie_generation or 0, REPLAYS_PER_LANE_MINUTE[1])
-    if growth <= math.ceil(lanes * per_lane * limits.pcie_replay_factor) * minutes:
+    if growth <= math.ceil(lanes * per_lane * limits.pcie_replay_ratio) * minutes:
         return None, memory
     reason = f"{growth} PCIe replays in {minutes:.0f} min"
     return suspect("pcie-replays", reason, Remedy.CHECK_LINKS, _W, HOUR), memory

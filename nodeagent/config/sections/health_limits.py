@@ -56,14 +56,14 @@ class HealthLimits(Section):
         "where DCGM turns from warning to failure",
         reload=True,
     )
-    nvlink_bit_error_rate_limit: float = knob(
+    nvlink_bit_error_ratio: float = knob(
         Number(0, 1),
         0.0,
         "effective bit error rate of an NVLink above which a GPU is suspect; 0 judges none",
         "the right limit, about 1e-12, depends on the product",
         reload=True,
     )
-    pcie_replay_factor: float = knob(
+    pcie_replay_ratio: float = knob(
         Number(0.01, 1000),
         1.0,
         "multiplies the PCIe replays a minute that each generation of lane may have",
@@ -98,9 +98,9 @@ class HealthLimits(Section):
         "most of the window",
         reload=True,
     )
-    slowdown_unhealthy_minutes: float = knob(
-        Number(0.1, 100000),
-        30.0,
+    slowdown_unhealthy_minutes: int = knob(
+        Whole(1, 100000),
+        30,
         "minutes of being suspect for slow-downs after which a GPU is unhealthy",
         "cooling or power that fails for so long does not mend itself",
         reload=True,

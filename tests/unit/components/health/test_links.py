@@ -80,7 +80,7 @@ def test_an_nvlink_slower_than_the_others_needs_attention() -> None:
 def test_bit_errors_are_judged_where_a_limit_is_set() -> None:
     """The right limit depends on the product, so there is none unless somebody knows it."""
     assert Looks().look(nvlink_effective_ber=1e-3) == []
-    strict = Looks(limits=Limits(nvlink_bit_error_rate=1e-12))
+    strict = Looks(limits=Limits(nvlink_bit_error_ratio=1e-12))
     assert strict.look(nvlink_effective_ber=1e-13) == []
     assert strict.look(nvlink_effective_ber=2e-12) == ["nvlink-error-rate"]
     assert strict.look() == []

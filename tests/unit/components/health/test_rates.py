@@ -111,7 +111,7 @@ def test_counters_that_are_not_there_are_no_growth() -> None:
 
 def test_limits_are_settings() -> None:
     """A node that allows less is judged by less."""
-    rates = Rates(Limits(nvlink_checksum_errors_per_second=1.0, pcie_replay_factor=0.01))
+    rates = Rates(Limits(nvlink_checksum_errors_per_second=1.0, pcie_replay_ratio=0.01))
     rates.look(0, nvlink_crc_flit_count=0, pcie_replay_count=0, pcie_generation=5, pcie_width=16)
     found = rates.look(60, nvlink_crc_flit_count=60, pcie_replay_count=2, pcie_generation=5, pcie_width=16)
     assert found == [("nvlink-checksums", UNHEALTHY), ("pcie-replays", SUSPECT)]

@@ -84,3 +84,26 @@ def test_a_static_pod_keeps_its_gpus_through_a_start_without_the_agent(
     assert pods.container_id(static) == container
     other = pods.run(render_pod("other", limits={GPU: 5}))
     _wait_held(agent, _distribution(pods, [static, other]))
+
+
+def test_a_static_pod_of_a_rebooted_node_fails_until_it_is_changed(
+    node: Cluster, pods: Pods, make_agent: MakeAgent, manifests: Manifests
+) -> None:
+    """A kubelet that remembers the resource refuses the pod before it is offered, for good; changed, it gets GPUs."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    name = manifests.put("reboots", 2)
+    pods.wait(name, "Running")
+    agent.stop()
+    node.stop("kubelet")
+    node.run("crictl", "rmp", "--all", "--force")
+    node.start("kubelet")
+    node.wait_node()
+    pods.wait(name, "Failed")
+    agent.start()
+    agent.wait_ready()
+    _wait_allocatable(node, 8)
+    manifests.put("reboots", 2, version="2")
+    pods.wait_for(name, "of the second version", lambda pod: pod["metadata"]["annotations"]["version"] == "2")
+    pods.wait(name, "Running")
+    _wait_held(agent, _distribution(pods, [name]))

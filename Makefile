@@ -83,4 +83,4 @@ nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-
 	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist results tests/fakes/nvml/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results tests/fakes/nvml/build tests/fakes/clock/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

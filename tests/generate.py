@@ -15,7 +15,7 @@ from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
 from tests.generators import dashboards, kubelet_proto
 from tests.generators.alerts import render_alerts_page, render_chart_alerts
-from tests.generators.chart import render_chart_permissions
+from tests.generators.chart import render_chart_permissions, render_pod_label_permissions
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
@@ -30,6 +30,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
     "deploy/chart/templates/rbac.yaml": render_chart_permissions,
+    "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
     "deploy/chart/files/alerts.yaml": render_chart_alerts,
     "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,

@@ -45,6 +45,7 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",
         "cdi.dir": directory / "cdi",
+        "labels.nfd_dir": directory / "features.d",
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",

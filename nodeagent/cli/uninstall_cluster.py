@@ -13,8 +13,9 @@ from nodeagent.components.cluster.wishes import parse_taint
 from nodeagent.config.schema import Settings
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import find_credentials
-from nodeagent.edge.kube.errors import KubeError
+from nodeagent.edge.kube.errors import ApiForbidden, KubeError
 from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.model.cluster import READY_CONDITION, ClusterNode
 
@@ -30,7 +31,8 @@ async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *,
     try:
         node = KubeNode(client, name, SystemClock(), Random())  # noqa: S311 - spreads load, keeps no secret
         found = await node.read_node()
-        return [await _take_back(what, act, dry=dry) for what, act in _list_ours(settings, node, found).items()]
+        outcomes = [await _take_back(what, act, dry=dry) for what, act in _list_ours(settings, node, found).items()]
+        return outcomes + await _remove_feature(NodeFeatureObject(client, name, section.namespace), name, dry=dry)
     except KubeError as error:
         return [Outcome(Step.FAILED, f"labels and condition of node {name}", str(error))]
     finally:
@@ -53,6 +55,18 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
     if taint is not None and any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
         ours[f"taint {startup} of node {found.name}"] = lambda: node.change_taint(taint, present=False)
     return ours
+
+
+async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:
+    """The NodeFeature object, where there is one; without it there is nothing to say."""
+    what = f"NodeFeature of node {name}"
+    try:
+        there = bool(await feature.read()) if dry else await feature.remove()
+    except ApiForbidden:
+        return []
+    except KubeError as error:
+        return [Outcome(Step.FAILED, what, str(error))]
+    return [Outcome(Step.REMOVED, what)] if there else []
 
 
 async def _take_back(what: str, act: Callable[[], Awaitable[None]], *, dry: bool) -> Outcome:

@@ -4,17 +4,18 @@ Run it as `unshare --map-root-user --mount python -m tests.chaos …`: it mounts
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from random import Random
 
 import anyio
 
 from tests.chaos.machine import Machine
-from tests.chaos.story import CALM_EVERY, choose_step
+from tests.chaos.plan import plan_story
+from tests.chaos.story import CALM_EVERY, list_steps
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
 
@@ -24,7 +25,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--freeze-seconds", type=float, default=3.0, help="how long a long standstill is (%(default)s)")
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
+    parser.add_argument("--result", type=Path, help="a line of JSON about the story is added to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nc-") as directory:
         return _tell(Path(directory), options)
@@ -36,20 +39,45 @@ def _tell(directory: Path, options: argparse.Namespace) -> int:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", state], check=True)
     fake = FakeNvml(directory, "dgx-h100")
     machine = Machine(directory, fake, options.seed)
-    status = 0
+    violation = ""
+    began = time.monotonic()
     try:
-        anyio.run(_run, machine, Random(options.seed), options.steps)
+        anyio.run(_run, machine, options)
     except* Violated as violations:
-        sys.stdout.write(f"seed {options.seed}: {_first(violations)}\n")
+        violation = str(_first(violations))
+        sys.stdout.write(f"seed {options.seed}: {violation}\n")
         if options.keep_log:
             options.keep_log.write_bytes((directory / "agent.log").read_bytes())
-        status = 1
     finally:
-        machine.close()
         fake.clear()
         fake.close()
         subprocess.run(["umount", state], check=True)
-    return status
+    _report(machine, options, time.monotonic() - began, violation)
+    return int(bool(violation))
+
+
+def _report(machine: Machine, options: argparse.Namespace, seconds: float, violation: str) -> None:
+    told = {
+        "seed": options.seed,
+        "steps": options.steps,
+        "seconds": round(seconds, 1),
+        "admitted": machine.admitted,
+        "refused": machine.refused,
+        "ready_seconds": round(machine.slowest["ready"], 2),
+        "well_seconds": round(machine.slowest["well"], 2),
+        "stall_seconds": round(machine.longest_stall_seconds, 2),
+        "violation": violation,
+    }
+    if options.result:
+        with options.result.open("a") as file:
+            file.write(json.dumps(told) + "\n")
+    if not violation:
+        sys.stdout.write(
+            f"{options.steps} steps in {seconds:.0f} s: {machine.admitted} pods admitted, {machine.refused} refused"
+            f" while something was broken; after the last fault ready within {machine.slowest['ready']:.1f} s and all"
+            f" well within {machine.slowest['well']:.1f} s, not counting up to {machine.longest_stall_seconds:.1f} s"
+            " without a processor; nothing violated\n"
+        )
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -59,24 +87,26 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-async def _run(machine: Machine, random: Random, steps: int) -> None:
+async def _run(machine: Machine, options: argparse.Namespace) -> None:
     began = time.monotonic()
     async with anyio.create_task_group() as tasks:
         await tasks.start(machine.kubelet.run)
-        await machine.calm()
-        for number in range(1, steps + 1):
-            what = await choose_step(machine, random)(machine, random)
-            sys.stdout.write(f"{number:>5} {time.monotonic() - began:7.1f} s  {what}\n")
-            await machine.check()
-            if number % CALM_EVERY == 0:
-                await machine.calm()
-        await machine.calm()
+        await machine.start()
+        try:
+            await machine.calm()
+            story = plan_story(options.seed, options.steps, list_steps(options.freeze_seconds))
+            for number, (step, chance) in enumerate(story, start=1):
+                what = await step(machine, chance)
+                sys.stdout.write(f"{number:>5} {time.monotonic() - began:7.1f} s  {what}\n")
+                await machine.check()
+                if number % CALM_EVERY == 0:
+                    await machine.check_health_told()
+                    await machine.calm()
+            await machine.calm()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await machine.stop()
         tasks.cancel_scope.cancel()
-    sys.stdout.write(
-        f"{steps} steps in {time.monotonic() - began:.0f} s: {machine.admitted} pods admitted, {machine.refused}"
-        f" refused while something was broken, ready at the latest {machine.slowest_ready_seconds:.1f} s after"
-        " the last fault; nothing violated\n"
-    )
 
 
 if __name__ == "__main__":

@@ -1,37 +1,44 @@
-"""A node that can be broken in every way: the agent as a process, a fake driver, a stand-in kubelet, a small disk.
+"""A node that can be broken in every way: the agent as a process, a fake driver, a stand-in kubelet, a small disk,
+an API server and a container runtime that come and go, a wall clock that is stepped.
 
-Owns the hands, not the order in which they act; knows how to bring everything back.
+Owns the hands, not the order in which they act; knows how to bring everything back and what must then hold.
 """
 
+import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
-from anyio.to_thread import run_sync
 
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
-from tests.bench.node import find_free_port
+from tests.chaos.agent import Agent, measure_stall
+from tests.chaos.hardware import GPUS, WHOLE, Gpus
+from tests.chaos.surroundings import Surroundings
 from tests.chaos.truth import Truth, Violated, find_doubled, find_left_over, find_missing
+from tests.fakes.apiserver import NODE
+from tests.fakes.clock.stepped import SteppedClock
 from tests.fakes.nvml.control import FakeNvml
-from tests.support.agent_process import AgentProcess
 
-GPUS = 8
-RESOURCE = "nvidia.com/gpu"
 NAMESPACE = "chaos"
-PATIENCE_SECONDS = 60.0
-"""A machine with other work on it; how long it really took is reported."""
+READY_SECONDS = 5.0
+"""From the last fault to readiness; what the machine kept the agent waiting comes on top, as it was measured."""
+WELL_SECONDS = 15.0
+"""From there until every neighbour has been told the truth, by the same measure."""
+LOSE_PATIENCE_SECONDS = 60.0
+"""After which nothing is measured any more."""
+PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations", "/api/v1/gates", "/")
 HASTE = (
     # The fake driver has no device nodes, without which a GPU gets no CDI entry and is not offered.
     'device_plugin.device_list_strategy=["envvar"]',
+    "device_plugin.mig_strategy=mixed",
     "driver.call_timeout_seconds=0.5",
+    "driver.manage_device_nodes=false",
     "health.poll_seconds=0.5",
     "health.flap_limit=1000",
     "health.unknown_after_missed_polls=2",
@@ -40,7 +47,11 @@ HASTE = (
     "journal.free_after_seconds=1",
     "journal.rotate_bytes=4096",
     "kubelet.pod_resources_poll_seconds=0.5",
-    "kubernetes.enabled=false",
+    "kubernetes.enabled=true",
+    "kubernetes.catch_up_max_seconds=0.2",
+    "kubernetes.request_timeout_seconds=1",
+    "kubernetes.requests_per_second=50",
+    "labels.hold_seconds=0.2",
 )
 """So that a step takes a second where a node may take a minute."""
 
@@ -49,106 +60,112 @@ class Machine:
     """One node."""
 
     def __init__(self, directory: Path, fake: FakeNvml, seed: int) -> None:
-        self.directory, self.fake = directory, fake
+        self.state_dir = directory / "state"
+        self.gpus, self.truth = Gpus(fake, directory / "sys"), Truth()
         self.kubelet = StandInKubelet(directory / "kubelet", seed=seed)
-        self.truth = Truth()
-        self.refused = self.admitted = 0
+        self.surroundings = Surroundings(directory)
+        self.clock = SteppedClock(directory)
+        self.refused = self.admitted = self.stale = 0
         self.last_refusal = ""
-        self.slowest_ready_seconds = 0.0
-        self._port = find_free_port()
-        self._filler = directory / "state" / "filler"
-        self._log = (directory / "agent.log").open("wb")
-        self._process, self._has_answered = self._start(), False
+        self.slowest = {"ready": 0.0, "well": 0.0}
+        """Seconds, without what the machine was measured to have kept the agent waiting."""
+        self.longest_stall_seconds = 0.0
+        self._directory, self._filler = directory, self.state_dir / "filler"
+        self._agent: Agent | None = None
+
+    @property
+    def agent(self) -> Agent:
+        assert self._agent is not None, "the node was not started"
+        return self._agent
+
+    async def start(self) -> None:
+        """The neighbours, then the agent."""
+        await self.surroundings.start()
+        self._agent = Agent(self._directory, self._plan_settings(), self.clock.environment)
+
+    async def stop(self) -> None:
+        """Everything ends, whatever state it is in."""
+        if self._agent is not None:
+            self._agent.close()
+        await self.surroundings.stop()
+        self.clock.close()
+
+    def _plan_settings(self) -> dict[str, object]:
+        kubelet, fake = self._directory / "kubelet", self.gpus.fake
+        return {
+            "node.name": NODE,
+            "node.state_dir": self.state_dir,
+            "node.sys_dir": self._directory / "sys",
+            "node.run_dir": self._directory / "run",
+            "kubelet.root_dir": kubelet,
+            "kubelet.device_plugins_dir": kubelet / "device-plugins",
+            "kubernetes.kubeconfig": self.surroundings.kubeconfig,
+            "runtime.socket": self.surroundings.runtime_socket,
+            "cdi.dir": self._directory / "cdi",
+            "driver.validation_dir": self._directory / "validations",
+            "driver.nvml_library": fake.library_path,
+            "driver.worker_environment": json.dumps({**fake.environment, **self.clock.environment}),
+            "http.listen": f"127.0.0.1:{_find_free_port()}",
+            **dict(setting.split("=", maxsplit=1) for setting in HASTE),
+        }
 
     # The agent.
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        kubelet = self.directory / "kubelet"
-        places = {
-            "node.state_dir": self.directory / "state",
-            "node.run_dir": self.directory / "run",
-            "kubelet.root_dir": kubelet,
-            "kubelet.device_plugins_dir": kubelet / "device-plugins",
-            "cdi.dir": self.directory / "cdi",
-            "driver.validation_dir": self.directory / "validations",
-            "driver.manage_device_nodes": "false",
-            "driver.nvml_library": self.fake.library_path,
-            "driver.worker_environment": json.dumps(self.fake.environment),
-            "http.listen": f"127.0.0.1:{self._port}",
-        }
-        settings = (*(f"{key}={value}" for key, value in places.items()), *HASTE)
-        words = [word for setting in settings for word in ("--set", setting)]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "TMPDIR": str(self.directory)}
-        command = [sys.executable, "-m", "nodeagent", "run", *words]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=self._log)
-
     async def end_agent(self, sent: signal.Signals) -> None:
         """Stop or kill it, and start another."""
-        self._process.send_signal(sent)
-        status = await run_sync(self._process.wait, PATIENCE_SECONDS)
         # Before it listens to signals, the default is what a service manager takes for an orderly end as well.
-        fine = (0,) if self._has_answered else (0, -signal.SIGTERM)
+        fine = (0,) if self.agent.has_answered else (0, -signal.SIGTERM)
+        status = await self.agent.end(sent)
         if sent is signal.SIGTERM and status not in fine:
             raise Violated(f"asked to stop, the agent ended with {status}")
-        self._process, self._has_answered = self._start(), False
+        self.agent.begin()
 
-    def signal(self, sent: signal.Signals) -> None:
-        self._process.send_signal(sent)
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether this life of the agent has come so far that it listens to signals."""
-        return self._has_answered
-
-    def close(self) -> None:
-        """End the agent, whatever state it is in."""
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Status and body; 0 where nobody listens."""
-        agent = AgentProcess(self._process, self.directory)  # type: ignore[arg-type]  # only its addresses are used
-        agent.url = f"http://127.0.0.1:{self._port}/"
-        try:
-            answer = await run_sync(agent.get, path)
-        except OSError as error:
-            return 0, str(error)
-        self._has_answered = True
-        return answer
+    def kill_worker(self) -> None:
+        """The process that calls NVML dies; the agent does not."""
+        for pid in self.agent.list_children():
+            with contextlib.suppress(ProcessLookupError):  # it was just being replaced
+                os.kill(pid, signal.SIGKILL)
 
     # Pods.
 
-    async def add_pod(self, name: str, size: int) -> None:
+    async def add_pod(self, name: str, resource: str, size: int) -> None:
         """Have a pod admitted; a refusal is an answer too, for as long as something is broken.
 
-        None comes to a kubelet that knows nothing of the resource: no scheduler would send it there.
+        None comes to a kubelet that knows nothing of the resource: no scheduler would send it there. A pod that was
+        given a device that is no more, because the GPU was cut meanwhile, never runs.
         """
-        if RESOURCE not in self.kubelet.offers():
+        if resource not in self.kubelet.offers():
             return
         try:
-            await self.kubelet.add_pod(NAMESPACE, name, {RESOURCE: size})
+            await self.kubelet.add_pod(NAMESPACE, name, {resource: size})
         except (AdmissionRefused, ContainerStartFailed) as error:
             self.refused, self.last_refusal = self.refused + 1, str(error)
             self.kubelet.delete_pod(NAMESPACE, name)
             return
+        devices = self.kubelet.held_devices(NAMESPACE, name)
+        if not devices <= self.gpus.list_devices():
+            self.stale += 1
+            self.kubelet.delete_pod(NAMESPACE, name)
+            return
         self.admitted += 1
-        self.truth.admit(name, self.kubelet.held_devices(NAMESPACE, name), size)
+        self.truth.admit(name, devices, size)
 
     def delete_pod(self, name: str) -> None:
         self.truth.delete(name)
         self.kubelet.delete_pod(NAMESPACE, name)
 
+    def is_used(self, gpu: int) -> bool:
+        """Whether a living pod has it, or a part of it."""
+        held = frozenset().union(*self.truth.held().values())
+        return any(self.gpus.find_gpu(device) == gpu for device in held)
+
     # The disk.
 
     def fill_disk(self) -> None:
         """Not a byte is left on the file system of the state directory."""
-        with self._filler.open("ab", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"x" * 512)
-            except OSError:
-                return
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 512)
 
     def empty_disk(self) -> None:
         self._filler.unlink(missing_ok=True)
@@ -162,9 +179,7 @@ class Machine:
             Violated: it does not.
         """
         self._check_alive()
-        status, body = await self.get("/api/v1/gates")
-        if status and '"allocations_recovered"' not in body:
-            raise Violated(f"the gates cannot be read: {status} {body[:200]}")
+        await self._check_endpoints()
         told = await self.read_table()
         if told is None:
             return
@@ -174,73 +189,107 @@ class Machine:
             raise Violated(f"the agent's table lacks {missing}, which pods hold")
 
     def _check_alive(self) -> None:
-        if self._process.poll() is not None:
-            raise Violated(f"the agent ended by itself with {self._process.returncode}")
+        if self.agent.exit_status is not None:
+            raise Violated(f"the agent ended by itself with {self.agent.exit_status}")
+
+    async def _check_endpoints(self) -> None:
+        """Whatever is broken, an agent that has answered once goes on answering."""
+        if not self.agent.has_answered and not (await self.agent.get("/livez"))[0]:
+            return
+        for path in PATHS:
+            status, body = await self.agent.get(path)
+            if status not in ((200, 503) if path == "/readyz" else (200,)):
+                raise Violated(f"{path} answered {status}: {body[:200]}")
 
     async def read_table(self) -> list[list[str]] | None:
         """The devices of each allocation; nothing before the agent has recovered them."""
-        status, body = await self.get("/readyz")
+        status, body = await self.agent.get("/readyz")
         if not status or "[+] gate allocations_recovered" not in body:
             return None
-        status, body = await self.get("/api/v1/allocations")
+        status, body = await self.agent.get("/api/v1/allocations")
         return [one["devices"] for one in json.loads(body)] if status else None
 
-    async def calm(self) -> None:
-        """Take every fault back, and see that all is well again.
+    async def check_health_told(self) -> None:
+        """While things are broken, the kubelet is told so, and of nothing else.
 
         Raises:
             Violated: it is not, after all patience.
         """
-        self.fake.clear()
+        if self.gpus.count_healthy() < GPUS:
+            await self._wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
+
+    async def calm(self) -> None:
+        """Take every fault back, and see that all is well again, in time.
+
+        Raises:
+            Violated: it is not.
+        """
+        self.gpus.mend()
         self.empty_disk()
-        for gpu in range(GPUS):
-            if self.fake.gpu(gpu).lost:
-                self.fake.restore(gpu)
-        began = time.monotonic()
-        await self._wait(self._is_ready, "ready")
-        self.slowest_ready_seconds = max(self.slowest_ready_seconds, time.monotonic() - began)
-        await self._wait(self._are_all_healthy, "offering eight healthy GPUs to the kubelet")
-        await self._wait(self._is_table_true, "in agreement with the pods")
+        await self.surroundings.start()
+        ready = await self._wait(self._is_ready, "ready", READY_SECONDS)
+        self.slowest["ready"] = max(self.slowest["ready"], ready)
+        well = ready + await self._wait(self._is_offer_true, "offering every healthy device", WELL_SECONDS)
+        well += await self._wait(self._is_table_true, "in agreement with the pods", WELL_SECONDS)
+        well += await self._wait(self._is_node_told, "telling the API server the truth", WELL_SECONDS)
+        self.slowest["well"] = max(self.slowest["well"], well)
         await self._admit_probe()
 
     async def _admit_probe(self) -> None:
         """With nothing broken and a GPU free, a pod that asks for one runs, whatever kubelet and agent went through."""
-        if len(frozenset().union(*self.truth.held().values())) == GPUS:
+        whole = self.gpus.count_devices().get(WHOLE, 0)
+        if sum(device.startswith("GPU-") for devices in self.truth.held().values() for device in devices) == whole:
             return
         refused = self.refused
-        await self.add_pod("probe", 1)
+        await self.add_pod("probe", WHOLE, 1)
         if self.refused > refused:
             raise Violated(f"nothing is broken and a GPU is free, yet a pod was refused: {self.last_refusal}")
         self.delete_pod("probe")
 
     async def _is_ready(self) -> bool:
-        return (await self.get("/readyz"))[0] == 200
+        return (await self.agent.get("/readyz"))[0] == 200
 
-    async def _are_all_healthy(self) -> bool:
-        offer = self.kubelet.offers().get(RESOURCE)
-        return offer is not None and (offer.capacity, offer.allocatable) == (GPUS, GPUS)
+    def is_offer_true(self) -> bool:
+        """Whether the kubelet would give out every device that works, and no other."""
+        offered = {name: offer.allocatable for name, offer in self.kubelet.offers().items() if offer.allocatable}
+        return offered == {name: count for name, count in self.gpus.count_devices().items() if count}
+
+    async def _is_offer_true(self) -> bool:
+        return self.is_offer_true()
+
+    async def wait_offer_true(self, patience_seconds: float) -> None:
+        """Until it is so, or for as long as that."""
+        with anyio.move_on_after(patience_seconds):
+            await self.kubelet.wait_until(self.is_offer_true)
 
     async def _is_table_true(self) -> bool:
         told = await self.read_table()
         return told is not None and not find_left_over(self.truth, told) and not find_missing(self.truth, told)
 
-    async def wait_unhealthy(self) -> None:
-        """Until the kubelet is told of a device that is broken.
+    async def _is_node_told(self) -> bool:
+        return self.surroundings.is_node_told(GPUS)
 
-        Raises:
-            Violated: it never is.
-        """
-        await self._wait(self._is_any_unhealthy, "telling the kubelet of a broken GPU")
-
-    async def _is_any_unhealthy(self) -> bool:
-        offer = self.kubelet.offers().get(RESOURCE)
-        return offer is not None and offer.allocatable < GPUS
-
-    async def _wait(self, is_so: Callable[[], Any], what: str) -> None:
-        with anyio.move_on_after(PATIENCE_SECONDS):
+    async def _wait(self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float) -> float:
+        """Seconds until it is so, less what the machine kept us waiting."""
+        before, began = self.agent.read_waits(), time.monotonic()
+        with anyio.move_on_after(LOSE_PATIENCE_SECONDS):
             while not await is_so():
                 self._check_alive()
                 await anyio.sleep(0.02)
-            return
-        state = [await self.get(path) for path in ("/readyz", "/api/v1/conditions", "/api/v1/allocations")]
-        raise Violated(f"not {what} after {PATIENCE_SECONDS:.0f} s: {state}, pods {dict(self.truth.held())}")
+        took = time.monotonic() - began
+        stall = min(took, measure_stall(before, self.agent.read_waits()))
+        self.longest_stall_seconds = max(self.longest_stall_seconds, stall)
+        if took - stall <= limit_seconds:
+            return took - stall
+        state = [await self.agent.get(path) for path in ("/readyz", "/api/v1/conditions", "/api/v1/allocations")]
+        raise Violated(
+            f"only after {took:.1f} s, {stall:.1f} of them the machine's, {what}: {state},"
+            f" offered {dict(self.kubelet.offers())}, there is {self.gpus.count_devices()},"
+            f" node {self.surroundings.api.labels()}, pods {dict(self.truth.held())}"
+        )
+
+
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -27,6 +27,7 @@ class FakeApiServer:
         self.nodes: dict[str, Json] = {}
         self.events: list[Json] = []
         self.features: dict[str, Json] = {}
+        self.pods: dict[str, Json] = {}
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[Json] = []
         self.token = TOKEN
@@ -170,13 +171,18 @@ class FakeApiServer:
             return web.json_response(body, status=201)
         if "/nodefeatures/" in path:
             return self._serve_feature(request, path.rpartition("/")[2], body)
+        if "/pods/" in path:
+            pod = self.pods.get(path.rpartition("/")[2])
+            return self._refuse(404, "no such pod") if pod is None else web.json_response(pod)
         return self._serve_node(request, path.removeprefix("/api/v1/nodes/"), body)
 
     def _serve_feature(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
-        if request.method != "GET":
+        if request.method == "PATCH":
             self.features[name] = body
         if name not in self.features:
             return self._refuse(404, f'nodefeatures "{name}" not found')
+        if request.method == "DELETE":
+            return web.json_response(self.features.pop(name))
         return web.json_response(self.features[name])
 
     def _serve_node(self, request: web.Request, rest: str, body: Json) -> web.StreamResponse:

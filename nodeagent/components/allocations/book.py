@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Ledger, Record, apply_record, open_record
+from nodeagent.components.allocations.ledger import Identified, Ledger, Record, apply_records, open_record
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import JournalUnavailable
@@ -38,6 +38,7 @@ class Book:
         self._seal = self._size_when_begun = 0
         self._is_open = False
         self._broken = "not begun"
+        self._nameless: set[int] = set()
 
     @property
     def ledger(self) -> Ledger:
@@ -63,8 +64,15 @@ class Book:
         limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
         return self._store.size_bytes > share * limit
 
+    def is_nameless(self, number: int) -> bool:
+        """Whether the journal holds the allocation, but could not be told whose it is."""
+        return number in self._nameless
+
     def accept(self, records: Sequence[Record]) -> None:
         """Take records into the ledger without a durable copy, which `begin` makes up for."""
+        named = (record.number for record in records if isinstance(record, Identified))
+        entries = self._ledger.entries
+        self._nameless.update(one for one in named if one in entries and entries[one].allocation.pod is None)
         self._ledger = self._after(records)
 
     async def write(self, records: Sequence[Record], *, durable: bool = True) -> None:
@@ -114,6 +122,7 @@ class Book:
                 raise JournalUnavailable(self._store.path, self._broken)
             await self._store.begin(data)
         self._ledger, self._seal, self._size_when_begun = ledger, seal, len(data)
+        self._nameless.clear()
         if self._broken:
             self._broken = ""
             self._report(None)
@@ -132,7 +141,4 @@ class Book:
             raise
 
     def _after(self, records: Sequence[Record]) -> Ledger:
-        ledger = self._ledger
-        for record in records:
-            ledger = apply_record(ledger, record, self._live.now.journal.history_entries)
-        return ledger
+        return apply_records(self._ledger, records, self._live.now.journal.history_entries)

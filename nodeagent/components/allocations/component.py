@@ -127,11 +127,19 @@ class Allocations:
         return self._conclude_when(pending, granted)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Ask the kubelet whose these devices are, unless its present run has said so already."""
+        """Ask the kubelet whose these devices are, unless its present run has said so already.
+
+        Raises:
+            JournalUnavailable: it has said so, and that cannot be written down. An agent that starts again would not
+                know the holder, and could not keep a kubelet that has forgotten it from giving the devices away.
+        """
         entry = self._ledger.holding(resource, devices)
         run = self._identify_run()
         if entry is None or run is None or entry.allocation.pod is None or entry.seen_by != run.identity:
             await self._look()
+        is_nameless = entry is not None and self._book.is_nameless(entry.allocation.number)
+        if is_nameless and self._live.now.journal.on_failure == "refuse":
+            raise JournalUnavailable(self._store.path, self._book.broken)
 
     def doubtful(self) -> Collection[DeviceId]:
         """Devices that the kubelet may take for free although somebody may hold them."""

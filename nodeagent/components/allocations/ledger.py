@@ -5,6 +5,8 @@ Refuses to judge: whether something is to be recorded is decided beside it, in `
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from operator import attrgetter
 from typing import ClassVar, Final
 
 from msgspec import field
@@ -85,7 +87,19 @@ class Freed(Value, frozen=True, tag="freed"):
 Record = Opened | Granted | Identified | Forgotten | Freed
 
 
-class Ledger(Value, frozen=True):
+_read_allocation: Final = attrgetter("allocation")
+
+
+class Index(Value, frozen=True):
+    """Where to look without looking through everything: a pod that is admitted must not wait for all the others."""
+
+    numbers: Mapping[DeviceId, int]
+    """The entry that holds each device."""
+    runs: Mapping[str, int]
+    """How many entries were last shown by each run of the kubelet."""
+
+
+class Ledger(Value, frozen=True, dict=True):
     """All living allocations by number, and the newest of the past."""
 
     HANDED_ON: ClassVar[str] = "handed on"
@@ -97,12 +111,21 @@ class Ledger(Value, frozen=True):
     @property
     def table(self) -> AllocationTable:
         """What everybody may know."""
-        return AllocationTable(allocations=tuple(entry.allocation for entry in self.entries.values()))
+        return AllocationTable(allocations=tuple(map(_read_allocation, self.entries.values())))
+
+    @cached_property
+    def index(self) -> Index:
+        """What follows from the entries; a ledger that comes from another one is given it ready made."""
+        runs: dict[str, int] = {}
+        for entry in self.entries.values():
+            runs[entry.seen_by] = runs.get(entry.seen_by, 0) + 1
+        numbers = {device: number for number, entry in self.entries.items() for device in entry.devices}
+        return Index(numbers=numbers, runs=runs)
 
     def holders(self, devices: Iterable[DeviceId]) -> tuple[Entry, ...]:
-        """The entries that hold any of these devices."""
-        wanted = set(devices)
-        return tuple(entry for entry in self.entries.values() if not wanted.isdisjoint(entry.devices))
+        """The entries that hold any of these devices, the oldest first."""
+        numbers = self.index.numbers
+        return tuple(self.entries[number] for number in sorted({numbers[one] for one in devices if one in numbers}))
 
     def holding(self, resource: ResourceName, devices: Iterable[DeviceId]) -> Entry | None:
         """The entry that holds exactly these devices of this resource."""
@@ -110,34 +133,33 @@ class Ledger(Value, frozen=True):
         return next(
             (
                 entry
-                for entry in self.entries.values()
+                for entry in self.holders(wanted)
                 if entry.allocation.resource == resource and set(entry.devices) == wanted
             ),
             None,
         )
 
+    def is_all_of(self, run: str) -> bool:
+        """Whether this run of the kubelet has shown or asked for everything that is held."""
+        return self.index.runs.get(run, 0) == len(self.entries)
+
 
 def replay(records: Iterable[Record], history_max: int) -> Ledger:
     """The ledger after these records."""
-    ledger = Ledger()
-    for record in records:
-        ledger = apply_record(ledger, record, history_max)
-    return ledger
+    return apply_records(Ledger(), records, history_max)
 
 
 def apply_record(ledger: Ledger, record: Record, history_max: int) -> Ledger:
     """The ledger after one more record; a record about an entry that is not there changes nothing."""
-    if isinstance(record, Opened):
-        return Ledger(
-            entries={entry.allocation.number: entry for entry in record.entries},
-            next_number=record.next_number,
-            history=_trim(record.history, history_max),
-        )
-    if isinstance(record, Granted):
-        return _grant(ledger, record.entry, history_max)
-    if isinstance(record, Freed):
-        return _free(ledger, record, history_max)
-    return _change(ledger, record.number, record)
+    return apply_records(ledger, (record,), history_max)
+
+
+def apply_records(ledger: Ledger, records: Iterable[Record], history_max: int) -> Ledger:
+    """The ledger after these records as well: they cost as much as they are many, whatever is held already."""
+    draft = _Draft(ledger, history_max)
+    for record in records:
+        draft.apply(record)
+    return draft.finish()
 
 
 def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
@@ -151,49 +173,97 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
     )
 
 
-def _grant(ledger: Ledger, new: Entry, history_max: int) -> Ledger:
-    """Within one pod the kubelet hands a device from an init container on to the next container."""
-    taken = set(new.devices)
-    entries: dict[int, Entry] = {}
-    history = ledger.history
-    for number, entry in ledger.entries.items():
-        left = tuple(device for device in entry.devices if device not in taken)
-        if left == entry.devices:
-            entries[number] = entry
-        elif left:
-            entries[number] = replace(entry, allocation=replace(entry.allocation, devices=left))
+class _Draft:
+    """A ledger while records are applied to it; copies are made once, not once a record."""
+
+    def __init__(self, ledger: Ledger, history_max: int) -> None:
+        self._entries, self._next_number = dict(ledger.entries), ledger.next_number
+        self._numbers, self._runs = dict(ledger.index.numbers), dict(ledger.index.runs)
+        self._history, self._ended = ledger.history, list[Ended]()
+        self._history_max = history_max
+
+    def apply(self, record: Record) -> None:
+        if isinstance(record, Opened):
+            self._open(record)
+        elif isinstance(record, Granted):
+            self._grant(record.entry)
+        elif isinstance(record, Freed):
+            self._free(record)
         else:
-            ended = Ended(allocation=entry.allocation, until_seconds=new.allocation.since_seconds, why=Ledger.HANDED_ON)
-            history = _remember(history, ended, history_max)
-    number = new.allocation.number
-    entries[number] = new
-    return Ledger(entries=entries, next_number=max(ledger.next_number, number + 1), history=history)
+            self._change(record)
 
-
-def _change(ledger: Ledger, number: int, record: Identified | Forgotten) -> Ledger:
-    entry = ledger.entries.get(number)
-    if entry is None:
+    def finish(self) -> Ledger:
+        history = (*self._history, *self._ended) if self._ended else self._history
+        kept = _trim(history, self._history_max)
+        ledger = Ledger(entries=self._entries, next_number=self._next_number, history=kept)
+        # Where `cached_property` keeps it: the index that this draft has kept up to date.
+        ledger.__dict__["index"] = Index(numbers=self._numbers, runs=self._runs)
         return ledger
-    if isinstance(record, Identified):
-        known = replace(entry.allocation, pod=record.pod, container=record.container, forgotten=False)
-        changed = replace(entry, allocation=known, seen_by=record.seen_by)
-    else:
-        changed = replace(entry, allocation=replace(entry.allocation, forgotten=True))
-    return replace(ledger, entries={**ledger.entries, number: changed})
 
+    def _open(self, record: Opened) -> None:
+        """Whatever was known before, it is known anew."""
+        entries = {entry.allocation.number: entry for entry in record.entries}
+        index = Ledger(entries=entries).index
+        self._entries, self._next_number = entries, record.next_number
+        self._numbers, self._runs = dict(index.numbers), dict(index.runs)
+        self._history, self._ended = record.history, []
 
-def _free(ledger: Ledger, record: Freed, history_max: int) -> Ledger:
-    entries = dict(ledger.entries)
-    entry = entries.pop(record.number, None)
-    if entry is None:
-        return ledger
-    ended = Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why)
-    return replace(ledger, entries=entries, history=_remember(ledger.history, ended, history_max))
+    def _grant(self, new: Entry) -> None:
+        """Within one pod the kubelet hands a device from an init container on to the next container."""
+        taken = set(new.devices)
+        for number in sorted({self._numbers[device] for device in taken if device in self._numbers}):
+            self._take(number, taken, new.allocation.since_seconds)
+        self._put(new)
+        self._next_number = max(self._next_number, new.allocation.number + 1)
 
+    def _take(self, number: int, taken: set[DeviceId], at_seconds: float) -> None:
+        entry = self._entries[number]
+        left = tuple(device for device in entry.devices if device not in taken)
+        if left:
+            self._put(replace(entry, allocation=replace(entry.allocation, devices=left)))
+            return
+        self._remove(entry)
+        self._ended.append(Ended(allocation=entry.allocation, until_seconds=at_seconds, why=Ledger.HANDED_ON))
 
-def _remember(history: tuple[Ended, ...], ended: Ended, history_max: int) -> tuple[Ended, ...]:
-    return _trim((*history, ended), history_max)
+    def _change(self, record: Identified | Forgotten) -> None:
+        entry = self._entries.get(record.number)
+        if entry is None:
+            return
+        if isinstance(record, Identified):
+            known = replace(entry.allocation, pod=record.pod, container=record.container, forgotten=False)
+            self._put(replace(entry, allocation=known, seen_by=record.seen_by))
+        else:
+            self._put(replace(entry, allocation=replace(entry.allocation, forgotten=True)))
+
+    def _free(self, record: Freed) -> None:
+        entry = self._entries.get(record.number)
+        if entry is not None:
+            self._remove(entry)
+            self._ended.append(Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why))
+
+    def _put(self, entry: Entry) -> None:
+        """The entry is there, in the place of the one of its number."""
+        number = entry.allocation.number
+        before = self._entries.get(number)
+        if before is not None:
+            self._uncount(before)
+        self._entries[number] = entry
+        self._runs[entry.seen_by] = self._runs.get(entry.seen_by, 0) + 1
+        self._numbers.update(dict.fromkeys(entry.devices, number))
+
+    def _remove(self, entry: Entry) -> None:
+        del self._entries[entry.allocation.number]
+        self._uncount(entry)
+
+    def _uncount(self, entry: Entry) -> None:
+        left = self._runs.pop(entry.seen_by) - 1
+        if left:
+            self._runs[entry.seen_by] = left
+        for device in entry.devices:
+            self._numbers.pop(device, None)
 
 
 def _trim(history: tuple[Ended, ...], history_max: int) -> tuple[Ended, ...]:
+    if len(history) <= history_max:
+        return history
     return history[-history_max:] if history_max else ()

@@ -14,7 +14,7 @@ Owns these rules.
 Refuses to take the kubelet's silence for an answer: without a list nothing changes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec.structs import replace
@@ -62,6 +62,36 @@ class Look(Value, frozen=True):
     """The pods' uids by the devices they hold, as far as the kubelet's checkpoint tells: its list does not."""
 
 
+class Shown:
+    """One list of the kubelet's by what is asked of it, so that an entry costs the same however many pods there are."""
+
+    def __init__(self, listing: PodListing) -> None:
+        self.containers = listing.containers
+        self._by_device: dict[DeviceId, list[ContainerDevices]] = {}
+        self._named: set[tuple[str, ...]] = set()
+        for held in listing.containers:
+            for device in dict.fromkeys(held.devices):
+                self._by_device.setdefault(device, []).append(held)
+            kind = (held.container, held.resource)
+            self._named |= {kind, (*kind, held.pod.namespace, held.pod.name)}
+        self._pods = {(pod.namespace, pod.name) for pod in listing.pods}
+
+    def find_holders(self, devices: Iterable[DeviceId]) -> list[ContainerDevices]:
+        """Every container that is listed with one of these, each once."""
+        found = [held for device in devices for held in self._by_device.get(device, ())]
+        return list({id(held): held for held in found}.values())
+
+    def has_container(self, allocation: Allocation) -> bool:
+        """Whether its container is listed, with whatever devices."""
+        pod, kind = allocation.pod, (allocation.container, allocation.resource)
+        # A pod known by uid alone may be any.
+        return pod is not None and (kind if not pod.name else (*kind, pod.namespace, pod.name)) in self._named
+
+    def has_pod(self, pod: PodIdentity) -> bool:
+        """Whether an active pod of this name is on the node."""
+        return (pod.namespace, pod.name) in self._pods
+
+
 class Difference(Value, frozen=True):
     """Something on which the ledger and the kubelet do not agree."""
 
@@ -84,14 +114,15 @@ def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Re
     records: list[Record] = []
     still_absent: dict[int, Absence] = {}
     differences: list[Difference] = []
+    listed = Shown(look.listing)
     for number, entry in ledger.entries.items():
         if number >= look.numbers_below:
             continue
-        shown = [held for held in look.listing.containers if not set(held.devices).isdisjoint(entry.devices)]
+        shown = listed.find_holders(entry.devices)
         if shown:
             records.extend(_identify(entry, shown[0], look))
             differences.extend(_find_conflict(entry, shown))
-        elif _is_forgotten(entry, look):
+        elif _is_forgotten(entry, look, listed):
             records.extend([] if entry.allocation.forgotten else [Forgotten(number=number)])
             differences.append(_differ("forgotten", entry, "its pod lives, but the kubelet no longer knows of it"))
         else:
@@ -145,17 +176,11 @@ def _find_conflict(entry: Entry, shown: list[ContainerDevices]) -> Iterator[Diff
         yield _differ("conflict", entry, f"it was held by {pod.namespace}/{pod.name}, the kubelet lists it with {now}")
 
 
-def _is_forgotten(entry: Entry, look: Look) -> bool:
+def _is_forgotten(entry: Entry, look: Look, listed: Shown) -> bool:
     pod = entry.allocation.pod
     if pod is None or not entry.seen_by or entry.seen_by == look.run.identity:
         return False
-    replaced = any(
-        _same_pod(pod, held.pod)
-        and held.container == entry.allocation.container
-        and held.resource == entry.allocation.resource
-        for held in look.listing.containers
-    )
-    return not replaced and is_listed(pod, look.listing)
+    return not listed.has_container(entry.allocation) and listed.has_pod(pod)
 
 
 def lacks_uid(ledger: Ledger) -> bool:

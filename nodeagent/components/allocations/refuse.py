@@ -20,6 +20,8 @@ from nodeagent.model.ports import PodListing
 
 def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
     """Devices that this run of the kubelet may take for free although somebody may hold them."""
+    if run is not None and ledger.is_all_of(run.identity):
+        return frozenset()
     return frozenset(
         device
         for entry in ledger.entries.values()

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
@@ -24,6 +25,7 @@ from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render
 from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
+from nodeagent.config.selectors import select_gpus
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -60,10 +62,13 @@ class Cluster:
         control: AgentControl,
         configurations: ConfigurationControl,
         *,
+        facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
+        """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._control, self._configurations = node, control, configurations
+        self._facts_after = facts_after
         self._followed = ""
         self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
@@ -153,7 +158,7 @@ class Cluster:
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
         sight = NodeSight(
             driver=driver,
-            inventory=self._find_newest(Inventory),
+            inventory=self._find_offered(),
             health=self._find_newest(HealthReport),
             plugin=self._find_newest(PluginState),
             paused=self._paused,
@@ -173,6 +178,13 @@ class Cluster:
             settings.kubernetes.terminal_after_attempts,
         )
         return mark_lost(condition, lost), lost
+
+    def _find_offered(self) -> Inventory | None:
+        """The GPUs that pods can ask for; those that are left alone on purpose make no node unready."""
+        inventory, wanted = self._find_newest(Inventory), self._live.now.gpus
+        if inventory is None:
+            return None
+        return replace(inventory, gpus=select_gpus(inventory.gpus, wanted.include, wanted.exclude))
 
     def _find_newest(self, state: type[T]) -> T | None:
         envelope = self._bus.latest(state)
@@ -259,7 +271,7 @@ class Cluster:
             await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 
     async def _tell_events(self) -> None:
-        with self._bus.listen(*TOLD, client=f"{self.name} events") as facts:
+        with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:
             async for fact in facts:
                 event = render_event(fact.value)
                 if event is not None and self._live.now.kubernetes.events:

@@ -21,6 +21,7 @@ class NodeSight(Value, frozen=True):
 
     driver: DriverState
     inventory: Inventory | None = None
+    """Of the GPUs that are offered."""
     health: HealthReport | None = None
     plugin: PluginState | None = None
     paused: str = ""
@@ -38,7 +39,7 @@ def decide_condition(sight: NodeSight) -> NodeCondition:
     if sight.inventory is None:
         return NodeCondition(status="Unknown", reason="GPUsNotKnown", message="the GPUs are not enumerated yet")
     if not sight.inventory.gpus:
-        return _not_ready("NoGPUs", "the driver lists no GPU")
+        return _not_ready("NoGPUs", "the driver lists no GPU that is offered")
     return _judge_devices(sight, len(sight.inventory.gpus))
 
 

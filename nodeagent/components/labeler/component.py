@@ -64,6 +64,7 @@ class Labeler:
         self._sent: tuple[ClusterNode, dict[str, str]] | None = None
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
+        self._taken_back: set[str] = set()
         self._contested: dict[str, str] = {}
         self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
         self._not_before = 0.0
@@ -134,9 +135,13 @@ class Labeler:
             self._print(labels)
         if self._clock.monotonic() < self._not_before:
             return self._troubles
-        for sink in sinks:
+        for sink in (*sinks, *({"node", *self._files} - {*sinks})):
             try:
-                await self._bring(sink, labels, first_look=self._is_first_look(driver))
+                if sink in sinks:
+                    self._taken_back.discard(sink)
+                    await self._bring(sink, labels, first_look=self._is_first_look(driver))
+                else:
+                    await self._take_back(sink)
             except NodeagentError as error:
                 troubles[sink] = str(error)
         if troubles:
@@ -157,6 +162,28 @@ class Labeler:
         elif sink == "node_feature":
             raise SinkUnusable(sink, "there are no credentials for the API server")
 
+    async def _take_back(self, sink: str) -> None:
+        """Have none of our labels where the settings want none any more, nor did when an earlier life wrote some."""
+        if sink == "node":
+            await self._take_back_from_node()
+        elif sink not in self._taken_back:
+            if await self._files[sink].remove():
+                self._note_applied(sink, ())
+            self._in_files.pop(sink, None)
+            self._taken_back.add(sink)
+
+    async def _take_back_from_node(self) -> None:
+        seen = self._find_node()
+        if self._node is not None and seen is not None and seen.owned_labels and self._sent != (seen, {}):
+            await self._node.apply_labels(seen, {})
+            self._sent = (seen, {})
+            self._note_applied("node", seen.owned_labels)
+
+    def _find_node(self) -> ClusterNode | None:
+        """The node, while it can be reached."""
+        node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
+        return node.value if node is not None and link is not None and link.value.reachable else None
+
     async def _bring_to_file(self, sink: str, file: LabelFile, labels: dict[str, str], *, first_look: bool) -> None:
         now = self._clock.monotonic()
         known = self._in_files.get(sink)
@@ -171,10 +198,9 @@ class Labeler:
             self._note_applied(sink, plan.changed)
 
     async def _bring_to_node(self, labels: dict[str, str], *, first_look: bool) -> None:
-        node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
-        if self._node is None or node is None or link is None or not link.value.reachable:
+        seen = self._find_node()
+        if self._node is None or seen is None:
             return
-        seen = node.value
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
         wanted = keep_last_good(labels, ours) if first_look else labels
         plan = self._plan(wanted, seen.labels, ours)

@@ -12,6 +12,7 @@ from nodeagent.components.labeler.presence import FEATURE, label_host, label_pre
 from nodeagent.components.labeler.resources import label_models, label_resources
 from nodeagent.components.labeler.values import is_legal
 from nodeagent.config.schema import Settings
+from nodeagent.config.selectors import select_gpus
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
@@ -62,7 +63,9 @@ def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
     yield from label_presence(picture.facts)
     yield from label_host(picture.facts)
     yield from label_vgpu(picture.facts)
-    gpus = picture.inventory.gpus if picture.inventory is not None else ()
+    found = picture.inventory.gpus if picture.inventory is not None else ()
+    # Pods can ask for no others, and a count that says more than the kubelet places them wrongly.
+    gpus = select_gpus(found, settings.gpus.include, settings.gpus.exclude)
     if picture.driver.ready and gpus:
         yield PRESENT, "true"
         yield from label_driver(picture.driver)

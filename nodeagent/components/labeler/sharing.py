@@ -4,10 +4,9 @@ Owns the reading of the `sharing` section for labels. MPS is labelled once devic
 control daemon is run, the device plugin offers them whole, and a label that said otherwise would place pods wrongly.
 """
 
-import re
-
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX, SharedResource, TimeSlicing
+from nodeagent.config.selectors import fits_pattern
 from nodeagent.model.values import Value
 
 
@@ -44,9 +43,4 @@ def _fits(entry: SharedResource, settings: Settings, resource: str, model: str) 
     domain = entry.name.rpartition("/")[0]
     if entry.base_name != resource or domain not in ("", DEFAULT_PREFIX, settings.device_plugin.resource_prefix):
         return False
-    return not entry.models or any(_fits_pattern(model, pattern) for pattern in entry.models)
-
-
-def _fits_pattern(text: str, pattern: str) -> bool:
-    """Whether the whole text fits a pattern in which `*` stands for any text."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
+    return not entry.models or any(fits_pattern(model, pattern) for pattern in entry.models)

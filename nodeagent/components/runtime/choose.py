@@ -37,6 +37,11 @@ _RESTARTS: Final = {
     RuntimeFlavour.MICROK8S: ("snap", "restart", "microk8s.daemon-containerd"),
     RuntimeFlavour.K0S: ("systemctl", "try-restart", "k0sworker.service", "k0scontroller.service"),
 }
+_FIRST_WITH_CDI: Final = {
+    RuntimeKind.CONTAINERD: (1, 7),
+    RuntimeKind.CRIO: (1, 24),
+    RuntimeKind.DOCKER: (25, 0),
+}
 _UNITS: Final = {
     RuntimeKind.CONTAINERD: "containerd.service",
     RuntimeKind.CRIO: "crio.service",
@@ -61,6 +66,12 @@ class ChosenRuntime(Value, frozen=True):
         """What brings a changed configuration into force; never a signal, which containerd dies of."""
         plain = ("systemctl", "restart", _UNITS[self.kind])
         return _RESTARTS.get(self.flavour, plain)
+
+    @property
+    def knows_cdi(self) -> bool:
+        """Whether this release has ever heard of CDI; one whose version is not known has."""
+        release = parse_version(self.version)
+        return release == (0, 0) or release >= _FIRST_WITH_CDI[self.kind]
 
 
 class NoRuntime(Value, frozen=True):

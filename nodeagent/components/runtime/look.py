@@ -72,7 +72,9 @@ async def look_at_runtime(
     if isinstance(chosen, NoRuntime):
         return chosen
     tree = await runtime.read_config(chosen.kind, chosen.config_file, _list_own_places(chosen))
-    wanted = Wanted(cdi=cdi, wrapper=evidence.wrapper if settings.legacy_class else "")
+    # A release too old for CDI serves by its runtime class alone, where that was asked for.
+    wrapper = evidence.wrapper if settings.legacy_class else ""
+    wanted = Wanted(cdi=cdi and (chosen.knows_cdi or not wrapper), wrapper=wrapper)
     return Look(runtime=chosen, tree=tree, wanted=wanted, plan=_plan(chosen, tree, wanted, evidence, settings))
 
 
@@ -98,7 +100,7 @@ def _plan(
         plan = _PLANNERS[chosen.kind](chosen, tree, wanted)
     except (ConfigUnparsable, ConfigUneditable) as error:
         return RuntimePlan(cdi_enabled=bool(chosen.cdi_in_force), problem=str(error))
-    if settings.legacy_class and not evidence.wrapper and not plan.problem:
+    if settings.legacy_class and not evidence.wrapper and not (plan.problem and chosen.knows_cdi):
         return RuntimePlan(cdi_enabled=plan.cdi_enabled, problem=_NO_WRAPPER)
     return plan
 

@@ -10,6 +10,7 @@ from nodeagent.config.knobs import Section, knob
 LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
 
 NAMESPACE = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)
+POD_NAME = Text("the name of a pod", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 TAINT = Text(
     "a taint such as nvidia.com/gpu-starting:NoSchedule",
     r"[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)",
@@ -83,6 +84,13 @@ class KubernetesSettings(Section):
         None,
         "namespace of what we create; empty means the service account's own, or default",
         "the agent's objects live beside the agent",
+    )
+    pod_name: str | None = knob(
+        Maybe(POD_NAME),
+        None,
+        "the agent's own pod, whose DaemonSet then owns NodeFeature objects; empty means nobody owns them",
+        "only DaemonSets tell it",
+        also_env="POD_NAME",
     )
     request_timeout_seconds: float = knob(
         Number(0.5, 300),

@@ -30,6 +30,8 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
     # Another program may have opened the socket for the daemon, as systemd does for Docker.
     if Path(executable).name != _PROGRAMS.get(kind) or not Path(executable).exists():
         return False
+    if kind is RuntimeKind.DOCKER and not _knows_flag(executable, "--validate"):
+        return False
     with tempfile.TemporaryDirectory(prefix="nodeagent-check-") as directory:
         main = _write_copy(Path(directory), kind, tree)
         containerd = [executable, "--config", str(main), "config", "dump"]
@@ -76,6 +78,15 @@ def _write_copy(directory: Path, kind: RuntimeKind, tree: ConfigTree) -> Path:
     place = directory / "main"
     place.write_text(main)
     return place
+
+
+def _knows_flag(program: str, flag: str) -> bool:
+    """Whether the program's own help names a flag: Docker learned to judge a configuration in release 23."""
+    try:
+        helped = subprocess.run([program, "--help"], capture_output=True, timeout=_CHECK_SECONDS, check=False)  # noqa: S603  # the running daemon's own binary
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return flag.encode() in helped.stdout
 
 
 def _run(command: Sequence[str], timeout_seconds: float) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
-from nodeagent.edge.host.errors import FileUnreadable, HostStuck
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
 
@@ -42,6 +42,14 @@ class FeatureFile:
         """
         await self._run(lambda: self._write(text), "writing the feature file")
 
+    async def remove(self) -> bool:
+        """Take it away; False when there is none.
+
+        Raises:
+            HostError: it is there and cannot be removed.
+        """
+        return await self._run(self._remove, "removing the feature file")
+
     async def _run(self, call: Callable[[], T], what: str) -> T:
         try:
             return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
@@ -58,3 +66,12 @@ class FeatureFile:
 
     def _write(self, text: str) -> None:
         write_atomically(self.path, text.encode())
+
+    def _remove(self) -> bool:
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise FileNotWritten(self.path, "remove it", error, replaced=False) from error
+        return True

@@ -65,6 +65,7 @@ class KubeClient:
         self._worker = WorkerThread("API credentials")
         self._rate = RateLimit()
         self._session: _Session | None = None
+        self._watched: set[aiohttp.ClientResponse] = set()
         self._opening = anyio.Lock()
 
     async def request(
@@ -105,6 +106,7 @@ class KubeClient:
                     query_params=list(query.items()),
                     _preload_content=False,
                 )
+        self._watched.add(response)
         try:
             with self._translating(session, attempted):
                 await self._check(response, attempted)
@@ -115,6 +117,7 @@ class KubeClient:
                         return
                     yield _parse(line)
         finally:
+            self._watched.discard(response)
             response.close()
 
     async def read_namespace(self) -> str:
@@ -133,6 +136,9 @@ class KubeClient:
         """End the connections; the next request opens new ones with credentials read anew."""
         session, self._session = self._session, None
         if session is not None:
+            for response in self._watched:
+                # The library closes the connection and tells no reader: a watch would wait until its silence is over.
+                response.content.set_exception(aiohttp.ClientConnectionError("the connection was given up"))
             with anyio.CancelScope(shield=True):
                 await session.transport.close()
         self._worker.close()

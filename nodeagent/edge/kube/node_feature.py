@@ -1,12 +1,12 @@
 """A NodeFeature object, by which node feature discovery is told this node's labels.
 
 Owns its name and form, and speaks of it as of a file of labels, for it is one: read whole, written whole.
-Refuses owner references: with them the labels would go with the agent's pod, and come back with the next one.
 """
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiNotFound
+from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound
 from nodeagent.edge.kube.node_document import FIELD_MANAGER
+from nodeagent.edge.kube.pod_owners import PodOwners
 
 _GROUP = "nfd.k8s-sigs.io/v1alpha1"
 _APPLY = "application/apply-patch+yaml"
@@ -15,30 +15,34 @@ _APPLY = "application/apply-patch+yaml"
 class NodeFeatureObject:
     """The port `LabelFile` over one object."""
 
-    def __init__(self, client: KubeClient, node_name: str, namespace: str | None) -> None:
+    def __init__(self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None) -> None:
         """Wire it up.
 
         Args:
             client: the way to the API server.
             node_name: whose labels they are.
             namespace: where the object lies; the service account's own when the settings do not say.
+            pod_name: the pod that the agent runs in, whose DaemonSet then owns the object.
         """
         self._client, self._node_name, self._namespace = client, node_name, namespace
         self._name = f"nvidia-features-for-{node_name}"
+        self._owners = PodOwners(client, pod_name)
 
     async def read(self) -> str:
         """Its labels as `key=value` lines; nothing when there is no such object.
 
+        An object whose owners are others, such as a pod before this one, is taken over.
+
         Raises:
             KubeError: it could not be read.
         """
-        try:
-            document = await self._client.request(
-                "GET", await self._find_path(), attempted=f"read NodeFeature {self._name}"
-            )
-        except ApiNotFound:
+        document = await self._find()
+        if document is None:
             return ""
         labels = (document.get("spec") or {}).get("labels") or {}
+        owners = {each["uid"] for each in await self._find_owners()}
+        if owners and owners != _list_uids(document):
+            await self._write(labels)
         return "".join(f"{key}={value}\n" for key, value in sorted(labels.items()))
 
     async def write(self, text: str) -> None:
@@ -47,28 +51,64 @@ class NodeFeatureObject:
         Raises:
             KubeError: it was not written.
         """
+        await self._write(dict(line.split("=", 1) for line in text.splitlines()))
+
+    async def remove(self) -> bool:
+        """Take it away; False where there is none, or no right even to look for it.
+
+        Raises:
+            KubeError: it is there and was not removed.
+        """
+        try:
+            if await self._find() is None:
+                return False
+        except ApiForbidden:
+            return False
+        await self._client.request("DELETE", await self._find_path(), attempted=f"remove NodeFeature {self._name}")
+        return True
+
+    async def _find(self) -> Json | None:
+        path = await self._find_path()
+        try:
+            return await self._client.request("GET", path, attempted=f"read NodeFeature {self._name}")
+        except ApiNotFound:
+            return None
+
+    async def _write(self, labels: Json) -> None:
+        path = await self._find_path()
         await self._client.request(
             "PATCH",
-            await self._find_path(),
+            path,
             attempted=f"write NodeFeature {self._name}",
             query={"fieldManager": FIELD_MANAGER},
-            body=self._render(dict(line.split("=", 1) for line in text.splitlines())),
+            body=self._render(labels, await self._find_owners()),
             content_type=_APPLY,
         )
 
     async def _find_path(self) -> str:
+        return f"/apis/{_GROUP}/namespaces/{await self._find_namespace()}/nodefeatures/{self._name}"
+
+    async def _find_owners(self) -> list[Json]:
+        return await self._owners.read(await self._find_namespace())
+
+    async def _find_namespace(self) -> str:
         if self._namespace is None:
             self._namespace = await self._client.read_namespace()
-        return f"/apis/{_GROUP}/namespaces/{self._namespace}/nodefeatures/{self._name}"
+        return self._namespace
 
-    def _render(self, labels: dict[str, str]) -> Json:
+    def _render(self, labels: Json, owners: list[Json]) -> Json:
+        metadata: Json = {
+            "name": self._name,
+            "namespace": self._namespace,
+            "labels": {"nfd.node.kubernetes.io/node-name": self._node_name},
+        }
         return {
             "apiVersion": _GROUP,
             "kind": "NodeFeature",
-            "metadata": {
-                "name": self._name,
-                "namespace": self._namespace,
-                "labels": {"nfd.node.kubernetes.io/node-name": self._node_name},
-            },
+            "metadata": metadata | ({"ownerReferences": owners} if owners else {}),
             "spec": {"features": {"flags": {}, "attributes": {}, "instances": {}}, "labels": labels},
         }
+
+
+def _list_uids(document: Json) -> set[str]:
+    return {each["uid"] for each in (document.get("metadata") or {}).get("ownerReferences") or ()}

@@ -1,6 +1,6 @@
-"""What the driver reports by itself: one thread that only waits, and the names of what it hears.
+"""What the driver reports by itself: one thread that only waits.
 
-The watcher runs in the worker process; the table of names serves the agent's side too.
+Runs in the worker process; the names of what it hears are in `event_kinds`, for the agent's side too.
 Refuses to judge, and to guess which GPU a failed wait was about: the agent's side looks at all of them.
 """
 
@@ -9,23 +9,10 @@ import threading
 from collections.abc import Callable
 
 from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.event_kinds import WANTED, XID
 from nodeagent.edge.nvml.query import call
 from nodeagent.edge.nvml.untyped import Any
 
-XID = 0x8
-KINDS: dict[int, str] = {
-    0x2: "double_bit_ecc",
-    XID: "xid",
-    0x100: "mig_layout",
-    0x200: "single_bit_ecc_storm",
-    0x400: "dram_retirement",
-    0x800: "dram_retirement_failure",
-    0x1000: "non_fatal_poison",
-    0x2000: "fatal_poison",
-    0x4000: "unavailable",
-    0x8000: "recovery_action",
-}
-WANTED = sum(KINDS)
 _WAIT_MILLISECONDS = 1000
 _PICKY_CODES = frozenset({errors.INVALID_ARGUMENT, errors.NOT_SUPPORTED, errors.NO_PERMISSION})
 """One kind in the mask may need a privilege or another driver; the XIDs alone are worth having."""

@@ -76,3 +76,11 @@ class LabelFile(Protocol):
             NodeagentError: it cannot be written.
         """
         ...
+
+    async def remove(self) -> bool:
+        """Take it away, for nobody keeps it true any more; False when there is none.
+
+        Raises:
+            NodeagentError: it is there and cannot be removed.
+        """
+        ...

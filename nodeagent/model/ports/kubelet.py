@@ -24,7 +24,11 @@ class AllocationJournal(Protocol):
         ...
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        """Learn from the kubelet which container is about to start with these devices.
+
+        Raises:
+            JournalUnavailable: whose they are cannot be written down, and pods are refused while that is so.
+        """
         ...
 
     def doubtful(self) -> Collection[DeviceId]:

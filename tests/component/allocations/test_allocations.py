@@ -258,6 +258,25 @@ async def test_a_full_disk_refuses_and_heals(world: World) -> None:
     assert world.durable_devices() == ["a", "b"]
 
 
+async def test_no_container_starts_whose_name_is_not_written_down(world: World) -> None:
+    """A restart would lose the name, and with it the only ground on which its devices can be defended."""
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a")))
+        await settled(world.door.record(GPU, device_ids("b")))
+        world.kubelet.listing = listing(holding("train", "a"))
+        await world.door.identify(GPU, device_ids("a"))
+        world.store.failure = "no space left on device"
+        world.kubelet.listing = listing(holding("train", "a"), holding("infer", "b"))
+        with pytest.raises(JournalUnavailable, match="no space left"):
+            await world.door.identify(GPU, device_ids("b"))
+        world.kubelet.run_name = "second"
+        await world.door.identify(GPU, device_ids("a"))
+        world.store.failure = ""
+        await anyio.sleep(2)
+        await world.door.identify(GPU, device_ids("b"))
+    assert world.durable().entries[2].allocation.pod == pod_named("infer")
+
+
 async def test_an_allocate_right_after_the_disk_is_back_succeeds(world: World) -> None:
     """The next pod does not wait for the next look at the disk."""
     async with world.running():

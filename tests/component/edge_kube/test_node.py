@@ -202,6 +202,24 @@ async def test_a_broken_watch_is_an_error_with_a_name(tmp_path: Path, said: byte
             await take(node, 2)
 
 
+async def test_a_watch_ends_with_the_connection_it_came_by(tmp_path: Path) -> None:
+    """Where a rejected identity made everything be opened anew, nobody waits for what the old connection may say."""
+    async with open_node(tmp_path, silence_seconds=600) as (server, node):
+        async with aclosing(node.follow_node()) as states, anyio.create_task_group() as tasks:
+            await anext(states)
+
+            async def write_once_watched() -> None:
+                while not server.watching:  # noqa: ASYNC110 - a server of another library, which has no event for it
+                    await anyio.sleep(0.01)
+                server.answer(401)
+                await node.write_annotation("team", "blue")
+
+            tasks.start_soon(write_once_watched)
+            with anyio.fail_after(20), pytest.raises(ApiUnreachable, match="given up"):
+                async for _ in states:
+                    pass  # our own change, if it is told first
+
+
 async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
     """A connection whose other end is gone says nothing, and is not trusted for ever."""
     async with open_node(tmp_path, silence_seconds=0.1) as (_, node):
@@ -378,3 +396,63 @@ async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path, namespac
         assert document["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": NODE}
         assert document["spec"]["labels"] == {"nvidia.com/cuda.driver.rev": "", COUNT: "8"}
         await client.aclose()
+
+
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nodeagent", "uid": "ds"}
+
+
+def make_pod(name: str, *owners: dict[str, str]) -> dict[str, object]:
+    return {"metadata": {"name": name, "uid": f"uid-of-{name}", "ownerReferences": list(owners)}}
+
+
+@asynccontextmanager
+async def open_feature(tmp_path: Path, **more: str) -> AsyncIterator[tuple[FakeApiServer, NodeFeatureObject]]:
+    async with FakeApiServer().running() as server:
+        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+        try:
+            yield server, NodeFeatureObject(client, NODE, **{"namespace": "default", **more})
+        finally:
+            await client.aclose()
+
+
+def owners_of(server: FakeApiServer) -> list[tuple[str, str]]:
+    metadata = server.features[f"nvidia-features-for-{NODE}"]["metadata"]
+    return [(each["kind"], each["uid"]) for each in metadata.get("ownerReferences", ())]
+
+
+async def test_a_node_feature_belongs_to_the_daemon_set_and_its_pod(tmp_path: Path) -> None:
+    """It outlives the pod by the DaemonSet; the next pod takes it over when it reads it, and labels stay as they are."""
+    async with open_feature(tmp_path, pod_name="agent-1") as (server, feature):
+        server.pods = {each: make_pod(each, DAEMON_SET) for each in ("agent-1", "agent-2")}
+        await feature.write("a=1\n")
+        assert owners_of(server) == [("DaemonSet", "ds"), ("Pod", "uid-of-agent-1")]
+        asked = len(server.requests)
+        assert await feature.read() == "a=1\n"
+        assert [method for method, _ in server.requests[asked:]] == ["GET"], "the owners are known by now"
+        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"), lambda: EAGER)
+        successor = NodeFeatureObject(client, NODE, None, "agent-2")
+        assert await successor.read() == "a=1\n"
+        assert owners_of(server) == [("DaemonSet", "ds"), ("Pod", "uid-of-agent-2")]
+        await client.aclose()
+
+
+@pytest.mark.parametrize("pod_name", ["agent-1", "absent"])
+async def test_an_object_without_a_known_owner_has_none(tmp_path: Path, pod_name: str) -> None:
+    """A pod of no DaemonSet, one that is not beside the object: labels are written, and nothing collects them."""
+    async with open_feature(tmp_path, pod_name=pod_name) as (server, feature):
+        server.pods = {"agent-1": make_pod("agent-1")}
+        await feature.write("a=1\n")
+        await feature.write("a=2\n")
+        assert owners_of(server) == []
+        assert await feature.read() == "a=2\n"
+
+
+async def test_a_node_feature_is_taken_away_once(tmp_path: Path) -> None:
+    """What is not there needs no removal; without the right to look there is nothing of ours to remove."""
+    async with open_feature(tmp_path) as (server, feature):
+        assert not await feature.remove()
+        await feature.write("a=1\n")
+        server.answer(403)
+        assert not await feature.remove()
+        assert await feature.remove()
+        assert server.features == {}

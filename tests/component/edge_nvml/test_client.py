@@ -73,7 +73,7 @@ async def test_a_sample_costs_at_most_sixty_calls_a_gpu(make_fake: MakeFake, pro
 
 @pytest.mark.parametrize("profile", ["dgx-h100", "a100-80gb-mig"])
 async def test_the_worker_stays_small(make_fake: MakeFake, profile: str) -> None:
-    """At most 14 MiB resident after enumeration and samples, what belongs to the fake left out."""
+    """At most 14 MB resident after enumeration and samples, what belongs to the fake left out."""
     fake = make_fake(profile)
     async with running_gpus(fake) as gpus:
         await gpus.read_inventory()  # the first start may have had to compile the worker's modules
@@ -83,7 +83,7 @@ async def test_the_worker_stays_small(make_fake: MakeFake, profile: str) -> None
         for _ in range(10):
             await gpus.read_sample()
         whole, fakes = read_rss_kib(worker_pid(gpus))
-    assert whole - fakes <= 14 * 1024
+    assert whole - fakes <= 14_000_000 // 1024
 
 
 async def test_the_worker_imports_only_what_it_needs(fake: FakeNvml) -> None:
@@ -142,6 +142,36 @@ async def test_mig_follows_the_layout(fake: FakeNvml) -> None:
         fake.switch_mig_off(1)
         await gpus.read_inventory()
         assert (await gpus.read_sample()).gpus[1].mig == ()
+
+
+async def test_one_enumeration_serves_probe_and_inventory(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver was judged by is the first inventory; the next one is read anew, as is one that came late."""
+    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", 60.0)
+    async with running_gpus(fake) as gpus:
+        assert await gpus.read_fabric_pending() == ()
+        before = fake.calls(gpu=0)
+        first = await gpus.read_inventory()
+        assert fake.calls(gpu=0) == before
+        assert await gpus.read_inventory() == first
+        assert fake.calls(gpu=0) > before
+    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", -1.0)
+    async with running_gpus(fake) as gpus:
+        await gpus.read_fabric_pending()
+        before = fake.calls(gpu=0)
+        await gpus.read_inventory()
+        assert fake.calls(gpu=0) > before
+
+
+async def test_another_opening_makes_the_first_enumeration_void(fake: FakeNvml) -> None:
+    """A worker that was replaced meanwhile may see another driver."""
+    async with running_gpus(fake) as gpus:
+        await gpus.read_fabric_pending()
+        await gpus.release("test")
+        await gpus.resume()
+        await gpus.read_answer()
+        before = fake.calls(gpu=0)
+        await gpus.read_inventory()
+        assert fake.calls(gpu=0) > before
 
 
 async def test_fabric_pending_names_the_gpus(fake: FakeNvml) -> None:

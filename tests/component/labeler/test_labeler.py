@@ -68,6 +68,12 @@ class FakeFile:
         self.text = text
         self.writes += 1
 
+    async def remove(self) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        was_there, self.text = bool(self.text), ""
+        return was_there
+
 
 class Stage:
     """The labeler with everything round it; the cluster's word reaches the bus by `reach`."""
@@ -309,3 +315,31 @@ async def test_a_node_seen_twice_is_patched_once(clock: FakeClock) -> None:
         stage.say(ClusterNode(name="node-1", uid="uid-1"), ClusterLink(reachable=True))
         await settle(60)
         assert stage.api.writes == ["labels"]
+
+
+async def test_labels_go_from_places_that_are_no_longer_wanted(clock: FakeClock) -> None:
+    """Also those that an earlier life wrote there; others' stay, what fails is told and tried again, then all is quiet."""
+    stage = Stage(clock, "stdout")
+    stage.file.text = f"{COUNT}=8\n"
+    stage.file.trouble = NodeagentError("read-only")
+    stage.api.node = replace(stage.api.node, labels={COUNT: "8", "team": "blue"}, owned_labels=(COUNT,))
+    async with stage.running():
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach()
+        await settle()
+        assert stage.api.node.labels == {"team": "blue"}
+        assert ("labels-not-written", "nfd_file") in stage.codes()
+        stage.file.trouble = None
+        stage.reach()
+        await settle(60)
+        assert stage.file.text == ""
+        assert ("labels-not-written", "nfd_file") not in stage.codes()
+        stage.live.replace(Settings(labels=LabelsSettings(sinks=("node", "nfd_file"))))
+        await settle(20)
+        assert stage.api.node.labels[COUNT] == "1"
+        assert f"{COUNT}=1\n" in stage.file.text
+        stage.reach()
+        stage.live.replace(Settings(labels=LabelsSettings(sinks=())))
+        await settle(3600)
+        assert (stage.api.node.labels, stage.file.text) == ({"team": "blue"}, "")
+        assert stage.api.writes == ["labels"] * 3

@@ -6,6 +6,7 @@ Everything takes effect at once in every process that has the library loaded wit
 import ctypes
 import mmap
 import os
+import platform
 import signal
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ def load_known_profile(name: str) -> Profile:
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
+_SYS_FUTEX = {"x86_64": 202, "aarch64": 98}
+_FUTEX_WAKE = 1
+_EVERYBODY = 2**31 - 1
 
 
 def _map_file(path: Path, size: int) -> int:
@@ -199,3 +203,6 @@ class FakeNvml:
         for name, value in members.items():
             setattr(event, name, value)
         self.state.event_head = head + 1
+        word = self._address + layout.State.event_head.offset  # little-endian: the low half of the number comes first
+        number = ctypes.c_long(_SYS_FUTEX[platform.machine()])
+        _LIBC.syscall(number, ctypes.c_void_p(word), _FUTEX_WAKE, _EVERYBODY, None, None, 0)

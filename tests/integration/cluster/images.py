@@ -1,6 +1,7 @@
-"""The one image of the test cluster, made from the machine's static busybox: no registry is ever asked.
+"""Images of the test cluster, made from what is on this machine: no registry is ever asked.
 
-A docker archive with one layer, tagged twice: as the pods' sandbox and as their workload. Reproducible byte for byte.
+The one that every cluster has is a static busybox, tagged twice: as the pods' sandbox and as their workload; scenarios
+make others from a directory. A docker archive with one layer each. Reproducible byte for byte.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import json
 import platform
 import tarfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from tests.integration.cluster.render import BUSYBOX_IMAGE, PAUSE_IMAGE
 
@@ -21,6 +23,16 @@ def render_image(busybox: bytes, applets: Iterable[str], machine: str = platform
         [_folder("bin"), _folder("etc"), _folder("tmp", 0o1777), _file("bin/busybox", busybox, 0o755)]
         + [_link(f"bin/{name}") for name in sorted(set(applets) - {"busybox"})]
     )
+    return _render_archive(layer, [PAUSE_IMAGE, BUSYBOX_IMAGE], machine)
+
+
+def render_tree_image(root: Path, tag: str, machine: str = platform.machine()) -> bytes:
+    """The archive of an image whose files are those below a directory."""
+    places = sorted(root.rglob("*"))
+    return _render_archive(_tar(_entry(path, str(path.relative_to(root))) for path in places), [tag], machine)
+
+
+def _render_archive(layer: bytes, tags: list[str], machine: str) -> bytes:
     digest = hashlib.sha256(layer).hexdigest()
     config = {
         "architecture": ARCHITECTURES[machine],
@@ -28,7 +40,7 @@ def render_image(busybox: bytes, applets: Iterable[str], machine: str = platform
         "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sleep", "2147483647"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-    manifest = [{"Config": "config.json", "RepoTags": [PAUSE_IMAGE, BUSYBOX_IMAGE], "Layers": [f"{digest}/layer.tar"]}]
+    manifest = [{"Config": "config.json", "RepoTags": tags, "Layers": [f"{digest}/layer.tar"]}]
     return _tar(
         [
             _file(f"{digest}/layer.tar", layer),
@@ -61,7 +73,14 @@ def _folder(name: str, mode: int = 0o755) -> _Entry:
     return info, b""
 
 
-def _link(name: str) -> _Entry:
+def _link(name: str, target: str = "busybox") -> _Entry:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname = tarfile.SYMTYPE, "busybox"
+    info.type, info.linkname = tarfile.SYMTYPE, target
     return info, b""
+
+
+def _entry(path: Path, name: str) -> _Entry:
+    if path.is_symlink():
+        return _link(name, str(path.readlink()))
+    mode = path.stat().st_mode & 0o7777
+    return _folder(name, mode) if path.is_dir() else _file(name, path.read_bytes(), mode)

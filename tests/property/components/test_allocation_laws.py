@@ -95,6 +95,16 @@ def test_replaying_the_journal_gives_the_ledger(history: list[Record], history_m
 
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES)
+def test_the_index_is_kept_as_the_entries_are(history: list[Record]) -> None:
+    """What is found by the index that goes along with a ledger is what a look through all its entries would find."""
+    ledger = Ledger()
+    for record in history:
+        ledger = apply_record(ledger, record, 10)
+        assert ledger.index == Ledger(entries=ledger.entries).index
+
+
+@settings(max_examples=80, deadline=None)
+@given(HISTORIES)
 def test_no_history_gives_a_device_two_holders(history: list[Record]) -> None:
     """Whatever is recorded, a device is held once at most."""
     assert all(count == 1 for count in held(replay(history, 10)).values())

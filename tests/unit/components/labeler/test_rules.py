@@ -11,6 +11,7 @@ from nodeagent.components.labeler.render import NodePicture, render_labels
 from nodeagent.components.labeler.resources import find_family, label_models, label_resources
 from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanitise
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -289,6 +290,34 @@ def test_mixed_names_profiles_with_points() -> None:
     """A plus sign is no character of a label, and becomes a point as in the resource's name."""
     labels = resources(make_gpu(0, mig=["1g.10gb+me"]), under=settings("mixed"))
     assert labels[f"{P}mig-1g.10gb.me.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"
+
+
+def test_gpus_that_are_not_offered_are_not_counted() -> None:
+    """Counts and models are of what the kubelet is offered; with nothing left, the card alone is told of."""
+    gpus = tuple(make_gpu(index, name="NVIDIA L40S" if index == 3 else "NVIDIA L4") for index in range(4))
+    report = HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(device=gpu_uuid(index), gpu=gpu_uuid(index), verdict=Verdict.HEALTHY, since_seconds=0)
+            for index in range(4)
+        ),
+    )
+    facts = NodeFacts(functions=(NvidiaFunction(address=gpus[0].pci.address, pci_class="0302"),))
+    picture = NodePicture(facts=facts, driver=READY, inventory=Inventory(generation=1, gpus=gpus), health=report)
+
+    def count(**selectors: tuple[str, ...]) -> dict[str, str]:
+        labels = render_labels(picture, Settings(gpus=GpusSettings(**selectors)), {}).labels
+        keys = ("gpu.present", "gpu.product", "gpu.count", "gpu.healthy.count")
+        return {key: labels[P + key] for key in keys if P + key in labels}
+
+    assert count(include=("0", "1")) == {
+        "gpu.present": "true",
+        "gpu.product": "NVIDIA-L4",
+        "gpu.count": "2",
+        "gpu.healthy.count": "2",
+    }
+    assert count(exclude=("NVIDIA L4",))["gpu.product"] == "NVIDIA-L40S"
+    assert count(exclude=("*",)) == {"gpu.present": "true", "gpu.healthy.count": "0"}
 
 
 def test_the_most_numerous_model_speaks_for_the_node() -> None:

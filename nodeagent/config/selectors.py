@@ -1,6 +1,7 @@
 """Which devices a person means by an index, a UUID, a PCI address or a model pattern.
 
-Owns how selectors of the configuration are read.
+Owns how selectors of the configuration are read, by the device plugin that offers these devices and by the labeler that
+counts them.
 Refuses to guess: a selector that fits nothing selects nothing.
 """
 

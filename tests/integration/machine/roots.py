@@ -1,0 +1,90 @@
+"""Root file systems and what is laid over them, made once and kept outside of the checkout.
+
+Owns the cache: one folder per key, complete or called `<key>.partial`. What has not been used for a week is deleted.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.integration.cluster.build import find_cache as find_cluster_cache
+
+SUITE: Final = "bookworm"
+KEPT_SECONDS: Final = 7 * 24 * 3600
+ROOT: Final = Path(__file__).resolve().parents[3]
+
+
+def find_cache() -> Path:
+    """Where roots and layers are kept, beside the cluster's programs."""
+    return find_cluster_cache().with_name("roots")
+
+
+def digest(*parts: str | bytes) -> str:
+    """A key of everything that went into something."""
+    whole = hashlib.sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        whole.update(len(content).to_bytes(8, "big") + content)
+    return whole.hexdigest()[:16]
+
+
+def keep(key: str, make: Callable[[Path], None]) -> Path:
+    """The folder of this key, made by `make` unless it is there; half-made ones are made anew."""
+    cache = find_cache()
+    folder = cache / key
+    with _locked(cache):
+        _prune(cache)
+        if not folder.is_dir():
+            partial = cache / f"{key}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            make(partial)
+            partial.rename(folder)
+        os.utime(cache / key)
+    return folder
+
+
+def make_debian(include: Sequence[str] = ()) -> Path:
+    """A minimal Debian with these packages: half a minute the first time."""
+
+    def debootstrap(folder: Path) -> None:
+        packages = [f"--include={','.join(include)}"] if include else []
+        command = ["debootstrap", "--variant=minbase", *packages, SUITE, str(folder)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        for archive in (folder / "var/cache/apt/archives").glob("*.deb"):
+            archive.unlink()
+
+    return keep(f"debian-{SUITE}-{digest(*include)}", debootstrap)
+
+
+def make_wheelhouse() -> Path:
+    """The pinned libraries as wheels, their hashes checked, so that installing needs no network."""
+    requirements = ROOT / "requirements/runtime.txt"
+
+    def download(folder: Path) -> None:
+        command = [str(ROOT / ".venv/bin/python"), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
+        subprocess.run([*command, "-r", str(requirements), "-d", str(folder)], check=True)
+
+    return keep(f"wheels-{digest(requirements.read_bytes())}", download)
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _prune(cache: Path) -> None:
+    for folder in cache.iterdir():
+        if folder.is_dir() and folder.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 """What the agent says of itself; pure."""
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 
@@ -50,6 +51,7 @@ class AgentFacts(Value, frozen=True):
     start_time_seconds: float
     sample_calls: int | None = None
     exporter: "ExporterFacts | None" = None
+    admission: AdmissionFacts | None = None
 
 
 class ExporterFacts(Value, frozen=True):
@@ -67,7 +69,8 @@ class ExporterFacts(Value, frozen=True):
 def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
     exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
-    return (*_life(facts), *_work(facts), *exporter, *_process(facts))
+    admission = build_admission_families(facts.admission) if facts.admission is not None else ()
+    return (*_life(facts), *_work(facts), *admission, *exporter, *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:

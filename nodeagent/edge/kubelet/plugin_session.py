@@ -15,6 +15,7 @@ from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
@@ -48,10 +49,11 @@ class PluginSession:
         *,
         report: Callable[[AdvertisedResource], None],
         report_crash: CrashReporter,
+        times: CallTimes | None = None,
     ) -> None:
         self._plugin, self._endpoint, self._report = plugin, endpoint, report
         self._socket, self._kubelet_socket = directory / endpoint, directory / KUBELET_SOCKET_NAME
-        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._server = PluginServer(plugin, report_crash, self._devices_sent, times)
         self._standing = AdvertisedResource(name=plugin.resource, socket=str(self._socket), registered=False)
         self._registered_once = False
 

@@ -88,7 +88,13 @@ class KubeletSide:
         if kubelet.plugins_registry_dir is None:
             directory = kubelet.device_plugins_dir
             session = PluginSession(
-                plugin, directory, endpoint, report=report, report_crash=self._note_crash, times=self._call_times
+                plugin,
+                directory,
+                endpoint,
+                report=report,
+                report_crash=self._note_crash,
+                times=self._call_times,
+                read_allocatable=self._account.read_allocatable,
             )
         else:
             session = RegistrySession(

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from platform import node as read_host_name
 
-from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings

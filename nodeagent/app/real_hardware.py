@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.app.driver_files import see_in_host_root
+from nodeagent.app.early_worker import name_driver
 from nodeagent.app.hardware import Hardware
+from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -18,6 +19,7 @@ from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.nvml.asker import NvmlSettings
 from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.edge.nvml.command import EarlyWorker
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import DriverError
@@ -68,10 +70,10 @@ class WatchedGpus:
 class RealHardware:
     """Builds the edges of a node with real GPUs, and runs what must run for them."""
 
-    def __init__(self, live: LiveSettings) -> None:
+    def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(plan_nvml(settings), SystemClock())
+        self._nvml = NvmlGpus(plan_nvml(settings), SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -121,10 +123,10 @@ class RealHardware:
 
 def plan_nvml(settings: Settings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
-    driver = settings.driver
+    driver, (root, library) = settings.driver, name_driver(settings)
     return NvmlSettings(
-        driver_root=str(see_in_host_root(settings, driver.root)),
-        library=str(driver.nvml_library or ""),
+        driver_root=root,
+        library=library,
         call_timeout_seconds=driver.call_timeout_seconds,
         environment=driver.worker_environment,
     )

@@ -12,7 +12,6 @@ Refuses to know what the payloads mean, and to keep any state for the child's sa
         answer = await child.request(b"…", timeout_seconds=2)
 """
 
-import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +21,12 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
-from nodeagent.kernel.child_side import PARENT_VARIABLE
 from nodeagent.kernel.errors import ChildDied, ChildStuck, ChildUnavailable
 from nodeagent.kernel.frames import MAX_PAYLOAD_BYTES, encode_frame
 from nodeagent.kernel.incarnation import Incarnation
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import BoundedQueue, Waker
+from nodeagent.kernel.spawn import spawn
 
 _UNASKED_LIMIT = 1024
 """Unasked frames kept for a reader that is late; events of a driver come by ones and tens."""
@@ -75,12 +74,13 @@ class ChildProcess:
         env: Mapping[str, str],
         name: str,
         settings: ChildSettings | None = None,
+        first: subprocess.Popen[bytes] | None = None,
         rng: Random | None = None,
         kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
     ) -> None:
+        """Nothing runs yet, unless `first` does: a process that was started from the same words ahead of time."""
         self.name = name
-        self._argv = tuple(argv)
-        self._env = {**env, PARENT_VARIABLE: str(os.getpid())}
+        self._argv, self._env, self._first = tuple(argv), dict(env), first
         self._settings = settings or ChildSettings()
         self._backoff = Backoff(self._settings.backoff, rng or SystemRandom())
         self._kill = kill
@@ -164,11 +164,12 @@ class ChildProcess:
     def _spawn(self) -> Incarnation | None:
         self._starts += 1
         try:
-            child = Incarnation(self._argv, self._env, kill=self._kill)
+            process, self._first = self._first or spawn(self._argv, self._env), None
         except OSError as error:
             self._why_none = f"it could not be started ({error})"
             self._log.error("child_start_failed", program=self._argv[0], error=error)
             return None
+        child = Incarnation(process, kill=self._kill)
         self._log.debug("child_started", pid=child.pid)
         return child
 

@@ -5,7 +5,6 @@ Setting the death signal here rather than between fork and exec keeps the parent
 Refuses everything else: no loop, no log, no third party.
 """
 
-import ctypes
 import os
 
 PARENT_VARIABLE = "NODEAGENT_PARENT_PID"
@@ -21,6 +20,8 @@ def die_with_parent() -> None:
 
     The signal comes when the thread that spawned this process ends; the agent spawns from its main thread only.
     """
+    import ctypes  # noqa: PLC0415 - the parent, which reads a name from here, does without it
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
         number = ctypes.get_errno()

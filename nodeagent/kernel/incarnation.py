@@ -1,4 +1,4 @@
-"""One process of a `ChildProcess`, from spawn to its end: the pipes, the one pending request, the reaping.
+"""One process of a `ChildProcess`, from its start to its end: the pipes, the one pending request, the reaping.
 
 Owns the descriptors and the process. Refuses to replace itself; that is its owner's work.
 """
@@ -6,7 +6,7 @@ Owns the descriptors and the process. Refuses to replace itself; that is its own
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import anyio
 import anyio.lowlevel
@@ -26,21 +26,8 @@ _REAP_LIMIT_SECONDS = 0.05
 class Incarnation:
     """One process and the one request it may be answering."""
 
-    def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], *, kill: Callable[[subprocess.Popen[bytes]], None]
-    ) -> None:
-        # About a millisecond on the loop: vfork, exec, and the wait for exec to succeed.
-        # A session of its own, so that Ctrl-C in a terminal reaches only the agent.
-        self._process = subprocess.Popen(  # noqa: S603  # the program is the agent's own choice, never outside input
-            argv,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            close_fds=True,
-            start_new_session=True,
-        )
+    def __init__(self, process: subprocess.Popen[bytes], *, kill: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        self._process = process
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None

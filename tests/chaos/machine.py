@@ -61,7 +61,7 @@ class Machine:
 
     def __init__(self, directory: Path, fake: FakeNvml, seed: int) -> None:
         self.state_dir = directory / "state"
-        self.gpus, self.truth = Gpus(fake), Truth()
+        self.gpus, self.truth = Gpus(fake, directory / "sys"), Truth()
         self.kubelet = StandInKubelet(directory / "kubelet", seed=seed)
         self.surroundings = Surroundings(directory)
         self.clock = SteppedClock(directory)
@@ -95,6 +95,7 @@ class Machine:
         return {
             "node.name": NODE,
             "node.state_dir": self.state_dir,
+            "node.sys_dir": self._directory / "sys",
             "node.run_dir": self._directory / "run",
             "kubelet.root_dir": kubelet,
             "kubelet.device_plugins_dir": kubelet / "device-plugins",

@@ -73,10 +73,13 @@ class Cluster:
         configurations: ConfigurationControl,
         *,
         pods: PodApi | None = None,
+        facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
+        """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._pods, self._control, self._configurations = node, pods, control, configurations
+        self._facts_after = facts_after
         self._wish = MigWish()
         self._followed = ""
         self._complained = ""
@@ -341,7 +344,7 @@ class Cluster:
             await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 
     async def _tell_events(self) -> None:
-        with self._bus.listen(*TOLD, client=f"{self.name} events") as facts:
+        with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:
             async for fact in facts:
                 event = render_event(fact.value)
                 if event is not None and self._live.now.kubernetes.events:

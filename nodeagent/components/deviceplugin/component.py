@@ -36,7 +36,7 @@ from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.ticker import Ticker
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
@@ -127,14 +127,12 @@ class ResourcePlugin:
             with anyio.move_on_after(pause):
                 await self._changed.wait()
 
-    async def prefer(
-        self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
-    ) -> Sequence[DeviceId]:
+    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """The best devices of those available, away from what somebody may still hold."""
         return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
 
-    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; returns only when the allocation is durable.
+    def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer | Awaitable[ContainerAnswer]:
+        """What one container needs in order to use these devices, or what to await for it; durable by then.
 
         Raises:
             AllocationError: the devices must not be handed out.
@@ -145,7 +143,18 @@ class ResourcePlugin:
             reason = explain_unfitness(device, offer.view)
             if reason:
                 raise DeviceUnhealthy(device.id, reason)
-        await self._journal.record(offer.resource.name, devices)
+        recorded = self._journal.record(offer.resource.name, devices)
+        if isinstance(recorded, Allocation):
+            return self._answer(offer, selected)
+        return self._answer_when(recorded, offer, selected)
+
+    async def _answer_when(
+        self, recorded: Awaitable[Allocation], offer: _Offer, selected: Sequence[PluginDevice]
+    ) -> ContainerAnswer:
+        await recorded
+        return self._answer(offer, selected)
+
+    def _answer(self, offer: _Offer, selected: Sequence[PluginDevice]) -> ContainerAnswer:
         return plan_answer(selected, offer.settings, offer.facts, str(uuid4()))
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:

@@ -162,7 +162,7 @@ class Exporter:
         self._standing: list[Block] = []
         self._driver_ready_seconds: float | None = None
         self._devices_seen_seconds: float | None = None
-        self._scrapes = self._renders = 0
+        self._scrapes = self._renders = self._heard = 0
         self._scrape_seconds = self._render_seconds = 0.0
         self._log = get_logger(component=self.name)
 
@@ -263,8 +263,9 @@ class Exporter:
     # Following the node ------------------------------------------------------------------------------------------
 
     async def _follow_xids(self) -> None:
-        with self._bus.listen(XidReported, client=self.name) as events:
+        with self._bus.listen(XidReported, client=self.name, after=self._heard) as events:
             async for envelope in events:
+                self._heard = envelope.seq
                 self._series.xids.note(envelope.value, envelope.time)
 
     async def _follow_samples(self) -> None:

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
-
-import yaml
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
@@ -102,6 +99,10 @@ class Kubeconfig:
 
     def load(self, library: Library, scratch: ExitStack) -> Any:
         """Read it, and whatever it names: certificates, token files, programs that give tokens."""
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - likewise
+
+        import yaml  # noqa: PLC0415 - only where there is a kubeconfig; who the agent is, is asked at its very start
+
         configuration = library.Configuration()
         try:
             document = yaml.safe_load(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
+from nodeagent.edge.nvml.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
@@ -23,18 +24,13 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.log import get_logger
 from nodeagent.model.driver import NvmlAnswer
 from nodeagent.model.errors import DriverUnavailable
-from nodeagent.model.gpu import FabricPhase, Gpu, GpuReadout, MissingGpu
+from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuReadout, MissingGpu
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-SMALL_ENVIRONMENT = {
-    # One arena of the allocator is enough for two threads that rarely allocate: half a megabyte saved.
-    "MALLOC_ARENA_MAX": "1",
-    # Python itself uses UTF-8 then; the tables of a locale that nobody asks would be 0.2 MB.
-    "LC_ALL": "C",
-}
-"""What keeps the worker's memory small."""
+FIRST_SERVES_SECONDS = 0.25
+"""How long the enumeration that the driver was judged by serves whoever asks for the inventory because of it."""
 
 _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
@@ -42,13 +38,15 @@ _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 class NvmlGpus:
     """The node's GPUs, by way of the worker process."""
 
-    def __init__(self, settings: NvmlSettings, clock: Clock) -> None:
+    def __init__(self, settings: NvmlSettings, clock: Clock, *, early: EarlyWorker | None = None) -> None:
+        """Nothing is asked yet; `early` is a worker that was started ahead of time, used where its command is right."""
         self._settings, self._clock = settings, clock
         self._connection = Connection(
             settings.driver_root,
             settings.library,
             settings.open_timeout_seconds,
-            {**SMALL_ENVIRONMENT, **settings.environment},
+            render_environment(settings.environment),
+            early=early,
         )
         self._asker = Asker(self._connection, settings)
         self._gpus: dict[int, Gpu] = {}
@@ -58,6 +56,8 @@ class NvmlGpus:
         self._levels: dict[frozenset[str], int | None] = {}
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
+        self._first: tuple[float, int, GpuReadout] | None = None
+        """The enumeration that the driver was judged by: when, in which opening of the library, and what it gave."""
         self._log = get_logger(component="nvml")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -90,7 +90,9 @@ class NvmlGpus:
             DriverError: no GPU at all can be asked.
         """
         if not self._gpus:
-            await self.read_inventory()
+            readout = await self.read_inventory()
+            self._first = (self._clock.monotonic(), self._connection.opened, readout)
+            return tuple(gpu.uuid for gpu in readout.gpus if _is_pending(gpu.fabric))
         pending = []
         known = dict(self._gpus)
         for index in self._asker.plan_order(known):
@@ -100,13 +102,18 @@ class NvmlGpus:
                 fabric = await self._asker.ask(index, request, protocol.FABRIC, "reading the fabric state")
             except (RequestFailed, GpuSilent):
                 continue  # whether the GPU works is told by its sample
-            if fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0):
+            if _is_pending(fabric):
                 pending.append(gpu.uuid)
         return tuple(pending)
 
     async def read_inventory(self) -> GpuReadout:
         """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
         async with self._enumerating:
+            first, self._first = self._first, None
+            if first is not None and first[1] == self._connection.opened:
+                age = self._clock.monotonic() - first[0]
+                if age <= FIRST_SERVES_SECONDS:
+                    return first[2]
             return await self._enumerate()
 
     async def _enumerate(self) -> GpuReadout:
@@ -279,3 +286,7 @@ class NvmlGpus:
                 continue
             for other, level in zip(others, levels or (), strict=True):
                 self._levels[frozenset({gpu.pci.address, other.pci.address})] = level
+
+
+def _is_pending(fabric: Fabric | None) -> bool:
+    return fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0)

@@ -4,17 +4,14 @@ Owns the worker process through `ChildProcess`, and whether the driver is releas
 Refuses to know GPUs: which of them hung a request is the client's to judge.
 """
 
-import importlib.util
-import sys
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
-import nodeagent
+from nodeagent.edge.nvml.command import EarlyWorker, render_command
 from nodeagent.edge.nvml.protocol import OPENED, Answer, Failure, Request, encode_request
 from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.child_process import ChildProcess, ChildSettings, ChildStatistics
@@ -29,7 +26,6 @@ T = TypeVar("T")
 _SAID_LIMIT = 1024
 """Events kept for a reader that is late; they come by ones and tens."""
 
-_LAUNCH = "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.launch import main; main(sys.argv[3:])"
 _CHILD_SETTINGS = ChildSettings(
     # Pauses stay short, so that several GPUs that hang one after the other do not keep the good ones waiting; whoever
     # asks does so about once a second, which bounds what a library that always crashes can cost.
@@ -58,9 +54,18 @@ class WorkerDied(DriverUnavailable):
 class Connection:
     """Asks the worker; the library is opened on demand in each new one."""
 
-    def __init__(self, root: str, library: str, open_seconds: float, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        root: str,
+        library: str,
+        open_seconds: float,
+        environment: Mapping[str, str],
+        *,
+        early: EarlyWorker | None = None,
+    ) -> None:
         self._argv = render_command(root, library)
         self._environment, self._open_seconds = dict(environment), open_seconds
+        self._early = early
         self._child: ChildProcess | None = None
         self._tasks: TaskGroup | None = None
         self._changing = anyio.Lock()
@@ -199,7 +204,14 @@ class Connection:
 
     async def _start_child(self) -> None:
         assert self._tasks is not None
-        child = ChildProcess(self._argv, env=self._environment, name="nvml-worker", settings=_CHILD_SETTINGS)
+        early, self._early = self._early, None
+        child = ChildProcess(
+            self._argv,
+            env=self._environment,
+            name="nvml-worker",
+            settings=_CHILD_SETTINGS,
+            first=early.take(self._argv, self._environment) if early is not None else None,
+        )
         self._child = child
         await self._tasks.start(self._live, child, name="nvml worker")
 
@@ -233,12 +245,3 @@ def _unpack(answer: Answer[T]) -> T | None:
     if answer.closed:
         raise DriverUnavailable("ask the NVML worker", "it is replaced faster than it can be asked")
     return answer.value
-
-
-def render_command(root: str, library: str) -> list[str]:
-    """The worker's command line: an isolated interpreter that looks for modules in two places beside its own."""
-    binding = importlib.util.find_spec("pynvml")
-    assert binding is not None
-    assert binding.origin is not None
-    places = [str(Path(nodeagent.__file__).parents[1]), str(Path(binding.origin).parent)]
-    return [sys.executable, "-I", "-S", "-E", "-c", _LAUNCH, *places, root, library]

@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from nodeagent.edge.nvml import launch, worker
-from nodeagent.edge.nvml.connection import render_command
+from nodeagent.edge.nvml.command import render_command
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE, UNLOADABLE
 from nodeagent.edge.nvml.events import Watcher
 from nodeagent.edge.nvml.fabric import read_fabric

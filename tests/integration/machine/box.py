@@ -45,9 +45,7 @@ class Box:
         """The command line that runs `command` in there."""
         return ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd", "--", *command)
 
-    def run(
-        self, *command: str, environment: Mapping[str, str] | None = None, timeout_seconds: float = 300
-    ) -> str:
+    def run(self, *command: str, environment: Mapping[str, str] | None = None, timeout_seconds: float = 300) -> str:
         """Run to the end; return standard output.
 
         Raises:

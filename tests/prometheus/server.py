@@ -48,7 +48,7 @@ class Scene:
 
     def list_holders(self) -> frozenset[str]:
         """The pods that hold a GPU, as the agent tells it."""
-        rows = self._get(f"{self.agent}/api/v1/allocations")["allocations"]
+        rows = self._get(f"{self.agent}/api/v1/allocations")
         return frozenset(row["pod"]["name"] for row in rows if row.get("pod"))
 
     def rules(self) -> list[dict[str, Any]]:

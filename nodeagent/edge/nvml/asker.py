@@ -44,6 +44,9 @@ class NvmlSettings(Struct, frozen=True):
     levels_seconds: Callable[[], float] = lambda: 0.0
     """How old the levels may be: what moves slowly is asked that much less often."""
 
+    extras: Callable[[], tuple[str, ...]] = tuple
+    """Readings that are wanted beside the ordinary sample, as `edge.nvml.extras` names them."""
+
     sysfs: str = ""
     """Where the kernel shows the PCI bus; empty: its counts of errors are left out."""
 

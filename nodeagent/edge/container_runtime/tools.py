@@ -21,7 +21,13 @@ from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 _CHECK_SECONDS: Final = 20.0
 _SAID_LIMIT: Final = 500
-_HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
+_HOST_ENVIRONMENT: Final = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin",
+    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
+    "SYSTEMD_IGNORE_CHROOT=1",
+    # Its private way to systemd is shut for a process that does not see systemd's own; the bus is not.
+    "SYSTEMCTL_FORCE_BUS=1",
+)
 _PROGRAMS: Final = {RuntimeKind.CONTAINERD: "containerd", RuntimeKind.DOCKER: "dockerd"}
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
@@ -65,8 +71,7 @@ def enter_root(host_root: Path, command: Sequence[str]) -> list[str]:
     """The command line that runs a host's program with the host's files, from a container that sees them."""
     if host_root == Path("/"):
         return list(command)
-    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
-    return ["chroot", str(host_root), "/usr/bin/env", f"PATH={_HOST_PATH}", "SYSTEMD_IGNORE_CHROOT=1", *command]
+    return ["chroot", str(host_root), "/usr/bin/env", *_HOST_ENVIRONMENT, *command]
 
 
 def find_host_root(proc_root: Path = Path("/proc")) -> Path:
@@ -134,7 +139,7 @@ def _run(command: Sequence[str], timeout_seconds: float) -> str | None:
     except subprocess.TimeoutExpired:
         return f"nothing within {timeout_seconds:g} s"
     except OSError as error:
-        return f"{command[0]}: {error.strerror}"
+        return f"{error.filename or command[0]}: {error.strerror}"
     if done.returncode == 0:
         return None
     said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()

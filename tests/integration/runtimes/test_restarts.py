@@ -3,6 +3,8 @@
 Nothing here is a stand-in but the reason why a start fails.
 """
 
+import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
 from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
-from tests.support.systemd import find_obstacle
+from tests.support.systemd import PYTHON, find_obstacle
 
 CONFIG = """# ours, do not reformat
 version = 3
@@ -122,3 +124,56 @@ def wait_in_force(machine: Machine) -> None:
     while not (place.exists() and "enable_cdi = true" in place.read_text() and is_cdi_in_force(machine)):
         assert time.monotonic() < deadline, machine.systemd.read_journal("agent.service")
         time.sleep(0.2)
+
+
+CONTAINER = """
+set -e
+root=/run/container
+mkdir -p $root
+mount -t tmpfs tmpfs $root
+cd $root
+mkdir -p host usr etc proc tmp dev
+for name in bin sbin lib lib64; do ln -s usr/$name $name; done
+for directory in /usr {shared}; do
+  mkdir -p ./$directory
+  mount --bind $directory ./$directory
+done
+mount --rbind / host
+mount --rbind /dev dev
+mount -t proc proc proc
+exec chroot $root {python} -m nodeagent runtime "$@"
+"""
+
+
+def run_in_container(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the agent's command in a container of the machine's, with its root at /host as a DaemonSet has it."""
+    script = CONTAINER.format(shared=f"{CHECKOUT} {PYTHON}", python=CHECKOUT / ".venv/bin/python")
+    flags = ("--set", "node.host_root=/host", "--set", "node.state_dir=/host/var/lib/nodeagent")
+    unshare = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
+    return machine.systemd.call(*unshare, "sh", "-c", script, "sh", *words, *flags)
+
+
+def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
+    """It detects, judges, writes and restarts on the host, by the host's own names, and gives everything back."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    detected = run_in_container(machine, "detect", "--json")
+    assert json.loads(detected.stdout)["config_file"] == CONTAINERD_CONFIG, detected.stderr
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"written: {DROP_IN}", f"written: {CONTAINERD_CONFIG}"]
+    assert is_cdi_in_force(machine)
+    assert read_pid(machine) != before
+    assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
+    assert run_in_container(machine, "unconfigure").returncode == 0
+    assert read_config(machine) == CONFIG
+
+
+def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:
+    """As without a container; the message names what a person would run on the host."""
+    machine.install_containerd(machine.programs, CONFIG, more=REFUSES)
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 2
+    assert "`systemctl restart containerd.service` failed" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"

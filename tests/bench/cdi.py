@@ -90,7 +90,10 @@ def _measure_hook(place: Path) -> list[Row]:
         commands["cache without the linker"] = ["update-ldcache", "--folder=/usr/lib", f"--ldconfig={nothing}"]
 
     def time_one(words: list[str], clock: Callable[[], float]) -> list[float]:
-        return _time(lambda: subprocess.run([program, *words], input=state, check=True), clock)
+        def run() -> None:
+            subprocess.run([program, *words], input=state, check=True)
+
+        return _time(run, clock)
 
     one = ["create-symlinks", "--link=a::/usr/lib/b"]
     return [

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from nodeagent.edge.container_runtime.errors import ConfigRefused, RestartFailed
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
 from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.roots import see_from_host
@@ -37,12 +37,15 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
 
     Raises:
         ConfigRefused: it does not accept it.
+        ProgramMissing: it is gone.
         FileNotWritten: there is no place for the copy that it is to read.
     """
     host = host or HostPaths()
     # Another program may have opened the socket for the daemon, as systemd does for Docker.
-    if Path(executable).name != _PROGRAMS.get(kind) or not host.here(executable).exists():
+    if Path(executable).name != _PROGRAMS.get(kind):
         return False
+    if not host.here(executable).exists():
+        raise ProgramMissing(executable)
     if kind is RuntimeKind.DOCKER and not _knows_flag(enter_root(host.root, [executable, "--help"]), "--validate"):
         return False
     with _make_directory(host, tree) as directory:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import anyio
 
 from nodeagent.app.control import Control
+from nodeagent.app.late import LateStart
 from nodeagent.app.node_facts import choose_node_facts
-from nodeagent.components.cluster.component import Cluster
-from nodeagent.components.labeler.component import Labeler
 from nodeagent.config.live import LiveSettings
-from nodeagent.edge.host.feature_file import FeatureFile
+from nodeagent.edge.kube.credentials import Credentials, find_credentials
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.ports import LabelFile
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.ports import LabelFile, PodApi
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 FEATURE_FILE = "nodeagent"
 STOP_STAGE = 10
+API_MODULES = (
+    "nodeagent.edge.kube.client",
+    "nodeagent.edge.kube.node",
+    "nodeagent.edge.kube.node_feature",
+    "nodeagent.edge.kube.pods",
+)
 
 _log = get_logger(component="agent")
 
@@ -42,23 +48,31 @@ class ClusterSide:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
+        late: LateStart,
         environ: Mapping[str, str],
         node_name: str,
         read_control: Callable[[], Control],
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._read_control = read_control
+        self._late, self._read_control = late, read_control
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
+        self._credentials = self._find_credentials(environ)
         self._client: KubeClient | None = None
-        self._node = self._open_node(environ, node_name)
+        self._node: KubeNode | None = None
+        self._facts_after: int | None = 0
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who of them exists with these settings and credentials."""
-        labeler = ComponentSpec("labeler", self._build_labeler, stop_stage=STOP_STAGE)
-        if self._node is None:
+        labeler = ComponentSpec("labeler", lambda: self._wrap("labeler", self._build_labeler), stop_stage=STOP_STAGE)
+        if self._credentials is None:
             return (labeler,)
-        return (labeler, ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE))
+        cluster = ComponentSpec("cluster", lambda: self._wrap("cluster", self._build_cluster), stop_stage=STOP_STAGE)
+        return (labeler, cluster)
+
+    def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
+        modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.feature_file")
+        return self._late.wrap(name, build, *(API_MODULES if self._credentials is not None else ()), *modules)
 
     async def aclose(self) -> None:
         """End the connections and let the threads end."""
@@ -68,47 +82,58 @@ class ClusterSide:
             with anyio.move_on_after(1, shield=True):
                 await self._client.aclose()
 
-    def _open_node(self, environ: Mapping[str, str], node_name: str) -> "KubeNode | None":
+    def _find_credentials(self, environ: Mapping[str, str]) -> Credentials | None:
         settings = self._live.now.kubernetes
         if settings.enabled == "false":
             return None
-        from nodeagent.edge.kube.client import ClientSettings, KubeClient  # noqa: PLC0415 - only where the API is used
-        from nodeagent.edge.kube.credentials import find_credentials  # noqa: PLC0415 - likewise
-        from nodeagent.edge.kube.node import KubeNode  # noqa: PLC0415 - likewise
-
         credentials = find_credentials(settings.kubeconfig, environ)
-        if credentials is None:
-            if settings.enabled == "true":
-                reason = "there is neither kubernetes.kubeconfig nor a pod's service account"
-                self._conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
-            return None
+        if credentials is None and settings.enabled == "true":
+            reason = "there is neither kubernetes.kubeconfig nor a pod's service account"
+            self._conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
+        return credentials
 
-        def read_settings() -> ClientSettings:
-            now = self._live.now.kubernetes
-            return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
+    def _open_node(self) -> "KubeNode | None":
+        """One for the life of the process, and none without credentials."""
+        if self._node is None and self._credentials is not None:
+            from nodeagent.edge.kube.client import ClientSettings, KubeClient  # noqa: PLC0415 - see `late`
+            from nodeagent.edge.kube.node import KubeNode  # noqa: PLC0415 - likewise
 
-        _log.info("api_server_in_use", credentials=credentials.where, node=node_name)
-        self._client = KubeClient(credentials, read_settings)
-        return KubeNode(self._client, node_name, self._clock, Random())  # noqa: S311 - spreads load, keeps no secret
+            def read_settings() -> ClientSettings:
+                now = self._live.now.kubernetes
+                return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
+
+            _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
+            self._client = KubeClient(self._credentials, read_settings)
+            silence = self._live.now.kubernetes.watch_silence_seconds
+            spread = Random()  # noqa: S311 - spreads load, keeps no secret
+            self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
+        return self._node
+
+    def count_requests(self) -> Mapping[ApiCall, int]:
+        """Requests to the API server so far; none where it is not used."""
+        return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
-        settings = self._live.now
+        from nodeagent.components.labeler.component import Labeler  # noqa: PLC0415 - see `late`
+
         return Labeler(
             self._bus,
             self._conditions,
             self._clock,
             self._live,
-            choose_node_facts(settings, self._workers[0]),
-            node=self._node,
+            choose_node_facts(self._live.now, self._workers[0]),
+            node=self._open_node(),
             files=self._list_files(),
         )
 
-    def _list_files(self) -> Mapping[str, LabelFile]:
+    def _list_files(self) -> "Mapping[str, LabelFile]":
+        from nodeagent.edge.host.feature_file import FeatureFile  # noqa: PLC0415 - see `late`
+
         files: dict[str, LabelFile] = {
             "nfd_file": FeatureFile(self._live.now.labels.nfd_dir / FEATURE_FILE, self._workers[1])
         }
         if self._client is not None:
-            from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - only where the API is used
+            from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - see `late`
 
             section = self._live.now.kubernetes
             files["node_feature"] = NodeFeatureObject(
@@ -117,6 +142,28 @@ class ClusterSide:
         return files
 
     def _build_cluster(self) -> Component:
-        assert self._node is not None
-        control = self._read_control()
-        return Cluster(self._bus, self._conditions, self._clock, self._live, self._node, control, control)
+        from nodeagent.components.cluster.component import Cluster  # noqa: PLC0415 - see `late`
+
+        node, control = self._open_node(), self._read_control()
+        assert node is not None
+        # What happened before the first of them is still to be told; after a crash nothing is told twice.
+        after, self._facts_after = self._facts_after, None
+        return Cluster(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            node,
+            control,
+            control,
+            pods=self._open_pods(),
+            facts_after=after,
+        )
+
+    def _open_pods(self) -> PodApi:
+        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - see `late`
+
+        assert self._client is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePods(self._client, self._node_name, spread, silence_seconds=silence)

@@ -3,6 +3,8 @@
 import os
 import platform
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
@@ -11,18 +13,15 @@ from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
+from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
-from nodeagent.components.allocations.tabulate import tabulate_history
 from nodeagent.components.driver.component import Driver
-from nodeagent.components.exporter.component import Exporter, MetricsRenderer
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.web.build import Identity
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.process_places import HostProcessPlaces
 from nodeagent.edge.host.sealed_file import SealedFile
 from nodeagent.edge.host.sealed_store import SealedStore
 from nodeagent.kernel.backoff import BackoffSettings
@@ -39,6 +38,11 @@ from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
+if TYPE_CHECKING:
+    from nodeagent.components.exporter.component import Exporter
+
+PLUGIN_GATE = "plugin_registered"
+EXPORTER_MODULE = "nodeagent.components.exporter.component"
 STOP_RESERVE_SECONDS = 2.0
 """Kept back from the total for what comes after the components: the GPU worker's end and the log's last line."""
 
@@ -55,15 +59,16 @@ class Composition:
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
-        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, plan)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing = ClearingDoor()
+        registers = settings.device_plugin.enabled
+        self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
+        self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
         self.cluster = ClusterSide(
-            self.bus, self.conditions, self.clock, live, plan.environ, self.node, lambda: self.control
+            self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
         specs = self.specs()
         self.gates = Gates(list_gates(specs), clock=self.clock)
-        self.exporter = self._make_exporter()
         self.supervisor = Supervisor(
             specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
@@ -81,7 +86,7 @@ class Composition:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
-            ComponentSpec("web", self._build_web, vital=True, stop_stage=40),
+            ComponentSpec("web", self._build_web_late, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
                 "inventory",
@@ -108,7 +113,7 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
-            ComponentSpec("exporter", lambda: self.exporter, stop_stage=20),
+            ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
 
@@ -125,7 +130,7 @@ class Composition:
                 "allocations_recovered",
                 *self.containers.list_gates_of_plugins(),
             ),
-            opens=("plugin_registered",),
+            opens=(PLUGIN_GATE,),
             vital=True,
             stop_stage=10,
         )
@@ -136,6 +141,7 @@ class Composition:
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        self.late.close()
         await self.cluster.aclose()
 
     def _build_driver(self) -> Component:
@@ -168,8 +174,18 @@ class Composition:
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )
 
-    def _make_exporter(self) -> Exporter:
+    def _build_exporter_late(self) -> Component:
+        return self.late.wrap("exporter", lambda: self.exporter, EXPORTER_MODULE)
+
+    def _build_web_late(self) -> Component:
+        return self.late.wrap("web", self._build_web, "nodeagent.components.web.component", EXPORTER_MODULE)
+
+    @cached_property
+    def exporter(self) -> "Exporter":
         """One for the life of the process: its totals outlive a restart of the component."""
+        from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - see `late`
+        from nodeagent.edge.host.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
+
         agent = MetricsRenderer(
             self.bus,
             self.gates,
@@ -179,6 +195,7 @@ class Composition:
             reports=self.reports,
             version=__version__,
             started_seconds=self.started_seconds,
+            count_api_calls=self.cluster.count_requests,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None
@@ -186,10 +203,21 @@ class Composition:
         return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
 
     def _build_web(self) -> Component:
-        # Its library takes as long to load as the GPU worker takes to start, which goes on meanwhile.
-        from nodeagent.components.web.component import NodeView, WebComponent  # noqa: PLC0415 - see above
+        from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
+        from nodeagent.components.web.build import Identity  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
 
-        view = NodeView(self.bus, self.gates, self.conditions, self.clock, self._identity(), self.reports)
+        identity = Identity(
+            version=__version__,
+            node=self.node,
+            gpu_source=self.live.now.gpus.source,
+            pid=os.getpid(),
+            started_seconds=self.started_seconds,
+            vital_gates=self._list_vital_gates(),
+            notices=self.plan.loaded.notices,
+        )
+        view = NodeView(self.bus, self.gates, self.conditions, self.clock, identity, self.reports)
         return WebComponent(
             self.bus,
             view,
@@ -203,22 +231,13 @@ class Composition:
             access=self.listeners.access,
         )
 
+    def _list_vital_gates(self) -> frozenset[str]:
+        specs = [spec for spec in self.specs() if spec.vital]
+        return frozenset(gate for spec in specs for gate in (*spec.opens, *spec.opens_itself))
+
     def reports(self) -> Sequence[ComponentReport]:
         """The supervisor's word on every component."""
         return self.supervisor.reports()
-
-    def _identity(self) -> Identity:
-        specs = [spec for spec in self.specs() if spec.vital]
-        vital = frozenset(gate for spec in specs for gate in (*spec.opens, *spec.opens_itself))
-        return Identity(
-            version=__version__,
-            node=self.node,
-            gpu_source=self.live.now.gpus.source,
-            pid=os.getpid(),
-            started_seconds=self.started_seconds,
-            vital_gates=vital,
-            notices=self.plan.loaded.notices,
-        )
 
     def _introspect(self) -> object:
         return {"process": self.introspection.snapshot(), "bus": self.bus.statistics()}
@@ -253,5 +272,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or platform.node(), seed)
+    hardware = choose_hardware(live, live.now.node.name or platform.node(), seed, plan.early_worker)
     return Composition(plan, listeners, hardware, live)

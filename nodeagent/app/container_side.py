@@ -1,75 +1,46 @@
 """Builds the parts that make GPUs visible in containers: specifications and runtime configuration."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from nodeagent.app.driver_files import choose_driver_files, see_in_host_root
+from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
-from nodeagent.components.cdi.component import Cdi
-from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
-from nodeagent.config.schema import Settings
-from nodeagent.edge.container_runtime.detect import RuntimeDetector
-from nodeagent.edge.container_runtime.host_runtime import HostRuntime
-from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles
-from nodeagent.edge.host.hook_program import HookProgram
-from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.worker_thread import WorkerThread
 
+if TYPE_CHECKING:
+    from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
-
-
-def build_runtime_edge(settings: Settings) -> HostRuntime:
-    """The container runtime of this node."""
-    node = settings.node
-    worker = WorkerThread("container runtime")
-    return HostRuntime(
-        node.state_dir, build_detector(settings), worker, host_root=node.host_root, proc_root=see_processes(settings)
-    )
-
-
-def build_detector(settings: Settings) -> RuntimeDetector:
-    """What finds this node's container runtimes."""
-    return RuntimeDetector(
-        host_root=settings.node.host_root, proc_root=see_processes(settings), socket=settings.runtime.socket
-    )
-
-
-def see_processes(settings: Settings) -> Path:
-    """Where the host's processes are seen: the whole host, mounted into a container, has its own /proc in it."""
-    node = settings.node
-    own = Path("/proc")
-    return see_in_host_root(settings, own) if node.proc_dir == own else node.proc_dir
+CDI_MODULES = ("nodeagent.components.cdi.component", "nodeagent.app.driver_files", "nodeagent.edge.host.hook_program")
+RUNTIME_MODULES = ("nodeagent.components.runtime.component", "nodeagent.app.runtime_edge")
 
 
 class ContainerSide:
     """What the cdi and runtime components are wired to; lives as long as the process."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, plan: AgentPlan) -> None:
-        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self._is_simulation = plan.simulation is not None
-        self._runtime = build_runtime_edge(live.now)
-        # A simulation has its directory to itself: what the host's own directories hold is none of its business.
-        self._others = DEFAULT_DIRECTORIES if plan.simulation is None else ()
+        self._runtime: HostRuntime | None = None
         self._workers = [WorkerThread("driver files"), WorkerThread("cdi directories")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who of them exists with these settings."""
         specs = []
         if self._live.now.cdi.enabled:
-            specs.append(
-                ComponentSpec("cdi", self._build_cdi, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10)
-            )
+            build = self._choose_build("cdi", CDI_GATE, self._build_cdi, CDI_MODULES)
+            specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
         if not self._is_simulation:
-            specs.append(
-                ComponentSpec(
-                    "runtime", self._build_runtime, needs=("driver_ready",), opens=(RUNTIME_GATE,), stop_stage=10
-                )
-            )
+            build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)
+            specs.append(ComponentSpec("runtime", build, needs=("driver_ready",), opens=(RUNTIME_GATE,), stop_stage=10))
         return tuple(specs)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
@@ -86,19 +57,41 @@ class ContainerSide:
         """Let the threads end."""
         for worker in self._workers:
             worker.close()
-        self._runtime.close()
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _choose_build(
+        self, name: str, gate: str, build: Callable[[], Component], modules: tuple[str, ...]
+    ) -> Callable[[], Component]:
+        """Late, unless the device plugin waits for it."""
+        if self._live.now.device_plugin.enabled and gate in self.list_gates_of_plugins():
+            return build
+        return lambda: self._late.wrap(name, build, *modules)
 
     def _build_runtime(self) -> Component:
+        from nodeagent.app.runtime_edge import build_runtime_edge  # noqa: PLC0415 - see `late`
+        from nodeagent.components.runtime.component import Runtime  # noqa: PLC0415 - likewise
+
+        if self._runtime is None:
+            self._runtime = build_runtime_edge(self._live.now)
         return Runtime(self._bus, self._conditions, self._clock, self._live, self._runtime)
 
     def _build_cdi(self) -> Component:
+        from nodeagent.app.driver_files import choose_driver_files  # noqa: PLC0415 - see `late`
+        from nodeagent.components.cdi.component import Cdi  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.hook_program import HookProgram  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.host_paths import HostPaths  # noqa: PLC0415 - likewise
+
         settings = self._live.now
         host = HostPaths(settings.node.host_root)
+        # A simulation has its directory to itself: what the host's own directories hold is none of its business.
+        others = () if self._is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
             self._bus,
             self._conditions,
             self._live,
             choose_driver_files(settings, self._workers[0]),
-            SpecFiles(settings.cdi.dir, others=self._others, worker=self._workers[1], host=host),
+            SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
             hook=None if self._is_simulation else HookProgram(self._workers[0], host=host),
         )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from nodeagent.app.host_root import see_in_host_root
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.cdi_files import HostDriverFiles
 from nodeagent.edge.host.driver_files import DriverFileFinder
@@ -28,8 +29,3 @@ def choose_driver_files(settings: Settings, worker: WorkerThread) -> DriverFileS
         worker,
         host_root=node.host_root,
     )
-
-
-def see_in_host_root(settings: Settings, path: Path) -> Path:
-    """A path that the host has, as this process sees it."""
-    return settings.node.host_root / path.relative_to("/")

@@ -9,14 +9,17 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 from nodeagent.edge.host.state_lock import StateLock
-from nodeagent.edge.http.access import Access, open_access
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.kernel.log import get_logger
+
+if TYPE_CHECKING:
+    from nodeagent.edge.http.access import Access
 
 ADMIN_SOCKET = "admin.sock"
 LOCK = "agent.lock"
@@ -30,7 +33,7 @@ class Listeners:
     public: socket.socket
     admin: socket.socket
     admin_path: Path
-    access: Access | None = None
+    access: "Access | None" = None
 
     @property
     def url(self) -> str:
@@ -66,9 +69,11 @@ def open_endpoints(settings: Settings) -> Iterator[Listeners]:
         yield Listeners(public, admin, admin_path, access)
 
 
-def _open_access(path: Path | None) -> Access | None:
+def _open_access(path: Path | None) -> "Access | None":
     if path is None:
         return None
+    from nodeagent.edge.http.access import open_access  # noqa: PLC0415 - only where TLS or passwords are asked for
+
     log = get_logger(component="http")
     return open_access(path, on_error=lambda reason: log.error("certificates_not_replaced", reason=reason))
 

@@ -9,6 +9,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
+from nodeagent.edge.nvml.command import EarlyWorker
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
 
 SetHolders = Callable[[Mapping[str, str] | None], None]
@@ -35,8 +36,8 @@ class Hardware:
     """Tells simulated GPUs which pod works on them."""
 
 
-def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
-    """The edges that `gpus.source` names.
+def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
+    """The edges that `gpus.source` names; a worker that was started ahead of time serves real ones.
 
     Raises:
         UnknownProfile: no such simulated node.
@@ -46,7 +47,7 @@ def choose_hardware(live: LiveSettings, node_name: str, seed: int) -> Hardware:
         return _simulate(profile, live, node_name, seed)
     from nodeagent.app.real_hardware import RealHardware  # noqa: PLC0415 - a simulation does without it
 
-    return RealHardware(live).build()
+    return RealHardware(live, early_worker).build()
 
 
 def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Hardware:

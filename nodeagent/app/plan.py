@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nodeagent.config.load import Loaded
+from nodeagent.edge.nvml.command import EarlyWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,5 @@ class AgentPlan:
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None
     """Told once the endpoints answer."""
+    early_worker: EarlyWorker | None = None
+    """A GPU worker that was started ahead of everything."""

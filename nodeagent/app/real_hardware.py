@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.app.driver_files import see_in_host_root
+from nodeagent.app.early_worker import name_driver
 from nodeagent.app.hardware import Hardware
+from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -18,6 +19,7 @@ from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.nvml.asker import NvmlSettings
 from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.edge.nvml.command import EarlyWorker
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import DriverError
@@ -68,10 +70,10 @@ class WatchedGpus:
 class RealHardware:
     """Builds the edges of a node with real GPUs, and runs what must run for them."""
 
-    def __init__(self, live: LiveSettings) -> None:
+    def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(plan_nvml(settings), SystemClock())
+        self._nvml = NvmlGpus(plan_nvml(live), SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -119,15 +121,26 @@ class RealHardware:
                 worker.close()
 
 
-def plan_nvml(settings: Settings) -> NvmlSettings:
+def plan_nvml(live: LiveSettings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
-    driver = settings.driver
+    settings = live.now
+    driver, (root, library) = settings.driver, name_driver(settings)
     return NvmlSettings(
-        driver_root=str(see_in_host_root(settings, driver.root)),
-        library=str(driver.nvml_library or ""),
+        driver_root=root,
+        library=library,
         call_timeout_seconds=driver.call_timeout_seconds,
         environment=driver.worker_environment,
+        levels_seconds=lambda: plan_levels_seconds(live.now),
+        sysfs=str(settings.node.sys_dir),
     )
+
+
+def plan_levels_seconds(settings: Settings) -> float:
+    """How old the levels in a sample may be: by half a sample less than the pause between looks at health.
+
+    So every look sees levels that the look before has not seen, though nobody asks for them each second.
+    """
+    return max(0.0, settings.health.poll_seconds - 1.5 * settings.inventory.sample_seconds)
 
 
 def plan_probe(settings: Settings) -> ProbeSettings:

@@ -1,9 +1,10 @@
 """Starts an agent in this process and turns what goes wrong into one line and an exit code."""
 
+import gc
 import signal
 from collections.abc import Callable
 
-from nodeagent.app.agent import run_agent
+from nodeagent.app.early_worker import start_early_worker
 from nodeagent.app.errors import DriverRequired, StartRefused
 from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
 from nodeagent.cli.exit_codes import ExitCode
@@ -31,23 +32,39 @@ def launch(
     """
     # Until the agent listens to it, a reload asked for too early would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    plan = AgentPlan(
-        loaded=load(""),
-        load_again=lambda node_label: _load_for_reload(load, node_label),
-        environ=environ,
-        require_driver=require_driver,
-        simulation=simulation,
-        stop_after_seconds=stop_after_seconds,
-        announce=announce,
-    )
+    loaded = load("")
     try:
-        run_agent(plan)
+        with start_early_worker(loaded.settings) as early_worker:
+            run_agent = _import_agent()
+            run_agent(
+                AgentPlan(
+                    loaded=loaded,
+                    load_again=lambda node_label: _load_for_reload(load, node_label),
+                    environ=environ,
+                    require_driver=require_driver,
+                    simulation=simulation,
+                    stop_after_seconds=stop_after_seconds,
+                    announce=announce,
+                    early_worker=early_worker,
+                )
+            )
     except* DriverRequired as errors:
         raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
     except* (StartRefused, HttpError, UnknownProfile, InvalidProfile) as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
         raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
+
+
+def _import_agent() -> Callable[[AgentPlan], None]:
+    """All of the agent that the first `Register` needs; nothing of it is garbage, so nothing is collected meanwhile."""
+    gc.disable()
+    try:
+        from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
+
+        return run_agent
+    finally:
+        gc.enable()
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import anyio
 
-from nodeagent.app.container_side import build_runtime_edge
+from nodeagent.app.runtime_edge import build_runtime_edge
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for

@@ -152,7 +152,9 @@ def _remove(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]
 def _remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
     if not path.is_dir():
         return
-    if dry or not any(path.iterdir()):
+    if path.is_mount():
+        yield Outcome(Step.KEPT, str(path), "an empty directory that is mounted here, as in a pod")
+    elif dry or not any(path.iterdir()):
         yield _act(path.rmdir, path, "directory", dry=dry)
     else:
         yield Outcome(Step.KEPT, str(path), "something else is in it")

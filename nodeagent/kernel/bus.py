@@ -6,7 +6,8 @@ The contract
 2. A state is retained and whole. Publishing one equal to the retained one changes nothing and wakes nobody.
    A watcher sees the newest and may skip older ones; one that comes late or again gets the retained state at once.
 3. A fact is queued for each listener, in order, up to a limit. Past it the oldest goes; the next item a listener
-   takes carries in `lag` how many went just before it.
+   takes carries in `lag` how many went just before it. A listener hears what comes; one that names the number of an
+   envelope hears first what followed that one, as far as the history still has it.
 4. Publishing never blocks, never fails because of a listener, and is done only in the thread that built the bus:
    the event loop's. Other threads hand their values to the loop.
 5. What a listener raises surfaces in the listener. One that leaves an item waiting for seconds is named in the log
@@ -163,20 +164,22 @@ class Bus:
         return WatchAll(self, client, states, self._slow_after_seconds)
 
     @overload
-    def listen(self, a: type[T1], /, *, client: str) -> Listen[T1]: ...
+    def listen(self, a: type[T1], /, *, client: str, after: int | None = None) -> Listen[T1]: ...
     @overload
-    def listen(self, a: type[T1], b: type[T2], /, *, client: str) -> Listen[T1 | T2]: ...
+    def listen(self, a: type[T1], b: type[T2], /, *, client: str, after: int | None = None) -> Listen[T1 | T2]: ...
     @overload
-    def listen(self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str) -> Listen[T1 | T2 | T3]: ...
+    def listen(
+        self, a: type[T1], b: type[T2], c: type[T3], /, *, client: str, after: int | None = None
+    ) -> Listen[T1 | T2 | T3]: ...
     @overload
     def listen(
         self, a: type[T1], b: type[T2], c: type[T3], d: type[T4], /, *, client: str
     ) -> Listen[T1 | T2 | T3 | T4]: ...
     @overload
-    def listen(self, *facts: type, client: str) -> Listen[Any]: ...
-    def listen(self, *facts: type, client: str) -> Listen[Any]:
-        """Facts of any of these classes, in order, from now on."""
-        return Listen(self, client, facts, self._fact_queue_limit, self._slow_after_seconds)
+    def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]: ...
+    def listen(self, *facts: type, client: str, after: int | None = None) -> Listen[Any]:
+        """Facts of any of these classes, in order, from now on, or from `after` on: 0 is the beginning."""
+        return Listen(self, client, facts, self._fact_queue_limit, self._slow_after_seconds, after=after)
 
     def tap(self, *, client: str) -> Listen[Any]:
         """Every envelope, state or fact, in order, from now on."""
@@ -205,6 +208,10 @@ class Bus:
             self._subscriptions[topic] = (*self._subscriptions.get(topic, ()), subscription)
             for envelope in self._retained.get(topic, {}).values():
                 subscription.catch_up(envelope, self.now())
+        if subscription.after is not None:
+            for envelope in self._history.envelopes():
+                if envelope.seq > subscription.after and type(envelope.value) in subscription.topics:
+                    subscription.offer(envelope, self.now())
 
     def detach(self, subscription: Subscription[Any, Any]) -> None:
         """For subscriptions: be told of nothing more."""

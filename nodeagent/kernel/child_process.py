@@ -12,7 +12,6 @@ Refuses to know what the payloads mean, and to keep any state for the child's sa
         answer = await child.request(b"…", timeout_seconds=2)
 """
 
-import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +21,14 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
-from nodeagent.kernel.child_side import PARENT_VARIABLE
 from nodeagent.kernel.errors import ChildDied, ChildStuck, ChildUnavailable
 from nodeagent.kernel.frames import MAX_PAYLOAD_BYTES, encode_frame
 from nodeagent.kernel.incarnation import Incarnation
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import BoundedQueue, Waker
+from nodeagent.kernel.spawn import spawn
 
+_LOOKS_A_STEP = 4
 _UNASKED_LIMIT = 1024
 """Unasked frames kept for a reader that is late; events of a driver come by ones and tens."""
 
@@ -75,12 +75,13 @@ class ChildProcess:
         env: Mapping[str, str],
         name: str,
         settings: ChildSettings | None = None,
+        first: subprocess.Popen[bytes] | None = None,
         rng: Random | None = None,
         kill: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.kill,
     ) -> None:
+        """Nothing runs yet, unless `first` does: a process that was started from the same words ahead of time."""
         self.name = name
-        self._argv = tuple(argv)
-        self._env = {**env, PARENT_VARIABLE: str(os.getpid())}
+        self._argv, self._env, self._first = tuple(argv), dict(env), first
         self._settings = settings or ChildSettings()
         self._backoff = Backoff(self._settings.backoff, rng or SystemRandom())
         self._kill = kill
@@ -108,8 +109,10 @@ class ChildProcess:
             self._changed.wake()
             await self._serve_and_pause()
 
-    async def request(self, payload: bytes, *, timeout_seconds: float) -> bytes:
+    async def request(self, payload: bytes, *, timeout_seconds: float, is_stepwise: bool = False) -> bytes:
         """The child's answer; the time counts from this request's turn, and includes the wait for a fresh child.
+
+        With `is_stepwise` the time is that of each step which the child announces, within a quarter of it.
 
         Raises:
             ChildStuck: no answer in time; the child is killed and replaced.
@@ -123,15 +126,22 @@ class ChildProcess:
             deadline = anyio.current_time() + timeout_seconds
             child = await self._wait_child(deadline)
             with anyio.CancelScope(deadline=deadline) as scope:
-                answer = await child.ask(self._requests, frame)
+                if is_stepwise:
+                    look = _follow_steps(child, scope, timeout_seconds)
+                    answer = await child.ask(
+                        self._requests, frame, look_seconds=timeout_seconds / _LOOKS_A_STEP, look=look
+                    )
+                else:
+                    answer = await child.ask(self._requests, frame)
                 if answer is None:
-                    raise ChildDied(self.name, child.pid, child.describe_end())
+                    raise ChildDied(self.name, child.pid, child.describe_end(), child.last_step)
                 return answer
             assert scope.cancelled_caught
             self._stuck += 1
+            step = child.read_step()
             child.give_up(is_stuck=True)
             self._current = None
-            raise ChildStuck(self.name, child.pid, timeout_seconds)
+            raise ChildStuck(self.name, child.pid, timeout_seconds, step)
 
     async def unasked(self) -> AsyncIterator[bytes]:
         """What the child says by itself, from any incarnation; for one reader."""
@@ -164,11 +174,12 @@ class ChildProcess:
     def _spawn(self) -> Incarnation | None:
         self._starts += 1
         try:
-            child = Incarnation(self._argv, self._env, kill=self._kill)
+            process, self._first = self._first or spawn(self._argv, self._env), None
         except OSError as error:
             self._why_none = f"it could not be started ({error})"
             self._log.error("child_start_failed", program=self._argv[0], error=error)
             return None
+        child = Incarnation(process, kill=self._kill)
         self._log.debug("child_started", pid=child.pid)
         return child
 
@@ -239,3 +250,16 @@ class ChildProcess:
 
     def _forget_gone(self) -> None:
         self._left_behind = [child for child in self._left_behind if child.is_left_behind()]
+
+
+def _follow_steps(child: Incarnation, scope: anyio.CancelScope, timeout_seconds: float) -> Callable[[], None]:
+    """Give a child that has come further since the last look its time anew."""
+    seen = ""
+
+    def look() -> None:
+        nonlocal seen
+        step = child.read_step()
+        if step != seen:
+            seen, scope.deadline = step, anyio.current_time() + timeout_seconds
+
+    return look

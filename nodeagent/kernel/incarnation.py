@@ -1,4 +1,4 @@
-"""One process of a `ChildProcess`, from spawn to its end: the pipes, the one pending request, the reaping.
+"""One process of a `ChildProcess`, from its start to its end: the pipes, the one pending request, the reaping.
 
 Owns the descriptors and the process. Refuses to replace itself; that is its owner's work.
 """
@@ -6,7 +6,8 @@ Owns the descriptors and the process. Refuses to replace itself; that is its own
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -26,21 +27,8 @@ _REAP_LIMIT_SECONDS = 0.05
 class Incarnation:
     """One process and the one request it may be answering."""
 
-    def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], *, kill: Callable[[subprocess.Popen[bytes]], None]
-    ) -> None:
-        # About a millisecond on the loop: vfork, exec, and the wait for exec to succeed.
-        # A session of its own, so that Ctrl-C in a terminal reaches only the agent.
-        self._process = subprocess.Popen(  # noqa: S603  # the program is the agent's own choice, never outside input
-            argv,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            close_fds=True,
-            start_new_session=True,
-        )
+    def __init__(self, process: subprocess.Popen[bytes], *, kill: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        self._process = process
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -59,6 +47,8 @@ class Incarnation:
         self.pid = self._process.pid
         self.is_over = False
         """It will answer nothing more, though it may take a while to be gone."""
+        self.last_step = ""
+        """What it had announced when it ended or was given up."""
         self.began = anyio.current_time()
         self.ended = anyio.Event()
 
@@ -85,13 +75,18 @@ class Incarnation:
             for file in self._files:
                 file.close()
 
-    async def ask(self, request: int, frame: bytes) -> bytes | None:
-        """The answer; None when the process ended first. Not to be called once it `is_over`."""
+    async def ask(
+        self, request: int, frame: bytes, *, look_seconds: float | None = None, look: Callable[[], None] | None = None
+    ) -> bytes | None:
+        """The answer; None when the process ended first. Not to be called once it `is_over`.
+
+        As long as there is no answer, `look` is called each `look_seconds`.
+        """
         self._expected, self._answer = request, None
         try:
             with anyio.CancelScope() as self._asking:
                 await self._send(frame)
-                await self._wait_answer()
+                await self._wait_answer(look_seconds, look)
         except BrokenPipeError:
             pass  # it is ending, and soon the reading side will have seen it too
         finally:
@@ -106,6 +101,13 @@ class Incarnation:
         if is_stuck:
             self._kill(self._process)
         self._reading.cancel()
+
+    def read_step(self) -> str:
+        """What it has announced by `announce_step`, at first the name of its program; also of one that just ended."""
+        try:
+            return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        except OSError:
+            return self.last_step
 
     def is_left_behind(self) -> bool:
         """Whether the process is there although it was killed; reaps it when it is not."""
@@ -130,9 +132,15 @@ class Incarnation:
             self.give_up(is_stuck=True)
             raise
 
-    async def _wait_answer(self) -> None:
+    async def _wait_answer(self, look_seconds: float | None, look: Callable[[], None] | None) -> None:
         while self._answer is None:
-            await self._news.wait()
+            if look is None:
+                await self._news.wait()
+                continue
+            with anyio.move_on_after(look_seconds):
+                await self._news.wait()
+            if self._answer is None:
+                look()
 
     async def _read_answers(self, on_unasked: Callable[[bytes], object], limit_bytes: int) -> None:
         decoder = FrameDecoder(limit_bytes=limit_bytes)
@@ -154,6 +162,8 @@ class Incarnation:
 
     async def _bring_to_its_end(self, kill_seconds: float) -> None:
         self.is_over = True
+        if self._asking is not None:
+            self.last_step = self.read_step()
         while self._asking is not None:  # nobody may use the pipe when it is closed
             self._asking.cancel()
             await anyio.lowlevel.checkpoint()

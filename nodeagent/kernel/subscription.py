@@ -78,6 +78,8 @@ class Subscription(ABC, Generic[Stored, Item]):
     """What all readers have in common; `kind` is their name in statistics."""
 
     kind = ""
+    after: int | None = None
+    """The envelope after which it wants to hear what was published before it came; nothing for most."""
 
     def __init__(
         self, bus: Source, client: str, topics: Sequence[type], mailbox: Mailbox[Stored], slow_after_seconds: float
@@ -218,7 +220,17 @@ class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
 
     kind = "listen"
 
-    def __init__(self, bus: Source, client: str, facts: Sequence[type], limit: int, slow_after_seconds: float) -> None:
+    def __init__(
+        self,
+        bus: Source,
+        client: str,
+        facts: Sequence[type],
+        limit: int,
+        slow_after_seconds: float,
+        *,
+        after: int | None = None,
+    ) -> None:
+        self.after = after
         self._queue: BoundedQueue[Envelope[T]] = BoundedQueue(limit)
         super().__init__(bus, client, facts, self._queue, slow_after_seconds)
 
@@ -229,7 +241,7 @@ class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
         self._note_waiting(now)
 
     def catch_up(self, envelope: Envelope[Any], now: float) -> None:
-        """What was published before is not for a listener."""
+        """A retained state is not for a listener."""
 
     def _unpack(self, stored: tuple[Envelope[T], int]) -> Envelope[T]:
         envelope, lag = stored

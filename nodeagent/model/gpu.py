@@ -1,6 +1,8 @@
 """GPUs as they are: identity, place, partitions and links. What changes each second is in `telemetry`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid, PciAddress
 from nodeagent.model.values import Value
@@ -107,6 +109,8 @@ class Fabric(Value, frozen=True):
     cluster_uuid: str = ""
     clique_id: int = 0
     health_mask: int = 0
+    health_summary: int = 0
+    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
 
 
 class VirtualizationMode(StrEnum):
@@ -203,7 +207,7 @@ class GpuReadout(Value, frozen=True):
     missing: tuple[MissingGpu, ...] = ()
 
 
-class Inventory(Value, frozen=True):
+class Inventory(Value, frozen=True, dict=True):
     """State: the node's GPUs, whole; a new generation for each change of substance."""
 
     generation: int
@@ -214,10 +218,16 @@ class Inventory(Value, frozen=True):
 
     def find_gpu(self, uuid: str) -> Gpu | None:
         """The GPU with this UUID, or the parent of the MIG device with this UUID."""
-        for gpu in self.gpus:
-            if gpu.uuid == uuid or any(device.uuid == uuid for device in gpu.mig_devices):
-                return gpu
-        return None
+        return self._by_uuid.get(uuid)
+
+    @cached_property
+    def _by_uuid(self) -> Mapping[str, Gpu]:
+        """Looked at once for each device of a list, so it is made once."""
+        # From the end, so that of two with the same UUID the first is found.
+        found: dict[str, Gpu] = {}
+        for gpu in reversed(self.gpus):
+            found |= dict.fromkeys((gpu.uuid, *(device.uuid for device in gpu.mig_devices)), gpu)
+        return found
 
     @property
     def device_uuids(self) -> tuple[DeviceUuid, ...]:

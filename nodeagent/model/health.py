@@ -1,6 +1,8 @@
 """Verdicts about devices, and what they rest on."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.values import Value
@@ -44,7 +46,7 @@ class DeviceHealth(Value, frozen=True):
     xid: int | None = None
 
 
-class HealthReport(Value, frozen=True):
+class HealthReport(Value, frozen=True, dict=True):
     """State: a verdict for every device of the inventory, always whole."""
 
     generation: int
@@ -55,4 +57,10 @@ class HealthReport(Value, frozen=True):
 
     def find_device(self, uuid: str) -> DeviceHealth | None:
         """The verdict on this device, if there is one."""
-        return next((device for device in self.devices if device.device == uuid), None)
+        return self._by_uuid.get(uuid)
+
+    @cached_property
+    def _by_uuid(self) -> Mapping[str, DeviceHealth]:
+        """Looked at once for each device of a list, so it is made once."""
+        # From the end, so that of two with the same UUID the first is found.
+        return {device.device: device for device in reversed(self.devices)}

@@ -1,13 +1,14 @@
 """The stand-in kubelet of the benches, in a process of its own: it says when what reached it, and admits on demand.
 
 One JSON line a thing on standard output, each with `at` on the clock that all processes of a machine share; one JSON
-line a wish on standard input; it ends with its standard input. The calls that are timed go through gRPC's C core.
+line a wish on standard input; it ends with its standard input. Who makes the calls that are timed is in `callers`.
 """
 
 import argparse
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 
 from nodeagent.edge.simulated.kubelet.device_manager import Device
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
-from tests.bench.core_kubelet import CorePluginClient
+from tests.bench.callers import CALLERS, BlockingPluginClient
 
 
 class Wish(msgspec.Struct):
@@ -35,12 +36,12 @@ def tell(event: str, at: float | None = None, **values: Any) -> None:
     sys.stdout.flush()
 
 
-class TellingClient(CorePluginClient):
+class TellingClient(BlockingPluginClient):
     """Made the moment a plugin registers; tells that, and every list."""
 
-    def __init__(self, resource: str, socket: Path) -> None:
+    def __init__(self, resource: str, socket: Path, caller: str) -> None:
         tell("registered", resource=resource)
-        super().__init__(resource, socket)
+        super().__init__(resource, socket, caller)
 
     async def lists(self) -> AsyncIterator[tuple[Device, ...]]:
         async for devices in super().lists():
@@ -60,9 +61,9 @@ async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
     return [1000 * (times.prefer_seconds + times.allocate_seconds) for times in kubelet.call_times]
 
 
-async def run(directory: Path) -> None:
+async def run(directory: Path, caller: str) -> None:
     """Until standard input ends."""
-    kubelet = StandInKubelet(directory, dial=TellingClient)
+    kubelet = StandInKubelet(directory, dial=partial(TellingClient, caller=caller))
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)
         tell("serving")
@@ -74,4 +75,6 @@ async def run(directory: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", required=True, type=Path)
-    anyio.run(run, parser.parse_args().dir)
+    parser.add_argument("--caller", required=True, choices=CALLERS)
+    options = parser.parse_args()
+    anyio.run(run, options.dir, options.caller)

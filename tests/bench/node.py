@@ -31,24 +31,26 @@ Event = dict[str, Any]
 class KubeletProcess:
     """The other side of the device plugin's socket."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, caller: str) -> None:
         self.events: list[Event] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.kubelet_process", "--dir", str(directory)],
+            [sys.executable, "-m", "tests.bench.kubelet_process", "--dir", str(directory), "--caller", caller],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self.wait("serving")
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._news:
-                self.events.append(json.loads(line))
-                self._news.notify_all()
+        with self._process.stdout as lines:
+            for line in lines:
+                with self._news:
+                    self.events.append(json.loads(line))
+                    self._news.notify_all()
 
     def wait(self, event: str, *, since: float = 0.0, **wanted: Any) -> Event:
         """The first event of a kind after a moment, with these values."""
@@ -76,6 +78,7 @@ class KubeletProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(PATIENCE_SECONDS)
+        self._listener.join()
 
 
 class PluginProcess:
@@ -99,7 +102,7 @@ class PluginProcess:
 
     def memory_mib(self, kind: str) -> float:
         """`Rss` or `Pss` of the family, without the state of the fake driver, which no real node has."""
-        return sum(_read_memory_kib(pid, kind) for pid in self.family()) / 1024
+        return sum(read_memory_kib(pid, kind) for pid in self.family()) / 1024
 
     def get(self, path: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -149,13 +152,15 @@ class BenchNode:
         """`nodeagent run`, ended with the block."""
         port = find_free_port()
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "TMPDIR": str(self.directory)}
-        agent = PluginProcess([*self._command(port), *words], environment, port)
+        command = [sys.executable, "-m", "nodeagent", "run", *self.list_settings(port)]
+        agent = PluginProcess([*command, *words], environment, port)
         try:
             yield agent
         finally:
             agent.end()
 
-    def _command(self, port: int) -> list[str]:
+    def list_settings(self, port: int) -> list[str]:
+        """What ties an agent to this node, as words of its command line."""
         kubelet = self.directory / "kubelet"
         settings = {
             "node.state_dir": self.directory / "state",
@@ -173,8 +178,7 @@ class BenchNode:
             "device_plugin.device_list_strategy": '["envvar"]',
             "http.listen": f"127.0.0.1:{port}",
         }
-        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        return [sys.executable, "-m", "nodeagent", "run", *sets]
+        return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
     @contextmanager
     def running_plugin(self, command: str) -> Iterator[PluginProcess]:
@@ -193,14 +197,14 @@ class BenchNode:
 
 
 @contextmanager
-def bench_node(profile: str = "dgx-h100", kubelet_dir: Path | None = None) -> Iterator[BenchNode]:
-    """A fresh node, gone with the block."""
+def bench_node(profile: str = "dgx-h100", kubelet_dir: Path | None = None, caller: str = "go") -> Iterator[BenchNode]:
+    """A fresh node, gone with the block; `caller` makes the kubelet's calls that are timed."""
     with ExitStack() as stack:
         directory = Path(tempfile.mkdtemp(prefix="nb-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         fake = FakeNvml(directory, profile)
         stack.callback(fake.close)
-        kubelet = KubeletProcess(kubelet_dir or directory / "kubelet")
+        kubelet = KubeletProcess(kubelet_dir or directory / "kubelet", caller)
         stack.callback(kubelet.close)
         yield BenchNode(directory, fake, kubelet)
 
@@ -211,7 +215,8 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _read_memory_kib(pid: int, kind: str) -> int:
+def read_memory_kib(pid: int, kind: str) -> int:
+    """`Rss` or `Pss` of one process, without the state of the fake driver, which no real node has."""
     total, is_fake = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

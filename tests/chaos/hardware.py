@@ -1,6 +1,7 @@
 """The truth about the hardware: what the GPUs of the node are like now, and what of them should be offered."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.fakes.nvml.control import FakeNvml
 
@@ -8,6 +9,7 @@ GPUS = 8
 WHOLE = "nvidia.com/gpu"
 MIG_CHANGED = 0x100
 """NVML's event for it."""
+ANSWERING, FALLEN = b"\xde\x10\x30\x23", b"\xff" * 4
 LAYOUTS: tuple[Sequence[str], ...] = (
     ("1g.10gb",) * 7,
     ("2g.20gb",) * 3,
@@ -19,18 +21,35 @@ LAYOUTS: tuple[Sequence[str], ...] = (
 class Gpus:
     """Eight GPUs that fall off the bus, hang, and are cut into MIG devices."""
 
-    def __init__(self, fake: FakeNvml) -> None:
-        self.fake = fake
+    def __init__(self, fake: FakeNvml, sys_dir: Path) -> None:
+        self.fake, self._bus = fake, sys_dir / "bus/pci/devices"
+        for seat in fake.profile.seats:
+            self._plug(seat.address, f"{seat.model.pci.device_id >> 16:#06x}")
         self._hung: set[int] = set()
         self._cut: dict[int, Sequence[str]] = {}
         self._generation = 0
 
+    def _plug(self, address: str, device: str) -> None:
+        """A function on the bus, as the kernel shows it: a driver that says nothing is not a node without GPUs."""
+        place = self._bus / address
+        place.mkdir(parents=True)
+        for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", device), ("numa_node", "0")):
+            (place / name).write_text(f"{value}\n")
+        (place / "config").write_bytes(ANSWERING)
+        (place / "driver").symlink_to("../../drivers/nvidia")
+
+    def _configuration(self, gpu: int) -> Path:
+        return self._bus / self.fake.profile.seats[gpu].address / "config"
+
     def lose(self, gpu: int) -> None:
+        """Off the bus: its configuration space reads as all ones."""
         self.fake.lose(gpu)
+        self._configuration(gpu).write_bytes(FALLEN)
 
     def restore(self, gpu: int) -> None:
         """Back after a reset, if it was away."""
         if self.fake.gpu(gpu).lost:
+            self._configuration(gpu).write_bytes(ANSWERING)
             self.fake.restore(gpu)
 
     def hang(self, gpu: int) -> None:

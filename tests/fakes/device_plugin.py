@@ -49,9 +49,7 @@ class FakeDevicePlugin:
             await self._changed.wait()
         return self._devices
 
-    async def prefer(
-        self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
-    ) -> Sequence[DeviceId]:
+    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         self._maybe_crash()
         self.preferences.append((tuple(sorted(available)), tuple(must_include), size))
         rest = sorted(set(available) - set(must_include))

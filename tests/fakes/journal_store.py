@@ -1,5 +1,9 @@
 """A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
 
+from collections.abc import Awaitable
+
+import anyio
+
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
@@ -18,6 +22,8 @@ class FakeStore:
         self.set_aside_names: list[str] = []
         self.begun = 0
         self.synced = True
+        self.append_seconds: float | None = None
+        """`None` for a disk that is through at once."""
         self.is_open = False
         self.path = "/state/allocations.journal"
 
@@ -40,7 +46,17 @@ class FakeStore:
         self.current, self.previous = content, self.current
         self.begun += 1
 
-    async def append(self, content: bytes, *, durable: bool = True) -> None:
+    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
+        if self.append_seconds is not None:
+            return self._append_slowly(content, self.append_seconds, durable=durable)
+        self._append(content, durable=durable)
+        return None
+
+    async def _append_slowly(self, content: bytes, seconds: float, *, durable: bool) -> None:
+        await anyio.sleep(seconds)
+        self._append(content, durable=durable)
+
+    def _append(self, content: bytes, *, durable: bool) -> None:
         self._maybe_fail()
         self.synced = durable
         self.current = (self.current or b"") + content

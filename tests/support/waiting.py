@@ -1,8 +1,11 @@
 """Waiting for what has no event to wait for: another process, a log line, a counter."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
 """Far beyond what a slow machine needs; reached only by a failure."""
@@ -13,3 +16,8 @@ async def wait_until(is_so: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         while not is_so():  # noqa: ASYNC110  # the very purpose of this function
             await anyio.sleep(0.001)
+
+
+async def settled(outcome: T | Awaitable[T]) -> T:
+    """What is there already, or what has to be awaited for it."""
+    return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -14,8 +14,8 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent import __version__
-from nodeagent.app.container_side import build_detector
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.runtime_edge import build_detector
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.doctor.facts import ApiFacts, DirectoryFacts, Facts, ProcessFacts, SocketFacts
 from nodeagent.cli.main import CommandFailed

@@ -4,15 +4,15 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.allocations.book import Book, Node
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import (
     Ended,
     Entry,
@@ -20,8 +20,6 @@ from nodeagent.components.allocations.ledger import (
     Granted,
     Ledger,
     Record,
-    apply_records,
-    open_record,
 )
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
@@ -44,7 +42,7 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -54,13 +52,6 @@ ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
-
-
-class Node(NamedTuple):
-    """Which machine this is, and which of its lives."""
-
-    machine: str
-    boot: str
 
 
 class Allocations:
@@ -83,16 +74,18 @@ class Allocations:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._kubelet, self._store, self._door, self._node = kubelet, store, door, node
         self._log = get_logger(component=self.name)
-        self._ledger = Ledger()
-        self._seal = 0
-        self._opened = False
-        self._broken = "not begun"
-        self._size_when_begun = 0
-        self._turn = anyio.Lock()
+        self._book = Book(store, live, node, self._note_journal)
+        self._trouble = ""
+        # A semaphore, because `record` may be through before there is a task that could own a lock.
+        self._turn = anyio.Semaphore(1, fast_acquire=True)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
         self._run: KubeletRun | None = None
         self._looks = 0
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._book.ledger
 
     @property
     def history(self) -> tuple[Ended, ...]:
@@ -113,54 +106,114 @@ class Allocations:
         finally:
             await self._store.aclose()
 
-    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
-        """Make an allocation durable; the port's contract is in `model.ports`."""
-        async with self._turn:
-            try:
-                return await self._record(resource, tuple(devices))
-            except AllocationError as error:
-                refused = AllocationRefused(resource=resource, devices=tuple(devices), reason=str(error))
-                self._bus.publish_fact(refused, source=self.name)
-                raise
+    def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation | Awaitable[Allocation]:
+        """Make an allocation durable; the port's contract is in `model.ports`.
+
+        It is through at once when nobody else writes, the kubelet need not be asked, and the disk is as fast as usual.
+        """
+        wanted = tuple(devices)
+        run = self._identify_run()
+        is_sound = not self._book.broken and not self._book.is_full()
+        if not self._turn.value or not is_sound or self._find_contested(wanted, run):
+            return self._record_in_turn(resource, wanted)
+        granted = self._grant(resource, wanted, run)
+        try:
+            pending = self._book.append([granted])
+        except JournalUnavailable as error:
+            return self._conclude(granted, error)
+        if pending is None:
+            return self._conclude(granted)
+        self._turn.acquire_nowait()
+        return self._conclude_when(pending, granted)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Ask the kubelet whose these devices are, unless its present run has said so already."""
+        """Ask the kubelet whose these devices are, unless its present run has said so already.
+
+        Raises:
+            JournalUnavailable: it has said so, and that cannot be written down. An agent that starts again would not
+                know the holder, and could not keep a kubelet that has forgotten it from giving the devices away.
+        """
         entry = self._ledger.holding(resource, devices)
         run = self._identify_run()
         if entry is None or run is None or entry.allocation.pod is None or entry.seen_by != run.identity:
             await self._look()
+        is_nameless = entry is not None and self._book.is_nameless(entry.allocation.number)
+        if is_nameless and self._live.now.journal.on_failure == "refuse":
+            raise JournalUnavailable(self._store.path, self._book.broken)
 
     def doubtful(self) -> Collection[DeviceId]:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return find_doubtful(self._ledger, self._identify_run())
 
-    async def _record(self, resource: ResourceName, devices: tuple[DeviceId, ...]) -> Allocation:
-        run = self._identify_run()
-        await self._refuse_held(devices, run)
+    async def _record_in_turn(self, resource: ResourceName, devices: tuple[DeviceId, ...]) -> Allocation:
+        """The long way: others are let finish, the kubelet is asked, a new journal is begun."""
+        async with self._turn:
+            run = self._identify_run()
+            try:
+                await self._refuse_held(devices, run)
+            except AllocationError as error:
+                self._tell_refused(resource, devices, error)
+                raise
+            granted = self._grant(resource, devices, run)
+            try:
+                await self._write([granted])
+            except JournalUnavailable as error:
+                return self._conclude(granted, error)
+            return self._conclude(granted)
+
+    async def _conclude_when(self, pending: Awaitable[None], granted: Granted) -> Allocation:
+        """The disk takes its time; nobody else writes until it is done, because the turn is ours."""
+        try:
+            with anyio.CancelScope(shield=True):
+                await pending
+        except JournalUnavailable as error:
+            return self._conclude(granted, error)
+        else:
+            return self._conclude(granted)
+        finally:
+            self._turn.release()
+
+    def _grant(self, resource: ResourceName, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> Granted:
         allocation = Allocation(
             number=self._ledger.next_number, resource=resource, devices=devices, since_seconds=self._clock.wall()
         )
-        granted = Granted(entry=Entry(allocation=allocation, seen_by=run.identity if run is not None else ""))
-        try:
-            await self._write([granted])
-        except JournalUnavailable:
+        return Granted(entry=Entry(allocation=allocation, seen_by=run.identity if run is not None else ""))
+
+    def _conclude(self, granted: Granted, failure: JournalUnavailable | None = None) -> Allocation:
+        """Tell everybody of an allocation that is written, or may stand although it is not.
+
+        Raises:
+            JournalUnavailable: it is not written, and may not stand.
+        """
+        allocation = granted.entry.allocation
+        if failure is not None:
             if self._live.now.journal.on_failure == "refuse":
-                raise
-            self._accept([granted])
+                self._tell_refused(allocation.resource, allocation.devices, failure)
+                raise failure
+            self._book.accept([granted])
         envelope = self._publish()
-        allocated = DevicesAllocated(resource=resource, devices=devices, number=allocation.number)
+        allocated = DevicesAllocated(resource=allocation.resource, devices=allocation.devices, number=allocation.number)
         self._bus.publish_fact(allocated, source=self.name, cause=envelope)
         return allocation
 
+    def _tell_refused(self, resource: ResourceName, devices: tuple[DeviceId, ...], error: AllocationError) -> None:
+        refused = AllocationRefused(resource=resource, devices=devices, reason=str(error))
+        self._bus.publish_fact(refused, source=self.name)
+
+    def _find_contested(self, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> tuple[Entry, ...]:
+        """Who may hold these devices although the kubelet does not know it."""
+        if run is None or not self._live.now.device_plugin.refuse_held_devices:
+            return ()
+        return find_holders(self._ledger, devices, run)
+
     async def _refuse_held(self, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> None:
         """Refuse what a living pod surely holds; asks the kubelet only where it may have forgotten somebody."""
-        settings = self._live.now
-        holders = find_holders(self._ledger, devices, run) if run is not None else ()
-        if not holders or run is None or not settings.device_plugin.refuse_held_devices:
+        holders = self._find_contested(devices, run)
+        if not holders or run is None:
             return
         listing = await self._read_pods(ASK_SECONDS)
         refusal = decide_refusal(
-            holders, devices, listing, run, self._clock.monotonic(), settings.journal.free_after_seconds
+            holders, devices, listing, run, self._clock.monotonic(), self._live.now.journal.free_after_seconds
         )
         if refusal is not None:
             self._log.warning("allocation_refused", device=refusal.device, holder=refusal.holder)
@@ -176,17 +229,16 @@ class Allocations:
 
     async def _open(self) -> bool:
         """Read what the last agent left, once; until that succeeds nothing is written over it."""
-        if self._opened:
+        if self._book.is_open:
             return True
         try:
             current, previous, problem = await self._store.open()
         except JournalUnavailable as error:
-            self._note_broken(error)
+            self._book.note_failure(error)
             return False
-        self._opened = True
         history_max = self._live.now.journal.history_entries
         recovered = recover_ledger(Found(current=current, previous=previous), *self._node, history_max)
-        self._ledger = merge_ledgers(recovered.ledger, self._ledger, history_max)
+        self._book.open(merge_ledgers(recovered.ledger, self._ledger, history_max))
         self._absences = {}
         damage = "; ".join(filter(None, (recovered.damage, problem)))
         if damage:
@@ -219,7 +271,7 @@ class Allocations:
         looked_at, looked_run = self._clock.monotonic(), self._run
         async for _ in Ticker(TEND_SECONDS):
             # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
-            if self._broken or self._is_full(share=0.5):
+            if self._book.broken or self._book.is_full(share=0.5):
                 async with self._turn:
                     await self._mend()
                     self._publish()
@@ -236,6 +288,7 @@ class Allocations:
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
+        self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
         checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
         async with self._turn:
             look = Look(
@@ -263,11 +316,11 @@ class Allocations:
                 # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
                 await self._write(result.records, durable=False)
             except JournalUnavailable:
-                self._accept(result.records)
-            self._publish()
+                self._book.accept(result.records)
+        written = self._publish() if result.records else None
         for allocation in gone:
             fact = DevicesFreed(resource=allocation.resource, devices=allocation.devices, number=allocation.number)
-            self._bus.publish_fact(fact, source=self.name)
+            self._bus.publish_fact(fact, source=self.name, cause=written)
         for difference in result.differences:
             if difference not in self._differences:
                 self._tell(difference)
@@ -306,61 +359,30 @@ class Allocations:
         return self._run
 
     async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
-        """Write records down and only then into the ledger; shielded, so that a cancellation cannot part the two.
+        """Write records down; shielded, so that a cancellation cannot part journal and ledger.
 
         Raises:
             JournalUnavailable: they are not written, and not part of the ledger.
         """
         with anyio.CancelScope(shield=True):
-            try:
-                if self._broken or self._is_full():
-                    await self._begin(self._after(records))
-                else:
-                    data, seal = encode_records(records, self._seal)
-                    await self._store.append(data, durable=durable)
-                    self._ledger, self._seal = self._after(records), seal
-            except JournalUnavailable as error:
-                self._note_broken(error)
-                raise
-
-    async def _begin(self, ledger: Ledger) -> None:
-        """Begin the journal anew with this ledger; never before what the last agent left has been read."""
-        if not self._opened:
-            raise JournalUnavailable(self._store.path, self._broken)
-        data, seal = encode_records([open_record(ledger, *self._node)], 0)
-        await self._store.begin(data)
-        self._ledger, self._seal, self._size_when_begun = ledger, seal, len(data)
-        if self._broken:
-            self._broken = ""
-            self._conditions.clear("journal-unavailable")
+            await self._book.write(records, durable=durable)
 
     async def _mend(self) -> None:
         """Begin anew with what is known."""
         with anyio.CancelScope(shield=True):
-            if not await self._open():
-                return
-            try:
-                await self._begin(self._ledger)
-            except JournalUnavailable as error:
-                self._note_broken(error)
+            if await self._open():
+                with suppress(JournalUnavailable):  # noted already, and tried again before long
+                    await self._book.begin()
 
-    def _is_full(self, share: float = 1.0) -> bool:
-        """Whether it is time to begin anew; a journal that is large from the start may double first."""
-        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
-        return self._store.size_bytes > share * limit
-
-    def _after(self, records: Sequence[Record]) -> Ledger:
-        return apply_records(self._ledger, records, self._live.now.journal.history_entries)
-
-    def _accept(self, records: Sequence[Record]) -> None:
-        """Take records into the ledger without a durable copy, which `_begin` makes up for."""
-        self._ledger = self._after(records)
-
-    def _note_broken(self, error: JournalUnavailable) -> None:
-        if self._broken != error.reason:
-            self._log.error("journal_unavailable", path=error.path, reason=error.reason)
-        self._broken = error.reason
-        self._conditions.set("journal-unavailable", detail=str(error))
+    def _note_journal(self, failure: JournalUnavailable | None) -> None:
+        """One line in the log for each change, not for each try."""
+        if failure is None:
+            self._conditions.clear("journal-unavailable")
+        else:
+            if self._trouble != failure.reason:
+                self._log.error("journal_unavailable", path=failure.path, reason=failure.reason)
+            self._conditions.set("journal-unavailable", detail=str(failure))
+        self._trouble = "" if failure is None else failure.reason
 
     def _publish(self) -> Envelope[AllocationTable]:
         return self._bus.publish_state(self._ledger.table, source=self.name)

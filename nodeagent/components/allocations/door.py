@@ -4,7 +4,7 @@ Owns nothing.
 Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -40,8 +40,8 @@ class JournalDoor:
         finally:
             self._keeper = None
 
-    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
-        """Make an allocation durable.
+    def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation | Awaitable[Allocation]:
+        """Make an allocation durable; it is so when it is returned, or when what is returned has been awaited.
 
         Raises:
             DeviceHeld: a living pod surely holds one of the devices.
@@ -49,7 +49,7 @@ class JournalDoor:
         """
         if self._keeper is None:
             raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
-        return await self._keeper.record(resource, devices)
+        return self._keeper.record(resource, devices)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn which container is about to start with these devices, if anybody keeps the journal."""

@@ -6,6 +6,7 @@ Refuses to judge: whether something is to be recorded is decided beside it, in `
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import ClassVar, Final
 
 from msgspec import field
@@ -86,6 +87,9 @@ class Freed(Value, frozen=True, tag="freed"):
 Record = Opened | Granted | Identified | Forgotten | Freed
 
 
+_read_allocation: Final = attrgetter("allocation")
+
+
 class Index(Value, frozen=True):
     """Where to look without looking through everything: a pod that is admitted must not wait for all the others."""
 
@@ -107,7 +111,7 @@ class Ledger(Value, frozen=True, dict=True):
     @property
     def table(self) -> AllocationTable:
         """What everybody may know."""
-        return AllocationTable(allocations=tuple(entry.allocation for entry in self.entries.values()))
+        return AllocationTable(allocations=tuple(map(_read_allocation, self.entries.values())))
 
     @cached_property
     def index(self) -> Index:

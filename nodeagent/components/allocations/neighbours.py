@@ -1,5 +1,6 @@
 """What the keeper of allocations needs of its disk and of the kubelet; the edges have it."""
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
@@ -30,8 +31,8 @@ class JournalStore(Protocol):
         """Replace it durably, also after a failure."""
         ...
 
-    async def append(self, content: bytes, *, durable: bool = True) -> None:
-        """Add to it, durably where somebody relies on it."""
+    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
+        """Add to it, durably where somebody relies on it; `None` when that is done, else what must be awaited."""
         ...
 
     async def aclose(self) -> None:

@@ -4,6 +4,7 @@ Owns the MIG strategies.
 Refuses to give up for one device: the others are offered, and the reason is a problem.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -28,9 +29,9 @@ def plan_candidates(
 def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Iterator[Gpu]:
     """Devices are told apart by UUID alone, so of two with the same one neither can be handed out for sure."""
     gpus = tuple(gpus)
-    uuids = [uuid for gpu in gpus for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices))]
+    uuids = Counter(uuid for gpu in gpus for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)))
     for gpu in gpus:
-        doubled = [uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuids.count(uuid) > 1]
+        doubled = [uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuids[uuid] > 1]
         if doubled or not gpu.uuid:
             reason = f"UUID {doubled[0] if doubled else ''!r} is not unique on this node: no container can be given it"
             problems.append(ResourceProblem(subject=f"GPU {gpu.index}", reason=reason))

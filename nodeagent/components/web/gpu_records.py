@@ -3,9 +3,9 @@
 from nodeagent.components.web.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.health import HealthReport
+from nodeagent.model.health import DeviceHealth, HealthReport
 from nodeagent.model.ids import parse_device_id
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import GpuSample, NodeSample
 
 
 def join_gpus(
@@ -17,43 +17,53 @@ def join_gpus(
     now_seconds: float,
 ) -> GpusRecord:
     """One record per GPU of the inventory; what has not been read yet is missing from it."""
+    known = _Known(sample, health, table, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
-        gpus=tuple(_join_gpu(gpu, sample, health, table, now_seconds) for gpu in inventory.gpus),
+        gpus=tuple(map(known.join, inventory.gpus)),
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
     )
 
 
-def _join_gpu(
-    gpu: Gpu,
-    sample: NodeSample | None,
-    health: HealthReport | None,
-    table: AllocationTable | None,
-    now_seconds: float,
-) -> GpuRecord:
-    newest = next((one for one in sample.gpus if one.uuid == gpu.uuid), None) if sample is not None else None
-    age = max(0.0, now_seconds - sample.time_seconds) if sample is not None and newest is not None else None
-    verdicts = tuple(device for device in health.devices if device.gpu == gpu.uuid) if health is not None else ()
-    return GpuRecord(
-        gpu=gpu,
-        sample=newest,
-        sample_age_seconds=age,
-        health=verdicts,
-        allocations=_find_allocations(gpu, table),
-    )
+class _Known:
+    """What there is besides the inventory, by the GPU or the device it is about."""
 
+    def __init__(
+        self,
+        sample: NodeSample | None,
+        health: HealthReport | None,
+        table: AllocationTable | None,
+        now_seconds: float,
+    ) -> None:
+        self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
+        self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
+        self._verdicts: dict[str, list[DeviceHealth]] = {}
+        for verdict in health.devices if health is not None else ():
+            self._verdicts.setdefault(verdict.gpu, []).append(verdict)
+        self._allocations = table.allocations if table is not None else ()
+        self._places: dict[str, list[int]] = {}
+        """Where in the table each device is."""
+        for place, allocation in enumerate(self._allocations):
+            for device in allocation.devices:
+                self._places.setdefault(parse_device_id(device)[0], []).append(place)
 
-def _find_allocations(gpu: Gpu, table: AllocationTable | None) -> tuple[Allocation, ...]:
-    if table is None:
-        return ()
-    own = {gpu.uuid, *(device.uuid for device in gpu.mig_devices)}
-    return tuple(
-        allocation
-        for allocation in table.allocations
-        if any(parse_device_id(device)[0] in own for device in allocation.devices)
-    )
+    def join(self, gpu: Gpu) -> GpuRecord:
+        newest = self._samples.get(gpu.uuid)
+        return GpuRecord(
+            gpu=gpu,
+            sample=newest,
+            sample_age_seconds=self._age_seconds if newest is not None else None,
+            health=tuple(self._verdicts.get(gpu.uuid, ())),
+            allocations=self._find_allocations(gpu),
+        )
+
+    def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
+        """Of the GPU and of every device on it, each once, in the order of the table."""
+        uuids = (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+        places = {place for uuid in uuids for place in self._places.get(uuid, ())}
+        return tuple(self._allocations[place] for place in sorted(places))
 
 
 def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:

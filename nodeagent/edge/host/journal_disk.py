@@ -4,11 +4,16 @@ Owns the lock of the state directory and the one file object in use.
 Refuses to trust a file after a failure: the next `begin` takes a fresh one, so that a call that still hangs in the old
 one cannot write into the new.
 
-A durable append takes about 0.1 ms on a good disk and another 0.1 ms on the way through the thread; on a bad disk it
-takes seconds, which the event loop must not spend.
+A durable append takes about 0.1 ms on a good disk, for which the event loop stands still: to go on meanwhile would
+double that. On a bad disk it takes seconds or never returns; so the file work stays in its thread, the loop stands
+still no longer than its patience, and for a while not at all once the patience was not enough
+(docs/adr/0006-standing-still-for-a-fast-disk.md).
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -29,15 +34,29 @@ LOCK_NAME: Final = "state.lock"
 READ_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
+PATIENCE_SECONDS: Final = 0.002
+"""How long the event loop may stand still for one append; its lag may be 5 ms."""
+SHORTEST_SLOWNESS_SECONDS: Final = 0.1
+LONGEST_SLOWNESS_SECONDS: Final = 30.0
+
+
+def plan_slowness(misses: int) -> float:
+    """How long the disk is taken for slow after so many appends in a row that outlasted the patience."""
+    return min(LONGEST_SLOWNESS_SECONDS, SHORTEST_SLOWNESS_SECONDS * 2.0 ** min(misses - 1, 16))
 
 
 class JournalDisk:
     """The journal in one directory; belongs to the event loop's thread."""
 
     def __init__(
-        self, directory: Path, *, write_seconds: float = WRITE_SECONDS, read_seconds: float = READ_SECONDS
+        self,
+        directory: Path,
+        *,
+        write_seconds: float = WRITE_SECONDS,
+        read_seconds: float = READ_SECONDS,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory = directory
+        self._directory, self._now = directory, now
         self._write_seconds, self._read_seconds = write_seconds, read_seconds
         self._log = get_logger(component="journal")
         self._worker = WorkerThread("journal")
@@ -45,6 +64,7 @@ class JournalDisk:
         self._lock = StateLock(directory / LOCK_NAME)
         self._locked = False
         self._failed = False
+        self._misses, self._slow_until = 0, 0.0
 
     @property
     def path(self) -> str:
@@ -95,16 +115,28 @@ class JournalDisk:
         await self._do(begin, self._write_seconds, "beginning the allocation journal")
         self._failed = False
 
-    async def append(self, content: bytes, *, durable: bool = True) -> None:
+    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
         """Add to the journal, durably where somebody relies on it.
+
+        Returns:
+            `None` when that is done, else what must be awaited for it.
 
         Raises:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
-        file = self._file
-        await self._do(
-            lambda: file.append(content, durable=durable), self._write_seconds, "writing the allocation journal"
-        )
+        now = self._now()
+        patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
+        with self._noting_failure():
+            pending = self._worker.run_promptly(
+                partial(self._file.append, content, durable=durable),
+                patience_seconds=patience,
+                timeout_seconds=self._write_seconds,
+                what="writing the allocation journal",
+            )
+        if patience:
+            self._misses = 0 if pending is None else self._misses + 1
+            self._slow_until = now + plan_slowness(self._misses) if self._misses else 0.0
+        return pending if pending is None else self._await(pending)
 
     async def aclose(self) -> None:
         """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable."""
@@ -131,8 +163,16 @@ class JournalDisk:
             self._locked = True
 
     async def _do(self, call: Callable[[], T], timeout_seconds: float, what: str) -> T:
+        return await self._await(self._worker.run(call, timeout_seconds=timeout_seconds, what=what))
+
+    async def _await(self, pending: Awaitable[T]) -> T:
+        with self._noting_failure():
+            return await pending
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
         try:
-            return await self._worker.run(call, timeout_seconds=timeout_seconds, what=what)
+            yield
         except WorkerError as error:
             self._failed = True
             raise JournalUnavailable(self.path, str(error)) from error

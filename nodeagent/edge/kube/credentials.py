@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from nodeagent.edge.host.atomic_file import read_bounded
@@ -101,6 +100,8 @@ class Kubeconfig:
 
     def load(self, library: Library, scratch: ExitStack) -> Any:
         """Read it, and whatever it names: certificates, token files, programs that give tokens."""
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - likewise
+
         configuration = library.Configuration()
         try:
             document = parse_yaml(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))

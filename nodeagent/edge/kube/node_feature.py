@@ -15,9 +15,7 @@ _APPLY = "application/apply-patch+yaml"
 class NodeFeatureObject:
     """The port `LabelFile` over one object."""
 
-    def __init__(
-        self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None
-    ) -> None:
+    def __init__(self, client: KubeClient, node_name: str, namespace: str | None, pod_name: str | None = None) -> None:
         """Wire it up.
 
         Args:

@@ -27,20 +27,15 @@ def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResp
     return response
 
 
-def render_answer(answer: ContainerAnswer) -> wire.ContainerAllocateResponse:
-    """What one container gets."""
-    return wire.ContainerAllocateResponse(
-        envs=answer.environment,
-        mounts=[
-            wire.Mount(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
-            for mount in answer.mounts
-        ],
-        devices=[
-            wire.DeviceSpec(
-                container_path=device.container_path, host_path=device.host_path, permissions=device.permissions
-            )
-            for device in answer.devices
-        ],
-        annotations=answer.annotations,
-        cdi_devices=[wire.CDIDevice(name=name) for name in answer.cdi_devices],
-    )
+def fill_answer(message: wire.ContainerAllocateResponse, answer: ContainerAnswer) -> None:
+    """What one container gets; filled in place, like the list."""
+    message.envs.update(answer.environment)
+    for mount in answer.mounts:
+        message.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
+    for device in answer.devices:
+        message.devices.add(
+            container_path=device.container_path, host_path=device.host_path, permissions=device.permissions
+        )
+    message.annotations.update(answer.annotations)
+    for name in answer.cdi_devices:
+        message.cdi_devices.add(name=name)

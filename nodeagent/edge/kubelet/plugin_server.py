@@ -5,21 +5,21 @@ It decides nothing: which devices, which answer and which refusal is the plugin'
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from anyio import move_on_after
 from grpclib.const import Status
 
-from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.messages import fill_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer
 from nodeagent.model.ports import DevicePlugin
 
 HANG_UP_SECONDS: Final = 2.0
@@ -108,39 +108,60 @@ class PluginServer:
             self._streams.discard(replies)
             self._stream_changed.set()
 
-    async def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
+    def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
         return wire.PreferredAllocationResponse(
             container_responses=[
-                wire.ContainerPreferredAllocationResponse(deviceIDs=await self._prefer(container))
+                wire.ContainerPreferredAllocationResponse(deviceIDs=self._prefer(container))
                 for container in request.container_requests
             ]
         )
 
-    async def _prefer(self, request: wire.ContainerPreferredAllocationRequest) -> list[DeviceId]:
+    def _prefer(self, request: wire.ContainerPreferredAllocationRequest) -> Sequence[DeviceId]:
         try:
-            return list(
-                await self._plugin.prefer(
-                    [DeviceId(device) for device in request.available_deviceIDs],
-                    [DeviceId(device) for device in request.must_include_deviceIDs],
-                    request.allocation_size,
-                )
+            return self._plugin.prefer(
+                _names(request.available_deviceIDs),
+                _names(request.must_include_deviceIDs),
+                request.allocation_size,
             )
         except Exception as error:  # noqa: BLE001  reported; no preference is a valid answer, an error would fail the pod
             self._report_crash("GetPreferredAllocation", error)
             return []
 
-    async def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse:
-        answers = []
-        for container in request.container_requests:
+    def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse | Awaitable[wire.AllocateResponse]:
+        """One container at a time; as long as the plugin answers at once, so do we."""
+        containers = [_names(container.devices_ids) for container in request.container_requests]
+        response = wire.AllocateResponse()
+        while containers:
             with _refusals():
-                answer = await self._plugin.allocate([DeviceId(device) for device in container.devices_ids])
-            answers.append(render_answer(answer))
-        return wire.AllocateResponse(container_responses=answers)
+                answer = self._plugin.allocate(containers.pop(0))
+            if not isinstance(answer, ContainerAnswer):
+                return self._allocate_rest(response, answer, containers)
+            fill_answer(response.container_responses.add(), answer)
+        return response
+
+    async def _allocate_rest(
+        self,
+        response: wire.AllocateResponse,
+        pending: Awaitable[ContainerAnswer],
+        containers: Sequence[Sequence[DeviceId]],
+    ) -> wire.AllocateResponse:
+        with _refusals():
+            fill_answer(response.container_responses.add(), await pending)
+            for devices in containers:
+                answer = self._plugin.allocate(devices)
+                answer = answer if isinstance(answer, ContainerAnswer) else await answer
+                fill_answer(response.container_responses.add(), answer)
+        return response
 
     async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
         with _refusals():
             await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
         return wire.PreStartContainerResponse()
+
+
+def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
+    """Texts of the kubelet as the names that they are; which of them exist is the plugin's business."""
+    return cast("list[DeviceId]", list(texts))
 
 
 @contextmanager

@@ -13,28 +13,25 @@ from msgspec import structs
 
 from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
+from nodeagent.edge.nvml.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
-from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
+from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
+from nodeagent.edge.nvml.sampling import sample_gpus
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
 from nodeagent.kernel.child_process import ChildStatistics
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.log import get_logger
 from nodeagent.model.driver import NvmlAnswer
 from nodeagent.model.errors import DriverUnavailable
-from nodeagent.model.gpu import FabricPhase, Gpu, GpuReadout, MissingGpu
+from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuReadout, MissingGpu
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import GpuSample, NodeSample
 
-SMALL_ENVIRONMENT = {
-    # One arena of the allocator is enough for two threads that rarely allocate: half a megabyte saved.
-    "MALLOC_ARENA_MAX": "1",
-    # Python itself uses UTF-8 then; the tables of a locale that nobody asks would be 0.2 MB.
-    "LC_ALL": "C",
-}
-"""What keeps the worker's memory small."""
+FIRST_SERVES_SECONDS = 0.25
+"""How long the enumeration that the driver was judged by serves whoever asks for the inventory because of it."""
 
 _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 
@@ -42,13 +39,16 @@ _RENEW_FIRST_SECONDS, _RENEW_LONGEST_SECONDS = 60.0, 3600.0
 class NvmlGpus:
     """The node's GPUs, by way of the worker process."""
 
-    def __init__(self, settings: NvmlSettings, clock: Clock) -> None:
+    def __init__(self, settings: NvmlSettings, clock: Clock, *, early: EarlyWorker | None = None) -> None:
+        """Nothing is asked yet; `early` is a worker that was started ahead of time, used where its command is right."""
         self._settings, self._clock = settings, clock
         self._connection = Connection(
             settings.driver_root,
             settings.library,
             settings.open_timeout_seconds,
-            {**SMALL_ENVIRONMENT, **settings.environment},
+            render_environment(settings.environment),
+            sysfs=settings.sysfs,
+            early=early,
         )
         self._asker = Asker(self._connection, settings)
         self._gpus: dict[int, Gpu] = {}
@@ -56,8 +56,11 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
+        self._levels_at, self._is_news = -_RENEW_LONGEST_SECONDS, True
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
+        self._first: tuple[float, int, GpuReadout] | None = None
+        """The enumeration that the driver was judged by: when, in which opening of the library, and what it gave."""
         self._log = get_logger(component="nvml")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -90,7 +93,9 @@ class NvmlGpus:
             DriverError: no GPU at all can be asked.
         """
         if not self._gpus:
-            await self.read_inventory()
+            readout = await self.read_inventory()
+            self._first = (self._clock.monotonic(), self._connection.opened, readout)
+            return tuple(gpu.uuid for gpu in readout.gpus if _is_pending(gpu.fabric))
         pending = []
         known = dict(self._gpus)
         for index in self._asker.plan_order(known):
@@ -100,13 +105,18 @@ class NvmlGpus:
                 fabric = await self._asker.ask(index, request, protocol.FABRIC, "reading the fabric state")
             except (RequestFailed, GpuSilent):
                 continue  # whether the GPU works is told by its sample
-            if fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0):
+            if _is_pending(fabric):
                 pending.append(gpu.uuid)
         return tuple(pending)
 
     async def read_inventory(self) -> GpuReadout:
         """Enumerate; a GPU that does not answer keeps its last known identity and says why."""
         async with self._enumerating:
+            first, self._first = self._first, None
+            if first is not None and first[1] == self._connection.opened:
+                age = self._clock.monotonic() - first[0]
+                if age <= FIRST_SERVES_SECONDS:
+                    return first[2]
             return await self._enumerate()
 
     async def _enumerate(self) -> GpuReadout:
@@ -140,33 +150,22 @@ class NvmlGpus:
         known = dict(self._gpus)  # an enumeration may go on meanwhile
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
-        samples: dict[int, GpuSample] = {}
-        calls = 0
-        silent: GpuSilent | None = None
-        for index in self._asker.plan_order(known):
-            gpu = known[index]
-            request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
-            try:
-                answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
-            except RequestFailed as failed:
-                is_silent = failed.failure.code not in LOST_CODES
-                samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed), silent=is_silent)
-            except GpuSilent as error:
-                silent = error
-            else:
-                assert answer is not None
-                samples[index] = answer.sample
-                calls += answer.calls
-        if silent is not None and not samples:
-            raise silent.error
-        for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
+        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began))
+        for index in known.keys() - taken.samples.keys():
+            taken.samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(
             time_seconds=time_seconds,
-            gpus=tuple(samples[index] for index in sorted(samples)),
+            gpus=tuple(taken.samples[index] for index in sorted(taken.samples)),
             took_seconds=self._clock.monotonic() - began,
-            call_count=calls,
+            call_count=taken.calls,
         )
+
+    def _plan_levels(self, now: float) -> bool:
+        """Whether the levels are due: by their age, or because the driver reported something."""
+        is_due = self._is_news or now - self._levels_at >= self._settings.levels_seconds()
+        if is_due:
+            self._levels_at, self._is_news = now, False
+        return is_due
 
     async def events(self) -> AsyncGenerator[GpuEvent, None]:
         """What the driver reports; after each gap in the watch an event of kind `watch_resumed` for each GPU.
@@ -178,6 +177,7 @@ class NvmlGpus:
             await self.read_inventory()
         async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
+                self._is_news = True
                 yield event
 
     async def release(self, reason: str) -> None:
@@ -279,3 +279,7 @@ class NvmlGpus:
                 continue
             for other, level in zip(others, levels or (), strict=True):
                 self._levels[frozenset({gpu.pci.address, other.pci.address})] = level
+
+
+def _is_pending(fabric: Fabric | None) -> bool:
+    return fabric is not None and (fabric.phase is not FabricPhase.COMPLETED or fabric.status_code != 0)

@@ -3,7 +3,7 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from nodeagent.model.ports.cluster import LabelFile, NodeApi
+from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
@@ -52,6 +52,7 @@ __all__ = [
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PodApi",
     "PodListing",
     "PodResources",
     "ProcessPlace",

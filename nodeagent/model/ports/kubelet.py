@@ -1,21 +1,21 @@
 """What is asked of the kubelet, and what it asks of us."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
 from msgspec import field
 
-from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.allocation import Allocation, ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.values import Value
 
 
 class AllocationJournal(Protocol):
-    """The port that matters most: the kubelet is answered only after `record` has returned."""
+    """The port that matters most: the kubelet is answered only after `record` is through."""
 
-    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
-        """Make an allocation durable.
+    def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation | Awaitable[Allocation]:
+        """Make an allocation durable; it is so when it is returned, or when what is returned has been awaited.
 
         Raises:
             DeviceHeld: a living pod surely holds one of the devices.
@@ -24,7 +24,11 @@ class AllocationJournal(Protocol):
         ...
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Learn from the kubelet which container is about to start with these devices; never in its way."""
+        """Learn from the kubelet which container is about to start with these devices.
+
+        Raises:
+            JournalUnavailable: whose they are cannot be written down, and pods are refused while that is so.
+        """
         ...
 
     def doubtful(self) -> Collection[DeviceId]:
@@ -58,14 +62,14 @@ class DevicePlugin(Protocol):
         """The whole device list, as soon as it differs from `known`; at once when nothing is known yet."""
         ...
 
-    async def prefer(
-        self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int
-    ) -> Sequence[DeviceId]:
+    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """Which of the available devices serve one container best; odd questions get a valid answer, not an error."""
         ...
 
-    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; returns only when the allocation is durable.
+    def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer | Awaitable[ContainerAnswer]:
+        """What one container needs in order to use these devices; there is an answer only when it is durable.
+
+        It is returned where that takes but a moment, else what must be awaited for it.
 
         Raises:
             AllocationError: the devices must not be handed out; the message reaches the pod's event.
@@ -88,6 +92,8 @@ class PodListing(Value, frozen=True):
     """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
     containers: tuple[ContainerDevices, ...] = ()
     """The containers that hold devices."""
+    claimed: tuple[ClaimedDevice, ...] = ()
+    """What containers hold by claims, which is another matter than devices of plugins."""
 
 
 class PodResources(Protocol):

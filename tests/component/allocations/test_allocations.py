@@ -5,9 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.journal import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import Granted, Ledger, Opened, replay
@@ -24,6 +26,7 @@ from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListin
 from tests.fakes.journal_store import FakeKubelet, FakeStore
 from tests.support.allocations import GPU, device_ids, holding, listing, make_entry, pod_named
 from tests.support.virtual_time import FakeClock
+from tests.support.waiting import settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -84,15 +87,17 @@ class World:
         return [device.removeprefix("GPU-") for entry in self.durable().entries.values() for device in entry.devices]
 
 
-@pytest.fixture
-def world(clock: FakeClock) -> World:
-    return World(clock)
+@pytest.fixture(params=[None, 0.001], ids=["fast disk", "slow disk"])
+def world(clock: FakeClock, request: pytest.FixtureRequest) -> World:
+    world = World(clock)
+    world.store.append_seconds = request.param
+    return world
 
 
 async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> None:
     """When `record` returns the journal holds it, and everybody is told."""
     async with world.running():
-        allocation = await world.door.record(GPU, device_ids("ab"))
+        allocation = await settled(world.door.record(GPU, device_ids("ab")))
         assert world.durable_devices() == ["a", "b"]
         assert world.published() == {"a": "-", "b": "-"}
         assert world.facts(DevicesAllocated) == [
@@ -103,10 +108,10 @@ async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> N
 async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) -> None:
     """Allocations outlive the agent, and numbers go on."""
     async with world.running():
-        first = await world.door.record(GPU, device_ids("a"))
+        first = await settled(world.door.record(GPU, device_ids("a")))
     assert not world.store.is_open
     async with world.running():
-        second = await world.door.record(GPU, device_ids("b"))
+        second = await settled(world.door.record(GPU, device_ids("b")))
         assert world.published() == {"a": "-", "b": "-"}
     assert second.number == first.number + 1
 
@@ -114,20 +119,20 @@ async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) ->
 async def test_nobody_is_answered_while_nobody_keeps_the_journal(world: World) -> None:
     """Before the start and after the end an Allocate fails at once, and other questions have empty answers."""
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
     await world.door.identify(GPU, device_ids("a"))
     assert not world.door.doubtful()
     assert world.door.history == ()
     async with world.running():
         pass
     with pytest.raises(JournalUnavailable):
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
 
 
 async def test_identity_is_learnt_when_the_container_starts(world: World) -> None:
     """One question names the holder; a second start of the same container needs none."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         world.kubelet.listing = listing(holding("train", "a"))
         asked = world.kubelet.lists_asked
         await anyio.sleep(0.01)
@@ -141,7 +146,7 @@ async def test_identity_is_learnt_when_the_container_starts(world: World) -> Non
 async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
     """An answer to the kubelet waits for the disk; what the kubelet says can be heard again."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         assert world.store.synced
         world.kubelet.listing = listing(holding("train", "a"))
         await world.door.identify(GPU, device_ids("a"))
@@ -151,7 +156,7 @@ async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
 async def test_a_silent_kubelet_is_not_in_the_way_of_a_start(world: World) -> None:
     """A list that cannot be had changes nothing, fails nobody, and is a condition until it is back."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         world.kubelet.listing = None
         await world.door.identify(GPU, device_ids("a"))
         assert "pod-resources-unavailable" in world.set_conditions()
@@ -178,7 +183,7 @@ async def test_a_list_that_never_comes_ends_in_time(world: World, monkeypatch: p
 async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> None:
     """The kubelet sends no word of a release; two lists without the pod, half a minute apart, are one."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(11)
         world.kubelet.listing = listing()
@@ -193,7 +198,7 @@ async def test_devices_of_a_finished_pod_are_freed_by_polling(world: World) -> N
 
 async def held_by_an_earlier_run(world: World) -> None:
     """A pod holds a device, the kubelet restarts and has lost its memory."""
-    await world.door.record(GPU, device_ids("a"))
+    await settled(world.door.record(GPU, device_ids("a")))
     world.kubelet.listing = listing(holding("train", "a"))
     await anyio.sleep(11)
     world.kubelet.run_name, world.kubelet.run_since_seconds = "second", world.clock.wall()
@@ -206,9 +211,9 @@ async def test_a_forgetful_kubelet_is_refused_a_held_device(world: World) -> Non
         await held_by_an_earlier_run(world)
         assert world.door.doubtful() == set(device_ids("a"))
         with pytest.raises(DeviceHeld, match="held by team/train"):
-            await world.door.record(GPU, device_ids("ab"))
+            await settled(world.door.record(GPU, device_ids("ab")))
         assert [refused.devices for refused in world.facts(AllocationRefused)] == [device_ids("ab")]
-        await world.door.record(GPU, device_ids("b"))
+        await settled(world.door.record(GPU, device_ids("b")))
         await anyio.sleep(22)
         assert world.published() == {"a": "train!", "b": "-"}
         assert "allocations-differ" in world.set_conditions()
@@ -221,7 +226,7 @@ async def test_the_refusal_can_be_switched_off(clock: FakeClock) -> None:
     world = World(clock, Settings(device_plugin=DevicePluginSettings(refuse_held_devices=False)))
     async with world.running():
         await held_by_an_earlier_run(world)
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
 
 
 async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
@@ -232,7 +237,7 @@ async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
         await anyio.sleep(2)
         assert not world.door.doubtful()
         asked = world.kubelet.lists_asked
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         assert world.kubelet.lists_asked == asked
         assert world.published() == {"a": "-"}
 
@@ -240,17 +245,36 @@ async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
 async def test_a_full_disk_refuses_and_heals(world: World) -> None:
     """While the journal cannot be written no pod is admitted; when it can be, everything goes on by itself."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await world.door.record(GPU, device_ids("b"))
+            await settled(world.door.record(GPU, device_ids("b")))
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
         assert "journal-unavailable" not in world.set_conditions()
-        await world.door.record(GPU, device_ids("b"))
+        await settled(world.door.record(GPU, device_ids("b")))
     assert world.durable_devices() == ["a", "b"]
+
+
+async def test_no_container_starts_whose_name_is_not_written_down(world: World) -> None:
+    """A restart would lose the name, and with it the only ground on which its devices can be defended."""
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a")))
+        await settled(world.door.record(GPU, device_ids("b")))
+        world.kubelet.listing = listing(holding("train", "a"))
+        await world.door.identify(GPU, device_ids("a"))
+        world.store.failure = "no space left on device"
+        world.kubelet.listing = listing(holding("train", "a"), holding("infer", "b"))
+        with pytest.raises(JournalUnavailable, match="no space left"):
+            await world.door.identify(GPU, device_ids("b"))
+        world.kubelet.run_name = "second"
+        await world.door.identify(GPU, device_ids("a"))
+        world.store.failure = ""
+        await anyio.sleep(2)
+        await world.door.identify(GPU, device_ids("b"))
+    assert world.durable().entries[2].allocation.pod == pod_named("infer")
 
 
 async def test_an_allocate_right_after_the_disk_is_back_succeeds(world: World) -> None:
@@ -258,9 +282,9 @@ async def test_an_allocate_right_after_the_disk_is_back_succeeds(world: World) -
     async with world.running():
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable):
-            await world.door.record(GPU, device_ids("a"))
+            await settled(world.door.record(GPU, device_ids("a")))
         world.store.failure = ""
-        await world.door.record(GPU, device_ids("b"))
+        await settled(world.door.record(GPU, device_ids("b")))
         assert world.durable_devices() == ["b"]
         assert "journal-unavailable" not in world.set_conditions()
 
@@ -270,7 +294,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
         world.store.failure = "read-only file system"
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
@@ -282,7 +306,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
 async def test_what_the_kubelet_says_is_kept_while_the_disk_fails(world: World) -> None:
     """Names and releases are learnt in memory and written when the disk is back."""
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         world.store.failure = "input/output error"
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(12)
@@ -299,7 +323,7 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
     assert world.durable_devices() == ["a"]
 
 
@@ -307,12 +331,12 @@ async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeCl
     """What the last agent left is read before anything is written, however late, and joined with what is new."""
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
-        await world.door.record(GPU, device_ids("a"))
-        await world.door.record(GPU, device_ids("b"))
+        await settled(world.door.record(GPU, device_ids("a")))
+        await settled(world.door.record(GPU, device_ids("b")))
     world.store.failure = "input/output error"
     world.kubelet.listing = listing(holding("train", "a"))
     async with world.running():
-        await world.door.record(GPU, device_ids("c"))
+        await settled(world.door.record(GPU, device_ids("c")))
         assert world.published() == {"a": "train", "c": "-"}
         world.store.failure = ""
         await anyio.sleep(2)
@@ -327,7 +351,7 @@ async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
     async with world.running():
         await held_by_an_earlier_run(world)
         world.kubelet.listing = listing(holding("other", "a"))
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         assert world.published() == {"a": "-"}
 
 
@@ -374,7 +398,7 @@ async def test_a_node_without_a_kubelet_has_an_empty_table(world: World) -> None
     world.kubelet.is_down = True
     async with world.running():
         await anyio.sleep(30)
-        await world.door.record(GPU, device_ids("a"))
+        await settled(world.door.record(GPU, device_ids("a")))
         assert world.published() == {"a": "-"}
         assert world.kubelet.lists_asked == 0
 
@@ -385,7 +409,7 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     async with world.running():
         began = world.store.begun
         for _ in range(100):
-            await world.door.record(GPU, device_ids("a"))
+            await settled(world.door.record(GPU, device_ids("a")))
         assert world.store.begun > began
         assert world.store.size_bytes < 3 * 4096
     assert world.durable_devices() == ["a"]
@@ -399,7 +423,7 @@ async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
         await anyio.sleep(0.5)
         began = world.store.begun
         while world.store.size_bytes <= 4096 / 2:
-            await world.door.record(GPU, device_ids("a"))
+            await settled(world.door.record(GPU, device_ids("a")))
         assert world.store.begun == began
         await anyio.sleep(1)
         assert world.store.begun == began + 1
@@ -408,22 +432,41 @@ async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
     assert world.durable_devices() == ["a"]
 
 
-async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World) -> None:
     """A kubelet that hangs up while the disk works neither tears the record nor parts it from the table."""
-    append = world.store.append
-
-    async def slow(content: bytes, *, durable: bool = True) -> None:
-        await anyio.sleep(0.5)
-        await append(content, durable=durable)
-
     async with world.running():
-        monkeypatch.setattr(world.store, "append", slow)
+        world.store.append_seconds = 0.5
         with anyio.move_on_after(0.1):
-            await world.door.record(GPU, device_ids("a"))
+            await settled(world.door.record(GPU, device_ids("a")))
         await anyio.sleep(1)
-        await world.door.record(GPU, device_ids("b"))
+        await settled(world.door.record(GPU, device_ids("b")))
         assert world.published() == {"a": "-", "b": "-"}
     assert world.durable_devices() == ["a", "b"]
+
+
+async def test_what_is_under_way_to_a_slow_disk_is_waited_for(world: World) -> None:
+    """Whoever comes while the disk works writes after it, also where the disk is fast by then."""
+    async with world.running():
+        world.store.append_seconds = 0.5
+        first = world.door.record(GPU, device_ids("a"))
+        world.store.append_seconds = None
+        second = world.door.record(GPU, device_ids("b"))
+        assert world.published() == {}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(settled, second)
+            await anyio.lowlevel.checkpoint()
+            tasks.start_soon(settled, first)
+        assert world.published() == {"a": "-", "b": "-"}
+    assert world.durable_devices() == ["a", "b"]
+
+
+async def test_a_fast_disk_is_not_waited_for(world: World) -> None:
+    """Where nothing has to be awaited, the allocation is there when `record` returns."""
+    world.store.append_seconds = None
+    async with world.running():
+        allocation = world.door.record(GPU, device_ids("a"))
+        assert isinstance(allocation, Allocation)
+        assert world.durable_devices() == ["a"]
 
 
 async def test_racing_calls_are_written_one_after_the_other(world: World) -> None:
@@ -431,7 +474,7 @@ async def test_racing_calls_are_written_one_after_the_other(world: World) -> Non
     got: list[Allocation] = []
 
     async def ask(device: str) -> None:
-        got.append(await world.door.record(GPU, device_ids(device)))
+        got.append(await settled(world.door.record(GPU, device_ids(device))))
 
     async with world.running():
         async with anyio.create_task_group() as tasks:

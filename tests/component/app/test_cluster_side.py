@@ -7,11 +7,13 @@ import pytest
 
 from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.control import Control
+from nodeagent.app.late import LateStart
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +33,8 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterSide(bus, conditions, clock, live, environ, "node-1", no_control)
+    late = LateStart(bus, lambda: Gates((), clock=clock), None)
+    side = ClusterSide(bus, conditions, clock, live, late, environ, "node-1", no_control)
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}

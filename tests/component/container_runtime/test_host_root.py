@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.app.container_side import see_processes
+from nodeagent.app.runtime_edge import see_processes
 from nodeagent.components.runtime.component import restart_and_verify, write_plan
 from nodeagent.components.runtime.look import Look, look_at_runtime
 from nodeagent.components.runtime.withdraw import withdraw

@@ -27,6 +27,7 @@ from nodeagent.model.ports import DevicePlugin
 from nodeagent.model.runtime import CdiSpecFile, CdiState
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.virtual_time import FakeClock
+from tests.support.waiting import settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -269,12 +270,12 @@ async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:
     async with world.running():
         await world.publish(TWO)
         plugin = world.serving.plugins[GPU]
-        answer = await plugin.allocate(ids(1))
+        answer = await settled(plugin.allocate(ids(1)))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(1)}",)
         assert world.journal.recorded == [tuple(ids(1))]
         world.journal.refusal = JournalUnavailable("/j", "disk full")
         with pytest.raises(JournalUnavailable):
-            await plugin.allocate(ids(0))
+            await settled(plugin.allocate(ids(0)))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +289,7 @@ async def test_unfit_devices_are_refused_and_not_recorded(
     async with world.running():
         await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
         with pytest.raises(error):
-            await world.serving.plugins[GPU].allocate([*ids(1), device])
+            await settled(world.serving.plugins[GPU].allocate([*ids(1), device]))
         assert world.journal.recorded == []
 
 
@@ -297,9 +298,9 @@ async def test_preference_steers_away_from_what_may_be_held(world: World) -> Non
     async with world.running():
         await world.publish(make_node(8))
         plugin = world.serving.plugins[GPU]
-        assert list(await plugin.prefer(ids(*range(8)), [], 2)) == ids(0, 1)
+        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(0, 1)
         world.journal.doubted = frozenset(ids(0, 1, 2, 3, 4))
-        assert list(await plugin.prefer(ids(*range(8)), [], 2)) == ids(5, 6)
+        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(5, 6)
 
 
 async def test_the_start_of_a_container_tells_who_it_is(world: World) -> None:
@@ -365,7 +366,7 @@ async def test_without_a_driver_nothing_is_handed_out(world: World, phase: Drive
         assert world.serving.newest() == {"0": healthy, "1": healthy}
         if not healthy:
             with pytest.raises(DeviceUnhealthy, match="the driver is not ready: in words"):
-                await world.serving.plugins[GPU].allocate(ids(0))
+                await settled(world.serving.plugins[GPU].allocate(ids(0)))
         await world.publish(DriverState(phase=DriverPhase.READY))
         assert world.serving.newest() == {"0": True, "1": True}
         assert world.serving.begun == [GPU]
@@ -380,8 +381,8 @@ async def test_a_resource_that_containers_hold_is_served_to_the_end(world: World
         assert world.serving.newest(GPU) == {"1": False}
         await world.serving.plugins[GPU].pre_start(ids(1))
         with pytest.raises(DeviceUnknown):
-            await world.serving.plugins[GPU].allocate(ids(1))
-        assert list(await world.serving.plugins[GPU].prefer(ids(1), [], 1)) == ids(1)
+            await settled(world.serving.plugins[GPU].allocate(ids(1)))
+        assert list(world.serving.plugins[GPU].prefer(ids(1), [], 1)) == ids(1)
         await world.publish(AllocationTable())
         assert list(world.serving.plugins) == [SHARED]
 
@@ -437,7 +438,7 @@ async def test_a_look_that_fails_changes_nothing(world: World) -> None:
         await world.publish(TWO)
         world.facts_fail = True
         await anyio.sleep(6)
-        answer = await world.serving.plugins[GPU].allocate(ids(0))
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
         assert f"{CDI}/imex-channel=3" in answer.cdi_devices
 
 
@@ -448,7 +449,7 @@ async def test_extras_are_named_when_their_specification_is_there(clock: FakeClo
         gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
         storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
         await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
-        answer = await world.serving.plugins[GPU].allocate(ids(0))
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings

@@ -144,6 +144,36 @@ async def test_mig_follows_the_layout(fake: FakeNvml) -> None:
         assert (await gpus.read_sample()).gpus[1].mig == ()
 
 
+async def test_one_enumeration_serves_probe_and_inventory(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver was judged by is the first inventory; the next one is read anew, as is one that came late."""
+    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", 60.0)
+    async with running_gpus(fake) as gpus:
+        assert await gpus.read_fabric_pending() == ()
+        before = fake.calls(gpu=0)
+        first = await gpus.read_inventory()
+        assert fake.calls(gpu=0) == before
+        assert await gpus.read_inventory() == first
+        assert fake.calls(gpu=0) > before
+    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", -1.0)
+    async with running_gpus(fake) as gpus:
+        await gpus.read_fabric_pending()
+        before = fake.calls(gpu=0)
+        await gpus.read_inventory()
+        assert fake.calls(gpu=0) > before
+
+
+async def test_another_opening_makes_the_first_enumeration_void(fake: FakeNvml) -> None:
+    """A worker that was replaced meanwhile may see another driver."""
+    async with running_gpus(fake) as gpus:
+        await gpus.read_fabric_pending()
+        await gpus.release("test")
+        await gpus.resume()
+        await gpus.read_answer()
+        before = fake.calls(gpu=0)
+        await gpus.read_inventory()
+        assert fake.calls(gpu=0) > before
+
+
 async def test_fabric_pending_names_the_gpus(fake: FakeNvml) -> None:
     """GPUs whose registration runs or failed are named, by UUID."""
     async with running_gpus(fake) as gpus:

@@ -1,13 +1,14 @@
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
 
 from nodeagent.kernel.errors import WorkersExhausted, WorkerStuck
 from nodeagent.kernel.worker_thread import WorkerThread
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, settled, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -89,6 +90,66 @@ async def test_cancelled_caller_leaves_the_call_to_its_thread(release: threading
         with anyio.move_on_after(AT_ONCE):
             await worker.run(release.wait, timeout_seconds=PATIENCE_SECONDS, what="waiting")
         assert worker.stuck() == ("waiting",)
+        release.set()
+        await wait_until(lambda: not worker.stuck())
+
+
+async def test_a_short_call_is_stood_still_for() -> None:
+    """What ends within the patience is returned or raised at once, in the same thread as everything else."""
+
+    def fail() -> None:
+        raise OSError("the disk said so")
+
+    async with working() as worker:
+        promptly = partial(
+            worker.run_promptly, patience_seconds=PATIENCE_SECONDS, timeout_seconds=PATIENCE_SECONDS, what="writing"
+        )
+        assert promptly(lambda: threading.current_thread().name) == "files"
+        with pytest.raises(OSError, match="the disk said so"):
+            promptly(fail)
+        assert promptly(lambda: 7) == 7
+
+
+async def test_a_long_call_is_awaited_and_others_wait_for_it(release: threading.Event) -> None:
+    """Past the patience the loop goes on; the next call has its turn after this one."""
+    async with working() as worker:
+        order: list[str] = []
+
+        def last() -> None:
+            release.wait()
+            order.append("first")
+
+        first = worker.run_promptly(last, patience_seconds=AT_ONCE, timeout_seconds=PATIENCE_SECONDS, what="waiting")
+        second = worker.run_promptly(
+            lambda: order.append("second"),
+            patience_seconds=PATIENCE_SECONDS,
+            timeout_seconds=PATIENCE_SECONDS,
+            what="adding",
+        )
+        release.set()
+        await settled(first)
+        await settled(second)
+        assert order == ["first", "second"]
+
+
+async def test_a_call_without_patience_is_awaited() -> None:
+    """Whoever has none gets what to await."""
+    async with working() as worker:
+        pending = worker.run_promptly(lambda: 7, patience_seconds=0, timeout_seconds=PATIENCE_SECONDS, what="adding")
+        assert isinstance(pending, Awaitable)
+        assert await pending == 7
+
+
+async def test_a_call_that_outlasts_patience_and_deadline_is_left(release: threading.Event) -> None:
+    """The deadline counts on where the patience ended, and the thread is used no more."""
+    async with working() as worker:
+        pending = worker.run_promptly(
+            release.wait, patience_seconds=AT_ONCE, timeout_seconds=AT_ONCE, what="reading /sys/x"
+        )
+        with pytest.raises(WorkerStuck, match=r"reading /sys/x did not return within 0.02 s"):
+            await settled(pending)
+        assert worker.stuck() == ("reading /sys/x",)
+        assert await worker.run(lambda: 7, timeout_seconds=PATIENCE_SECONDS, what="adding") == 7
         release.set()
         await wait_until(lambda: not worker.stuck())
 

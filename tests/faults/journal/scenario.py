@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from nodeagent.components.allocations.component import Allocations, Node
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import Ledger, replay
@@ -31,6 +32,7 @@ from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.ids import DeviceId
 from tests.fakes.journal_store import FakeKubelet
 from tests.support.allocations import GPU, holding, listing
+from tests.support.waiting import settled
 
 STEPS: Final = ("open", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "link", "rename", "unlink", "mkdir")
 """The calls through which Python changes a disk."""
@@ -112,7 +114,7 @@ async def live_once(directory: Path, acknowledged: int, life: int) -> None:
     async def allocate(name: str) -> None:
         device = DeviceId(f"GPU-{life}-{name}")
         try:
-            await door.record(GPU, (device,))
+            await settled(door.record(GPU, (device,)))
         except JournalUnavailable:
             return
         # not one of the steps: dying before it is dying after the step before it, and a reply never fails

@@ -45,9 +45,7 @@ class Box:
         """The command line that runs `command` in there."""
         return ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd", "--", *command)
 
-    def run(
-        self, *command: str, environment: Mapping[str, str] | None = None, timeout_seconds: float = 300
-    ) -> str:
+    def run(self, *command: str, environment: Mapping[str, str] | None = None, timeout_seconds: float = 300) -> str:
         """Run to the end; return standard output.
 
         Raises:
@@ -140,7 +138,7 @@ def _find_child(pid: int) -> int:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children and os.readlink(f"/proc/{children[0]}/root") != "/":
+        if children and str(Path(f"/proc/{children[0]}/root").readlink()) != "/":
             return int(children[0])
         time.sleep(0.01)
     raise TimeoutError(f"process {pid} opened no root")

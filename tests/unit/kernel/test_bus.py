@@ -287,3 +287,17 @@ async def test_statistics_name_publishers_and_readers(bus: Bus) -> None:
     }
     assert (statistics.published, statistics.retained) == (3, 1)
     assert bus.statistics().listeners == ()
+
+
+@pytest.mark.parametrize(
+    ("after", "heard"), [(0, ["first", "second", "third"]), (1, ["second", "third"]), (None, ["third"])]
+)
+async def test_a_listener_can_hear_what_it_missed(bus: Bus, after: int | None, heard: list[str]) -> None:
+    """From the envelope that it names on, in order, its own facts only, and each once."""
+    bus.publish_fact(Broke("first"), source="s")
+    bus.publish_state(Temperature(1), source="s")
+    bus.publish_fact(Broke("second"), source="s")
+    with bus.listen(Broke, client="late", after=after) as facts:
+        bus.publish_fact(Broke("third"), source="s")
+        assert [(await anext(facts)).value.what for _ in heard] == heard
+        assert facts.take_nowait() is None

@@ -1,7 +1,7 @@
 """One caller of a gRPC server: its bytes, its calls, and how fast it reads."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from anyio import CancelScope
@@ -33,10 +33,10 @@ class Replies(Protocol):
 
 
 class Unary(NamedTuple):
-    """A method with one answer."""
+    """A method with one answer, which the handler returns where it has it at once: no task is made for that."""
 
     request_type: type[Message]
-    handler: Callable[[Any], Awaitable[Message]]
+    handler: Callable[[Any], Message | Awaitable[Message]]
 
 
 class Streaming(NamedTuple):
@@ -170,39 +170,62 @@ class Connection(asyncio.Protocol):
             self._http.sender.finish(request.stream_id, Status.UNIMPLEMENTED, f"no method {request.path}")
         elif self._stopping:
             self._http.sender.finish(request.stream_id, Status.UNAVAILABLE, "the server is stopping")
+        elif isinstance(method, Unary):
+            self._ask(request, method)
         else:
-            self._calls_in_progress += 1
-            self._idle.clear()
-            self._tasks.start_soon(self._serve, request, method, name=request.path)
+            self._go_on(request, self._stream(request, method))
+
+    def _ask(self, request: Request, method: Unary) -> None:
+        """Answer at once, or begin to wait for the answer."""
+        try:
+            outcome = method.handler(method.request_type.FromString(request.message))
+        except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
+            self._fail(request, error)
+            return
+        if isinstance(outcome, Message):
+            self._http.sender.answer(request.stream_id, outcome.SerializeToString())
+        else:
+            self._go_on(request, self._answer(request, outcome))
+
+    def _go_on(self, request: Request, rest: Coroutine[Any, Any, None]) -> None:
+        """The rest of a call has something to wait for, and so gets a task."""
+        self._calls_in_progress += 1
+        self._idle.clear()
+        self._tasks.start_soon(self._serve, request, rest, name=request.path)
 
     def _cancel(self, stream_id: int) -> None:
         scope = self._streams.get(stream_id)
         if scope is not None:
             scope.cancel()
 
-    async def _serve(self, request: Request, method: Unary | Streaming) -> None:
-        stream_id = request.stream_id
+    async def _serve(self, request: Request, rest: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._call(request, method)
-        except DecodeError:
-            self._http.sender.finish(stream_id, Status.INVALID_ARGUMENT, f"the message to {request.path} is malformed")
-        except CallRefused as refused:
-            self._http.sender.finish(stream_id, refused.status, refused.text)
-        except Exception as error:  # noqa: BLE001  one bad call must not end the service; it is reported, not swallowed
-            self._http.sender.finish(stream_id, Status.INTERNAL, CRASH_TEXT)
-            self._report_crash(request.path, error)
+            await rest
+        except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
+            self._fail(request, error)
         finally:
             self._flush()
             self._calls_in_progress -= 1
             if not self._calls_in_progress:
                 self._idle.set()
 
-    async def _call(self, request: Request, method: Unary | Streaming) -> None:
+    def _fail(self, request: Request, error: Exception) -> None:
+        """One bad call must not end the service: its caller is told, and what was not foreseen is reported."""
+        finish, stream_id = self._http.sender.finish, request.stream_id
+        if isinstance(error, DecodeError):
+            finish(stream_id, Status.INVALID_ARGUMENT, f"the message to {request.path} is malformed")
+        elif isinstance(error, CallRefused):
+            finish(stream_id, error.status, error.text)
+        else:
+            finish(stream_id, Status.INTERNAL, CRASH_TEXT)
+            self._report_crash(request.path, error)
+
+    async def _answer(self, request: Request, pending: Awaitable[Message]) -> None:
+        reply = await pending
+        self._http.sender.answer(request.stream_id, reply.SerializeToString())
+
+    async def _stream(self, request: Request, method: Streaming) -> None:
         message = method.request_type.FromString(request.message)
-        if isinstance(method, Unary):
-            reply = await method.handler(message)
-            self._http.sender.answer(request.stream_id, reply.SerializeToString())
-            return
         with CancelScope() as scope:
             self._streams[request.stream_id] = scope
             try:

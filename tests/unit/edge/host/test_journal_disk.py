@@ -1,15 +1,18 @@
 """The journal as the event loop uses it: one agent at a time, bounded in time, mended by beginning anew."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from nodeagent.edge.host import journal_disk
 from nodeagent.edge.host.errors import StateLocked
-from nodeagent.edge.host.journal_disk import JournalDisk
+from nodeagent.edge.host.journal_disk import JournalDisk, plan_slowness
 from nodeagent.edge.host.journal_file import JournalFile
 from nodeagent.model.errors import JournalUnavailable
+from tests.support.waiting import settled
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +22,7 @@ async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
     disk = JournalDisk(tmp_path)
     assert await disk.open() == (None, None, "")
     await disk.begin(b"one\n")
-    await disk.append(b"two\n")
+    await settled(disk.append(b"two\n"))
     assert disk.size_bytes == 8
     await disk.aclose()
     disk = JournalDisk(tmp_path)
@@ -113,11 +116,11 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     with monkeypatch.context() as patched:
         patched.setattr(JournalFile, "append", hang)
         with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
-            await disk.append(b"two\n")
+            await settled(disk.append(b"two\n"))
     await disk.begin(b"three\n")
     back.set()
     assert ended.wait(10)
-    await disk.append(b"four\n")
+    await settled(disk.append(b"four\n"))
     await disk.aclose()
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
 
@@ -142,3 +145,88 @@ async def test_a_hung_call_keeps_its_file_and_nobody_waits(tmp_path: Path, monke
     back.set()
     assert ended.wait(10)
     await other.aclose()
+
+
+class Hanging:
+    """Appends that do not return before they are let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.back = threading.Event()
+        append = JournalFile.append
+
+        def hang(file: JournalFile, content: bytes, *, durable: bool = True) -> None:
+            self.back.wait(10)
+            append(file, content, durable=durable)
+
+        monkeypatch.setattr(JournalFile, "append", hang)
+
+
+def be_patient(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr(journal_disk, "PATIENCE_SECONDS", seconds)
+
+
+async def test_the_loop_stands_still_for_a_fast_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append within the patience is through when it returns: nothing is awaited for it."""
+    be_patient(monkeypatch, 10)
+    disk = JournalDisk(tmp_path)
+    await disk.open()
+    await disk.begin(b"one\n")
+    assert disk.append(b"two\n") is None
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
+    await disk.aclose()
+
+
+async def test_the_loop_goes_on_while_a_disk_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the patience the loop is free, and what was begun is durable when it has been awaited."""
+    be_patient(monkeypatch, 0.001)
+    disk = JournalDisk(tmp_path)
+    await disk.open()
+    await disk.begin(b"one\n")
+    hanging = Hanging(monkeypatch)
+    pending = disk.append(b"two\n")
+    assert pending is not None
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\n"
+    asyncio.get_running_loop().call_later(0.01, hanging.back.set)
+    await pending
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
+    await disk.aclose()
+
+
+async def test_a_slow_disk_is_not_stood_still_for_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one append that outlasted the patience the next goes without, until the disk has had its time."""
+    now = 1000.0
+    be_patient(monkeypatch, 0.001)
+    disk = JournalDisk(tmp_path, now=lambda: now)
+    await disk.open()
+    await disk.begin(b"one\n")
+    with monkeypatch.context() as patched:
+        hanging = Hanging(patched)
+        pending = disk.append(b"two\n")
+        hanging.back.set()
+        await settled(pending)
+    be_patient(monkeypatch, 10)
+    pending = disk.append(b"three\n")
+    assert pending is not None
+    await pending
+    now += plan_slowness(1)
+    assert disk.append(b"four\n") is None
+    await disk.aclose()
+
+
+async def test_a_refusal_of_a_fast_disk_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the disk says within the patience is raised by `append` itself, and the journal begun anew after it."""
+    be_patient(monkeypatch, 10)
+    disk = JournalDisk(tmp_path)
+    await disk.open()
+    await disk.begin(b"one\n")
+    (tmp_path / "allocations.journal").write_bytes(b"somebody else\n")
+    with pytest.raises(JournalUnavailable, match="somebody else has changed it"):
+        await settled(disk.append(b"two\n"))
+    await disk.begin(b"three\n")
+    assert disk.append(b"four\n") is None
+    await disk.aclose()
+
+
+def test_slowness_grows_and_is_bounded() -> None:
+    """One slow moment is forgotten soon, a slow disk is not asked to be fast more than twice a minute."""
+    assert [plan_slowness(misses) for misses in (1, 2, 3, 10, 1000)] == [0.1, 0.2, 0.4, 30.0, 30.0]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.messages import fill_answer, render_devices, render_options
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import (
     AdvertisedDevice,
@@ -38,14 +39,16 @@ def test_list_keeps_order_and_health() -> None:
 
 def test_answer_is_carried_whole() -> None:
     """Environment, mounts, device nodes, annotations and CDI names all reach the container."""
-    rendered = render_answer(
+    rendered = wire.ContainerAllocateResponse()
+    fill_answer(
+        rendered,
         ContainerAnswer(
             environment={"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
             mounts=(ContainerMount(container_path="/c", host_path="/h", read_only=False),),
             devices=(ContainerDevice(container_path="/dev/nvidia0", host_path="/dev/nvidia9", permissions="rwm"),),
             annotations={"cdi.k8s.io/x": "y"},
             cdi_devices=("nvidia.com/gpu=GPU-1",),
-        )
+        ),
     )
     (mount,), (device,), (cdi,) = rendered.mounts, rendered.devices, rendered.cdi_devices
     assert dict(rendered.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}

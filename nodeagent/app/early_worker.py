@@ -1,0 +1,48 @@
+"""Starts the GPU worker as soon as the settings are known, ahead of all that takes the agent itself long to load.
+
+Refuses to open the library while a device node is missing: the driver component makes those first.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeagent.app.host_root import see_in_host_root
+from nodeagent.config.schema import Settings
+from nodeagent.edge.nvml.command import EarlyWorker, render_command, render_environment
+
+
+@contextlib.contextmanager
+def start_early_worker(settings: Settings) -> Iterator[EarlyWorker | None]:
+    """The worker that these settings call for, if they do; one that nobody took is ended with the block."""
+    with contextlib.ExitStack() as stack:
+        worker = None
+        if settings.gpus.simulated_profile is None:
+            with contextlib.suppress(OSError):  # tried again by its owner, who says what is wrong
+                worker = EarlyWorker(
+                    render_command(*name_driver(settings)), render_environment(settings.driver.worker_environment)
+                )
+                stack.callback(worker.close)
+                if are_nodes_there(settings):
+                    worker.open_library()
+        yield worker
+
+
+def name_driver(settings: Settings) -> tuple[str, str]:
+    """Driver root and library as the worker is told them."""
+    driver = settings.driver
+    return str(see_in_host_root(settings, driver.root)), str(driver.nvml_library or "")
+
+
+def are_nodes_there(settings: Settings) -> bool:
+    """Whether each GPU that the kernel module lists has a device node; so it is, too, where it lists none."""
+    driver = settings.driver
+    listed = _count(settings.node.proc_dir / "driver/nvidia/gpus", "*")
+    roots = (
+        (driver.dev_root,) if driver.dev_root else (see_in_host_root(settings, driver.root), settings.node.host_root)
+    )
+    return listed <= max(_count(root / "dev", "nvidia[0-9]*") for root in roots)
+
+
+def _count(directory: Path, pattern: str) -> int:
+    return sum(1 for _ in directory.glob(pattern))

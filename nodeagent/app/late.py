@@ -1,0 +1,95 @@
+"""Components that no pod waits for: loaded and started once those that pods wait for had their turn.
+
+Loading the web server, the metrics, the labels and the client of the API server takes longer than all that comes before
+the first `Register`. Owns the thread they are loaded in, one after the other, and the moment that begins: the devices
+are registered, or there is no driver, or it takes so long that people want to see why.
+"""
+
+import gc
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.component import Component
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.driver import DriverState
+
+PATIENCE_SECONDS = 0.5
+"""How long they wait: a driver may take longer to answer, and the processor is idle meanwhile."""
+LOAD_SECONDS = 60.0
+_SWITCH_SECONDS = 0.0005
+"""How long the loading thread may keep the interpreter from a pod's call; Python's own choice is ten times that."""
+
+
+class LateStart:
+    """When the late ones begin, and the thread that loads them."""
+
+    def __init__(self, bus: Bus, read_gates: Callable[[], Gates], after: str | None) -> None:
+        """`after` is the gate that opens when the devices are registered; none where there is nothing to register."""
+        self._bus, self._read_gates, self._after = bus, read_gates, after
+        self._thread = WorkerThread("loader")
+        self._is_over = after is None
+
+    def wrap(self, name: str, build: Callable[[], Component], *modules: str) -> Component:
+        """A component that is built when its turn has come, of these modules."""
+        return _LateComponent(self, name, build, modules)
+
+    async def load(self, modules: tuple[str, ...]) -> None:
+        """Return when they are loaded."""
+        await self._wait_turn()
+        missing = [name for name in modules if name not in sys.modules]
+        if missing:
+            with anyio.CancelScope(shield=True):  # half a module is none: a stop waits for the rest of a second
+                what = f"loading {missing[0]}"
+                await self._thread.run(lambda: _import_all(missing), timeout_seconds=LOAD_SECONDS, what=what)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._thread.close()
+
+    async def _wait_turn(self) -> None:
+        if not self._is_over and self._after is not None:
+            with anyio.move_on_after(PATIENCE_SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._wait_without_driver, tasks.cancel_scope, name="late start: driver")
+                    await self._read_gates().wait_open(self._after)
+                    tasks.cancel_scope.cancel()
+        self._is_over = True
+
+    async def _wait_without_driver(self, race: anyio.CancelScope) -> None:
+        with self._bus.watch(DriverState, client="late start") as states:
+            async for state in states:
+                if not state.value.ready:
+                    race.cancel()
+
+
+class _LateComponent:
+    """Stands in for a component until that is loaded."""
+
+    def __init__(self, start: LateStart, name: str, build: Callable[[], Component], modules: tuple[str, ...]) -> None:
+        self.name = name
+        self._start, self._build, self._modules = start, build, modules
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Load it, build it, be it."""
+        await self._start.load(self._modules)
+        await self._build().run(task_status=task_status)
+
+
+def _import_all(names: list[str]) -> None:
+    """Nothing of what is imported is garbage: it is not looked through, neither now nor ever."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.disable()
+    try:
+        for name in names:
+            import_module(name)
+        gc.freeze()
+    finally:
+        gc.enable()
+        sys.setswitchinterval(before)

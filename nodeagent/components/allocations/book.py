@@ -1,0 +1,144 @@
+"""The ledger and the journal that holds it, kept alike: a record is written down first and only then taken in.
+
+Owns the ledger in force, the seal of the journal's last line, and whether the journal can be written at all.
+Refuses to go on in a journal that has failed, and to begin one before what the last agent left was read.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.ledger import Identified, Ledger, Record, apply_records, open_record
+from nodeagent.components.allocations.neighbours import JournalStore
+from nodeagent.config.live import LiveSettings
+from nodeagent.model.errors import JournalUnavailable
+
+
+class Node(NamedTuple):
+    """Which machine this is, and which of its lives."""
+
+    machine: str
+    boot: str
+
+
+class Book:
+    """For one writer at a time; whoever awaits must not be interrupted, or ledger and journal part."""
+
+    def __init__(
+        self,
+        store: JournalStore,
+        live: LiveSettings,
+        node: Node,
+        report: Callable[[JournalUnavailable | None], None],
+    ) -> None:
+        """`report` is told of each failure of the journal, and with `None` that it is sound again."""
+        self._store, self._live, self._node, self._report = store, live, node, report
+        self._ledger = Ledger()
+        self._seal = self._size_when_begun = 0
+        self._is_open = False
+        self._broken = "not begun"
+        self._nameless: set[int] = set()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Who holds what."""
+        return self._ledger
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what the last agent left has been read."""
+        return self._is_open
+
+    @property
+    def broken(self) -> str:
+        """Why the journal must be begun anew; empty when it need not."""
+        return self._broken
+
+    def open(self, ledger: Ledger) -> None:
+        """What the last agent left is part of this ledger."""
+        self._ledger, self._is_open = ledger, True
+
+    def is_full(self, share: float = 1.0) -> bool:
+        """Whether it is time to begin anew; a journal that is large from the start may double first."""
+        limit = max(self._live.now.journal.rotate_bytes, 2 * self._size_when_begun)
+        return self._store.size_bytes > share * limit
+
+    def is_nameless(self, number: int) -> bool:
+        """Whether the journal holds the allocation, but could not be told whose it is."""
+        return number in self._nameless
+
+    def accept(self, records: Sequence[Record]) -> None:
+        """Take records into the ledger without a durable copy, which `begin` makes up for."""
+        named = (record.number for record in records if isinstance(record, Identified))
+        entries = self._ledger.entries
+        self._nameless.update(one for one in named if one in entries and entries[one].allocation.pod is None)
+        self._ledger = self._after(records)
+
+    async def write(self, records: Sequence[Record], *, durable: bool = True) -> None:
+        """Write records down, in a new journal where it is time for one.
+
+        Raises:
+            JournalUnavailable: they are not written, and not part of the ledger.
+        """
+        if self._broken or self.is_full():
+            await self._begin(self._after(records))
+            return
+        pending = self.append(records, durable=durable)
+        if pending is not None:
+            await pending
+
+    def append(self, records: Sequence[Record], *, durable: bool = True) -> Awaitable[None] | None:
+        """Write records down in the present journal; `None` when that is done, else what must be awaited.
+
+        Raises:
+            JournalUnavailable: they are not written, and not part of the ledger.
+        """
+        data, seal = encode_records(records, self._seal)
+        with self._noting_failure():
+            pending = self._store.append(data, durable=durable)
+        if pending is not None:
+            return self._append_when(pending, records, seal)
+        self._ledger, self._seal = self._after(records), seal
+        return None
+
+    async def begin(self) -> None:
+        """Begin the journal anew with what is known.
+
+        Raises:
+            JournalUnavailable: it could not be done.
+        """
+        await self._begin(self._ledger)
+
+    async def _append_when(self, pending: Awaitable[None], records: Sequence[Record], seal: int) -> None:
+        with self._noting_failure():
+            await pending
+        self._ledger, self._seal = self._after(records), seal
+
+    async def _begin(self, ledger: Ledger) -> None:
+        data, seal = encode_records([open_record(ledger, *self._node)], 0)
+        with self._noting_failure():
+            if not self._is_open:
+                raise JournalUnavailable(self._store.path, self._broken)
+            await self._store.begin(data)
+        self._ledger, self._seal, self._size_when_begun = ledger, seal, len(data)
+        self._nameless.clear()
+        if self._broken:
+            self._broken = ""
+            self._report(None)
+
+    def note_failure(self, error: JournalUnavailable) -> None:
+        """The journal is not to be written until it was begun anew."""
+        self._broken = error.reason
+        self._report(error)
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalUnavailable as error:
+            self.note_failure(error)
+            raise
+
+    def _after(self, records: Sequence[Record]) -> Ledger:
+        return apply_records(self._ledger, records, self._live.now.journal.history_entries)

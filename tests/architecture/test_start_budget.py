@@ -1,0 +1,83 @@
+"""What the agent may not have loaded when it registers its devices: pods wait for that, and for nothing of this."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.node import bench_node, find_free_port
+
+LATE = (
+    "aiohttp",
+    "html",
+    "http.client",
+    "http.server",
+    "kubernetes_asyncio",
+    "nodeagent.components.cdi.component",
+    "nodeagent.components.cluster.component",
+    "nodeagent.components.exporter",
+    "nodeagent.components.labeler",
+    "nodeagent.components.runtime.component",
+    "nodeagent.components.web",
+    "nodeagent.edge.container_runtime",
+    "nodeagent.edge.http.access",
+    "nodeagent.edge.http.server",
+    "nodeagent.edge.kube.client",
+    "nodeagent.edge.simulated.kubelet",
+    "nodeagent.edge.simulated.source",
+    "prometheus_client",
+    "pynvml",
+    "tomlkit",
+    "tomllib",
+)
+"""Modules, with all below them, that are loaded after the first `Register`, if at all."""
+
+NEEDED = ("nodeagent.components.deviceplugin.component", "nodeagent.components.health.component")
+"""Proof that the list was taken where it should be."""
+
+AGENT = """
+import os, sys
+place = sys.argv[1]
+
+def note(event, arguments):
+    is_register = event == "socket.connect" and str(arguments[1]).endswith("device-plugins/kubelet.sock")
+    if is_register and not os.path.exists(place):
+        with open(place + ".new", "w") as file:
+            file.write("\\n".join(sys.modules))
+        os.rename(place + ".new", place)
+
+sys.addaudithook(note)
+from nodeagent.cli.main import Streams, run_command_line
+sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    """The agent's modules at the moment it dials the kubelet; with API credentials, so that all parts exist."""
+    place = tmp_path_factory.mktemp("start") / "modules"
+    with bench_node() as node:
+        wishes = ("--set", "kubernetes.enabled=auto", "--set", "kubernetes.kubeconfig=/nowhere/kubeconfig")
+        words = ["run", *node.list_settings(find_free_port()), *wishes]
+        agent = subprocess.Popen(
+            [sys.executable, "-c", AGENT, str(place), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            node.kubelet.wait("registered")
+        finally:
+            agent.terminate()
+            agent.wait(30)
+    return frozenset(Path(place).read_text().split())
+
+
+@pytest.mark.parametrize("module", LATE)
+def test_what_pods_do_not_wait_for_is_loaded_after_register(loaded: frozenset[str], module: str) -> None:
+    """A module of the late set that gets in before `Register` would make every pod of a restarted node wait for it."""
+    assert sorted(name for name in loaded if name == module or name.startswith(f"{module}.")) == []
+
+
+@pytest.mark.parametrize("module", NEEDED)
+def test_the_look_was_taken_at_the_right_moment(loaded: frozenset[str], module: str) -> None:
+    """What the registration needs is there by then."""
+    assert module in loaded

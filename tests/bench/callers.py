@@ -1,0 +1,77 @@
+"""Who asks in the stand-in kubelet's name where the time of a call counts.
+
+The stand-in's own client is Python's grpclib, which costs as much as what is measured; the real kubelet's does not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import grpc
+from google.protobuf.message import Message
+
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
+from nodeagent.edge.simulated.kubelet.device_manager import Choice
+from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient
+from tests.bench.go_client import GoClient
+
+SERVICE: Final = "/v1beta1.DevicePlugin"
+
+
+class Caller(Protocol):
+    """Makes one unary call after the other, blocking."""
+
+    def call(self, method: str, message: bytes) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class CoreCaller:
+    """gRPC's C core under Python: a client that others wrote."""
+
+    def __init__(self, socket: Path) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{socket}")
+        self._methods: dict[str, Callable[[bytes], bytes]] = {}
+
+    def call(self, method: str, message: bytes) -> bytes:
+        known = self._methods.get(method)
+        if known is None:
+            known = self._methods[method] = self._channel.unary_unary(method)
+        return known(message)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+CALLERS: Final[Mapping[str, Callable[[Path], Caller]]] = {"go": GoClient, "core": CoreCaller}
+
+
+class BlockingPluginClient(PluginClient):
+    """Blocks this process while it asks: nothing else goes on in here while a pod is admitted."""
+
+    def __init__(self, resource: str, socket: Path, caller: str) -> None:
+        super().__init__(resource, socket)
+        self._caller = CALLERS[caller](socket)
+
+    def close(self) -> None:
+        self._caller.close()
+        super().close()
+
+    async def prefer(self, choice: Choice) -> tuple[str, ...]:
+        request = wire.ContainerPreferredAllocationRequest(
+            available_deviceIDs=[*choice.free, *choice.taken],
+            must_include_deviceIDs=choice.taken,
+            allocation_size=choice.size,
+        )
+        message = wire.PreferredAllocationRequest(container_requests=[request]).SerializeToString()
+        answer = wire.PreferredAllocationResponse.FromString(
+            self._caller.call(f"{SERVICE}/GetPreferredAllocation", message)
+        )
+        return tuple(answer.container_responses[0].deviceIDs)
+
+    async def allocate(self, devices: Sequence[str]) -> Message:
+        request = wire.ContainerAllocateRequest(devices_ids=devices)
+        message = wire.AllocateRequest(container_requests=[request]).SerializeToString()
+        answer = wire.AllocateResponse.FromString(self._caller.call(f"{SERVICE}/Allocate", message))
+        response: Message = answer.container_responses[0]
+        return response

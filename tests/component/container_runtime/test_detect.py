@@ -11,7 +11,7 @@ from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
-from nodeagent.edge.container_runtime.errors import ProgramMissing, RuntimeSilent
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
@@ -253,6 +253,42 @@ async def test_a_change_is_judged_by_the_runtimes_own_program(host: Path) -> Non
     assert not await edge.edge.check(RuntimeKind.CONTAINERD, "/usr/lib/systemd/systemd", tree)
     with pytest.raises(ProgramMissing, match="/nowhere/containerd, which runs, is no longer there"):
         await edge.edge.check(RuntimeKind.CONTAINERD, "/nowhere/containerd", tree)
+    edge.edge.close()
+
+
+@pytest.mark.parametrize(
+    ("help_text", "content", "judged"),
+    [("--validate", "{}", True), ("--config-file", "{}", False), ("--validate", '{"forbidden": 1}', None)],
+    ids=["accepted", "too old to judge", "refused"],
+)
+async def test_docker_judges_from_the_release_that_can(
+    host: Path, help_text: str, content: str, judged: bool | None
+) -> None:
+    """Docker before 23 has no such flag, and would take the question for a mistake."""
+    edge = Edge(host, "")
+    daemon = edge.program.with_name("dockerd")
+    daemon.write_text(
+        f"#!/bin/sh\ntest $1 != --help || {{ echo {help_text}; exit; }}\ntest $1 = --validate && ! grep forbidden $3\n"
+    )
+    daemon.chmod(0o755)
+    edge.main.write_text(content)
+    tree = await edge.edge.read_config(RuntimeKind.DOCKER, str(edge.main))
+    if judged is None:
+        with pytest.raises(ConfigRefused, match="forbidden"):
+            await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree)
+    else:
+        assert await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree) is judged
+    edge.edge.close()
+
+
+async def test_a_program_that_cannot_be_asked_judges_nothing(host: Path) -> None:
+    """It may be no program at all."""
+    edge = Edge(host, "")
+    daemon = edge.program.with_name("dockerd")
+    daemon.write_text("no program")
+    edge.main.write_text("{}")
+    tree = await edge.edge.read_config(RuntimeKind.DOCKER, str(edge.main))
+    assert not await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree)
     edge.edge.close()
 
 

@@ -177,3 +177,27 @@ def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Mach
     assert "`systemctl restart containerd.service` failed" in done.stderr
     assert read_config(machine) == CONFIG
     assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"
+
+
+def test_a_directory_that_may_not_be_written_is_told(machine: Machine) -> None:
+    """Its error names the file and the reason; nothing is written or restarted, and nothing is on record."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    for options in ("bind", "remount,bind,ro"):
+        machine.systemd.run("mount", "-o", options, "/etc/containerd", "/etc/containerd")
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert done.returncode == 2
+    assert f"cannot write {DROP_IN}: create its directory: read-only file system" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert read_pid(machine) == before
+    assert machine.nodeagent("runtime", "unconfigure").stdout == "nothing of ours is there\n"
+
+
+def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine: Machine) -> None:
+    """A circle ends, for both; the setting is put where it counts."""
+    circle = f'version = 3\nimports = ["{CONTAINERD_CONFIG}"]\n'
+    machine.systemd.write("/etc/containerd/conf.d/50-circle.toml", circle)
+    machine.install_containerd(machine.programs, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{CONFIG}')
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert (done.returncode, done.stdout) == (0, f"written: {DROP_IN}\n"), done.stderr
+    assert is_cdi_in_force(machine)

@@ -25,6 +25,7 @@ version = 3
 DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
 REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
 READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
+AGENT = "nodeagent.service"
 PATIENCE_SECONDS = 30.0
 
 
@@ -95,7 +96,7 @@ def test_a_change_that_does_not_work_is_rolled_back(machine: Machine, more: str,
 
 
 def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Machine) -> None:
-    """Managed and restarted by the agent itself; what another program undoes is put back while nobody looks."""
+    """In the shipped unit, with all that it takes away: configured, restarted, and put back while nobody looks."""
     machine.install_containerd(machine.programs, CONFIG)
     port = choose_free_ports(1)[0]
     settings = (
@@ -105,15 +106,20 @@ def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Ma
         f"http.listen=127.0.0.1:{port}",
     )
     flags = " ".join(f"--set {setting}" for setting in settings)
-    machine.write_unit("agent.service", f"{CHECKOUT}/.venv/bin/python -m nodeagent run {flags}", "/usr/bin")
-    machine.systemd.run("systemctl", "start", "--no-block", "agent.service")
+    unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
+    unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
+    # The interpreter of a test may lie in somebody's home.
+    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit.replace("ProtectHome=yes", "ProtectHome=no"))
+    machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
+    machine.systemd.run("systemctl", "daemon-reload")
+    machine.systemd.run("systemctl", "start", "--no-block", AGENT)
     wait_in_force(machine)
     drop_in = machine.systemd.path(DROP_IN)
     written = drop_in.read_text()
     drop_in.write_text(written.replace("true", "false"))
     wait_in_force(machine)
     assert drop_in.read_text() == written
-    machine.systemd.run("systemctl", "stop", "agent.service")
+    machine.systemd.run("systemctl", "stop", AGENT)
     assert is_cdi_in_force(machine)
 
 
@@ -122,7 +128,7 @@ def wait_in_force(machine: Machine) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     place = machine.systemd.path(DROP_IN)
     while not (place.exists() and "enable_cdi = true" in place.read_text() and is_cdi_in_force(machine)):
-        assert time.monotonic() < deadline, machine.systemd.read_journal("agent.service")
+        assert time.monotonic() < deadline, machine.systemd.read_journal(AGENT)
         time.sleep(0.2)
 
 

@@ -84,8 +84,12 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 
 def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Specifications, and the hook program that they may name."""
-    own = plan_own_paths(SpecFiles(settings.cdi.dir).locate)
-    yield from _remove([*map(Path, own), settings.cdi.hook_dir / HOOK_PROGRAM], "CDI", dry=dry)
+    directory = settings.cdi.dir
+    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
+    others = directory.is_dir() and {*directory.iterdir()} - {*own}
+    yield from _remove([*own, settings.cdi.hook_dir / HOOK_PROGRAM], "CDI", dry=dry)
+    if not others and not directory.is_mount():
+        yield from _remove_directory(directory, dry=dry)
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

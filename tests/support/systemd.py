@@ -92,9 +92,9 @@ class Systemd:
         return done.stdout
 
     def read_journal(self, unit: str = "") -> str:
-        """What systemd and its units logged."""
+        """The end of what systemd and its units, or one unit, logged."""
         only = [f"--unit={unit}"] if unit else []
-        return self.call("journalctl", "--no-pager", "--output=short-monotonic", *only).stdout
+        return self.call("journalctl", "--no-pager", "--output=short-monotonic", "--lines=60", *only).stdout
 
 
 @contextmanager

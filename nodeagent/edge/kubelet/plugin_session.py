@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
-from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
 from nodeagent.edge.kubelet.wire.connection import CrashReporter
 from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
@@ -93,7 +93,7 @@ class PluginSession:
             while not self._server.streaming:
                 await self._server.wait_stream_change()
         while self._server.streaming:
-            with move_on_after(LOOK_EVERY_SECONDS):
+            with move_on_after(STANDING_LOOK_SECONDS):
                 await self._server.wait_stream_change()
             if identify_file(self._kubelet_socket) not in {kubelet, None}:
                 return "another kubelet process has taken over"

@@ -60,6 +60,8 @@ deb: dist ## a Debian package with the pinned libraries, for this Debian, Python
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
+	@$(BIN)/python -m tests.deploy.helm build
+	@$(BIN)/python -m tests.integration.machine
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 browser: $(STAMP) ## the status page in headless Chromium

@@ -43,7 +43,6 @@ ENDLESS: Final = frozenset({"nodeagent run", "nodeagent simulate", "nodeagent to
 """Run until they are stopped: after some seconds they must still be there."""
 
 STATUS: Final[Mapping[str, tuple[frozenset[int], str]]] = {
-    "nodeagent run --require-driver": (frozenset({3}), "GPUs are fake, and no longer there"),
     "nodeagent doctor": (frozenset({6}), "no PCI bus has the fake GPUs"),
     "nodeagent doctor --bundle report.tar.gz": (frozenset({6}), "likewise"),
     "nodeagent runtime detect": (frozenset({1}), "the machine has no container runtime"),
@@ -72,6 +71,6 @@ def find_place(command: str) -> Where | None:
 
 def is_endless(command: str) -> bool:
     """Whether it runs until it is stopped."""
-    ends = ("--for", "--once", "--require-driver", "fault", "help")
+    ends = ("--for", "--once", "fault", "help")
     start = re.match(r"nodeagent \w+( --watch)?", command)
     return start is not None and start[0] in ENDLESS and not any(word in command.split() for word in ends)

@@ -235,7 +235,7 @@ def prepare(deployment: Deployment, place: Path, page: str, command: str) -> Non
         deployment.helm("uninstall", "nodeagent", "--wait")
     elif command.startswith("helm upgrade") and not installed:
         deployment.kubectl("delete", "daemonset/nodeagent", "--ignore-not-found", "--wait")
-        deployment.install()
+        deployment.install({"driver": {"worker_environment": WORKER_ENVIRONMENT}})
         deployment.wait_ready()
     elif page == "docs/migration.md" and command.startswith("kubectl cordon") and not installed:
         # As the page says above it: our DaemonSet goes by a label of its own.

@@ -92,6 +92,7 @@ class ResourcePlugin:
     def __init__(self, offer: _Offer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
         self._list: tuple[AdvertisedDevice, ...] = ()
+        self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
         self._changed_at = 0.0
         self._changed = anyio.Event()
@@ -113,6 +114,7 @@ class ResourcePlugin:
             return
         self._listed = origin
         wanted = plan_list(offer.resource, offer.view, gone)
+        self._fit = frozenset(device.id for device in wanted if device.healthy)
         if wanted != self._list:
             self._list, self._changed_at, self.cause = wanted, anyio.current_time(), cause
             self._changed.set()
@@ -142,10 +144,9 @@ class ResourcePlugin:
         """
         offer = self._offer
         selected = select_devices(offer.resource, offer.known, devices)
-        for device in selected:
-            reason = explain_unfitness(device, offer.view)
-            if reason:
-                raise DeviceUnhealthy(device.id, reason)
+        unfit = next((device for device in selected if device.id not in self._fit), None)
+        if unfit is not None:
+            raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
         recorded = self._journal.record(offer.resource.name, devices)
         if isinstance(recorded, Allocation):
             return self._answer(offer, selected)

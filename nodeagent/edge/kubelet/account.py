@@ -1,5 +1,6 @@
 """The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ class KubeletAccount:
     """Belongs to the event loop's thread; opens its connection when first asked."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
-        self._socket = device_plugins_dir / "kubelet.sock"
+        # As text: a path costs as much as the call, and a pod waits for both.
+        self._socket = str(device_plugins_dir / "kubelet.sock")
         self._checkpoint = device_plugins_dir / CHECKPOINT_NAME
         self._pod_resources_socket = pod_resources_socket
         self._client: PodResourcesClient | None = None
@@ -51,7 +53,7 @@ class KubeletAccount:
     def identify_run(self) -> tuple[str, float] | None:
         """A name for the kubelet's present run and when it began: each run makes its socket anew."""
         try:
-            status = self._socket.stat()
+            status = os.stat(self._socket)  # noqa: PTH116  see above
         except OSError:
             # Not there, or not to be seen: there is no kubelet that could ask us for anything.
             return None

@@ -73,9 +73,11 @@ chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 
 soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40)
 	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED)
 
-nightly: $(STAMP) ## the long runs
+nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt

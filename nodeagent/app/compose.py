@@ -196,11 +196,21 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
             count_api_calls=self.cluster.count_requests,
+            read_admission=self.kubelet.read_admission,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None
         places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
-        return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
+        return Exporter(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            agent,
+            places,
+            host=self.node,
+            want=self.hardware.extras.want,
+        )
 
     def _build_web(self) -> Component:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.app.early_worker import name_driver
-from nodeagent.app.hardware import Hardware
+from nodeagent.app.hardware import ExtraReadings, Hardware
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -73,7 +73,8 @@ class RealHardware:
     def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(plan_nvml(live), SystemClock(), early=early)
+        self._extras = ExtraReadings()
+        self._nvml = NvmlGpus(plan_nvml(live, self._extras), SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -92,6 +93,7 @@ class RealHardware:
             nodes=HostDeviceNodes(self._read_files, self._workers[1]),
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,
+            extras=self._extras,
         )
 
     async def _check_cuda(self, library: Path | None) -> str:
@@ -121,7 +123,7 @@ class RealHardware:
                 worker.close()
 
 
-def plan_nvml(live: LiveSettings) -> NvmlSettings:
+def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
     settings = live.now
     driver, (root, library) = settings.driver, name_driver(settings)
@@ -132,15 +134,17 @@ def plan_nvml(live: LiveSettings) -> NvmlSettings:
         environment=driver.worker_environment,
         levels_seconds=lambda: plan_levels_seconds(live.now),
         sysfs=str(settings.node.sys_dir),
+        extras=extras.read,
     )
 
 
 def plan_levels_seconds(settings: Settings) -> float:
-    """How old the levels in a sample may be: by half a sample less than the pause between looks at health.
+    """How old the levels in a sample may be.
 
-    So every look sees levels that the look before has not seen, though nobody asks for them each second.
+    They are read in the rhythm of the looks at health, so every look sees levels that the look before has not seen,
+    and what has grown between two looks has grown in that time.
     """
-    return max(0.0, settings.health.poll_seconds - 1.5 * settings.inventory.sample_seconds)
+    return max(0.0, settings.health.poll_seconds - settings.inventory.sample_seconds / 2)
 
 
 def plan_probe(settings: Settings) -> ProbeSettings:

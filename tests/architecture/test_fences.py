@@ -26,7 +26,7 @@ FENCES: dict[str, tuple[str, ...]] = {
 }
 """Which third party may be imported where."""
 
-KERNEL_MAY_IMPORT = ("anyio", "structlog", "nodeagent")
+KERNEL_MAY_IMPORT = ("anyio", "msgspec", "structlog", "nodeagent")
 MODEL_MAY_IMPORT = ("msgspec", "nodeagent", "yaml")
 
 BUDGETS: dict[str, tuple[str, ...]] = {

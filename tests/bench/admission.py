@@ -1,7 +1,7 @@
 """What a pod waits for: preference and durable allocation, while the agent samples and is scraped.
 
-Asked as the kubelet's gRPC for Go asks (`go_client`), and once more by gRPC's C core under Python, which others wrote
-and whose own time is a good part of that row.
+Asked as the kubelet's gRPC for Go asks (`tests.support.go_client`), and once more by gRPC's C core under Python, which
+others wrote and whose own time is a good part of that row.
 """
 
 from tests.bench.node import BenchNode, PluginProcess, bench_node

@@ -1,72 +1,99 @@
-"""What importing each layer costs: processor time and memory, after the layers below it, in a fresh process.
+"""What each layer costs to load: time of the processor and memory that it adds to all that is below it.
 
-All modules of a layer are loaded, which a run of the agent does not do at once; what they need of other libraries
-counts for the first layer that needs it.
+A fresh interpreter loads the layers from the ground up, so that a third party is charged to the lowest layer that wants
+it. Processor time, because a busy machine makes that no longer; resident memory, as nobody shares it with anyone here.
 """
 
 import json
 import subprocess
 import sys
-import time
-from importlib import import_module
-from pathlib import Path
+from pkgutil import walk_packages
 
+import nodeagent
 from tests.bench.rows import Row
 
-LAYERS = ("model", "kernel", "edge", "config", "components", "app", "cli")
-LEFT_OUT = ("nodeagent.edge.simulated", "nodeagent.edge.nvml.worker", "nodeagent.edge.nvml.launch")
-"""Simulations, and what runs in the GPU worker alone."""
-ROUNDS = 7
-MIB = 1 << 20
-PAGE_BYTES = 4096
-
-
-def measure() -> list[Row]:
-    """A row for the time and one for the memory of each layer."""
-    rounds = [_measure_once() for _ in range(ROUNDS)]
-    rows = []
-    for layer in LAYERS:
-        rows.append(Row(f"importing {layer}, CPU", "ms", [each[layer][0] for each in rounds]))
-        rows.append(Row(f"importing {layer}, memory", "MiB", [each[layer][1] for each in rounds]))
-    return rows
-
-
-def _measure_once() -> dict[str, tuple[float, float]]:
-    told = subprocess.run([sys.executable, "-m", __name__], check=True, stdout=subprocess.PIPE).stdout
-    costs: dict[str, tuple[float, float]] = json.loads(told)
-    return costs
-
-
-def main() -> None:
-    """Load layer after layer, and tell what each has cost."""
-    costs: dict[str, tuple[float, float]] = {}
-    for layer in LAYERS:
-        names = _list_modules(layer)
-        began, before = time.process_time(), _read_resident_bytes()
-        for name in names:
-            import_module(name)
-        costs[layer] = (
-            (time.process_time() - began) * 1000,
-            (_read_resident_bytes() - before) / MIB,
+LAYERS: dict[str, tuple[str, ...]] = {
+    "model": ("nodeagent.model",),
+    "kernel": ("nodeagent.kernel",),
+    "config": ("nodeagent.config",),
+    "edge.host": ("nodeagent.edge.host",),
+    "edge.nvml": ("nodeagent.edge.nvml.client",),
+    "edge.kubelet": ("nodeagent.edge.kubelet",),
+    "edge.container_runtime": ("nodeagent.edge.container_runtime",),
+    "edge.http": ("nodeagent.edge.http",),
+    "edge.kube": ("nodeagent.edge.kube",),
+    "edge.simulated": ("nodeagent.edge.simulated",),
+    **{
+        f"components.{name}": (f"nodeagent.components.{name}",)
+        for name in (
+            "driver",
+            "inventory",
+            "health",
+            "allocations",
+            "deviceplugin",
+            "cdi",
+            "runtime",
+            "exporter",
+            "labeler",
+            "cluster",
+            "web",
         )
-    sys.stdout.write(json.dumps(costs))
+    },
+    "app": ("nodeagent.app",),
+}
+"""From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
+
+NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.cuda_check")
+"""What only commands and children load."""
+
+CHILD = """
+import gc, importlib, json, os, sys, time
+gc.disable()
+page = os.sysconf("SC_PAGE_SIZE")
+
+def look():
+    with open("/proc/self/statm") as file:
+        return 1000 * time.process_time(), int(file.read().split()[1]) * page / 1048576
+
+found, (at, had) = [], look()
+found.append(("interpreter", at, had))
+for name, modules in json.loads(sys.argv[1]):
+    at, had = look()
+    for module in modules:
+        importlib.import_module(module)
+    now, has = look()
+    found.append((name, now - at, has - had))
+print(json.dumps(found))
+"""
 
 
-def _list_modules(layer: str) -> list[str]:
-    """By their files alone: nothing is loaded yet."""
-    root = Path(__file__).parents[2] / "nodeagent"
-    names = []
-    for file in sorted((root / layer).rglob("*.py")):
-        parts = file.relative_to(root.parent).with_suffix("").parts
-        name = ".".join(part for part in parts if part != "__init__")
-        if not name.startswith(LEFT_OUT) and not name.endswith("__main__"):
-            names.append(name)
-    return names
+def measure(rounds: int) -> list[Row]:
+    """A row of time and one of memory for each layer, and for all together."""
+    runs = [_load_all() for _ in range(rounds)]
+    rows = []
+    for number, (layer, _millis, _mib) in enumerate(runs[0]):
+        rows += [
+            Row(f"load {layer}, CPU", "ms", [run[number][1] for run in runs]),
+            Row(f"load {layer}, RSS", "MiB", [run[number][2] for run in runs]),
+        ]
+    return [
+        *rows,
+        Row("load everything, CPU", "ms", [sum(millis for _, millis, _ in run) for run in runs]),
+        Row("load everything, RSS", "MiB", [sum(mib for *_, mib in run) for run in runs]),
+    ]
 
 
-def _read_resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+def list_modules(place: str) -> list[str]:
+    """A package with all that is in it, or the one module."""
+    parts = place.removeprefix("nodeagent.").split(".")
+    found = walk_packages([f"{nodeagent.__path__[0]}/{'/'.join(parts)}"], f"{place}.")
+    inner = [one.name for one in found if not one.name.startswith(NOT_THE_AGENTS) and "__main__" not in one.name]
+    return [place, *inner]
 
 
-if __name__ == "__main__":
-    main()
+def _load_all() -> list[tuple[str, float, float]]:
+    plan = [(layer, [name for place in places for name in list_modules(place)]) for layer, places in LAYERS.items()]
+    command = [sys.executable, "-c", CHILD, json.dumps(plan)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    found: list[tuple[str, float, float]] = json.loads(done.stdout)
+    return found

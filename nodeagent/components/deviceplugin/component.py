@@ -347,7 +347,8 @@ class DevicePlugins:
                 await anyio.sleep(RETRY_SECONDS)
         # Only now is its socket free for a successor.
         self._ending.discard(resource.name)
-        self._conditions.clear("plugin-not-registered", key=resource.name)
+        for code in ("plugin-not-registered", "plugin-contested"):
+            self._conditions.clear(code, key=resource.name)
         self._waker.wake()
 
     def _note_standing(self, standing: AdvertisedResource) -> None:
@@ -359,6 +360,10 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
+        if standing.contested:
+            self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
+        else:
+            self._conditions.clear("plugin-contested", key=standing.name)
         envelope = self._publish(self._served[standing.name].plugin.cause)
         if standing.devices and (before is None or before.devices != standing.devices):
             healthy = sum(device.healthy for device in standing.devices)

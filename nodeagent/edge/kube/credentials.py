@@ -9,9 +9,10 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
@@ -51,8 +52,7 @@ class Credentials(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccount(Struct, frozen=True):
     """The account that a pod runs as."""
 
     environ: Mapping[str, str]
@@ -83,8 +83,7 @@ class ServiceAccount:
         return configuration
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True):
     """A file as kubectl uses it."""
 
     path: Path

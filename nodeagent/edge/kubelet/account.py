@@ -1,6 +1,7 @@
 """The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 CHECKPOINT_SECONDS: Final = 5.0
@@ -31,9 +33,15 @@ class KubeletAccount:
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
-        if self._client is None:
-            self._client = PodResourcesClient(self._pod_resources_socket)
-        return await self._client.read_pods()
+        return await self._open_client().read_pods()
+
+    async def read_allocatable(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
+        """The healthy devices of each resource, those in use too.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        return await self._open_client().read_allocatable()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
         """What the kubelet wrote down for its own restart.
@@ -58,6 +66,11 @@ class KubeletAccount:
             # Not there, or not to be seen: there is no kubelet that could ask us for anything.
             return None
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
+
+    def _open_client(self) -> PodResourcesClient:
+        if self._client is None:
+            self._client = PodResourcesClient(self._pod_resources_socket)
+        return self._client
 
     def close(self) -> None:
         """Hang up, and end the thread."""

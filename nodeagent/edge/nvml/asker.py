@@ -5,11 +5,11 @@ Refuses to know what is asked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
 from nodeagent.edge.nvml.connection import Connection, WorkerDied, WorkerStuck
 from nodeagent.edge.nvml.protocol import Answer, Request
@@ -20,8 +20,7 @@ from nodeagent.model.errors import DriverError, DriverStuck
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlSettings:
+class NvmlSettings(Struct, frozen=True):
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""
@@ -44,6 +43,9 @@ class NvmlSettings:
 
     levels_seconds: Callable[[], float] = lambda: 0.0
     """How old the levels may be: what moves slowly is asked that much less often."""
+
+    extras: Callable[[], tuple[str, ...]] = tuple
+    """Readings that are wanted beside the ordinary sample, as `edge.nvml.extras` names them."""
 
     sysfs: str = ""
     """Where the kernel shows the PCI bus; empty: its counts of errors are left out."""

@@ -10,6 +10,8 @@ from tests.bench.node import bench_node, find_free_port
 
 LATE = (
     "aiohttp",
+    "grpclib.client",
+    "h2",
     "html",
     "http.client",
     "http.server",

@@ -14,13 +14,12 @@ CHECKPOINT_SECONDS: Final = 5.0
 
 
 class KubeletAccount:
-    """Belongs to the event loop's thread; opens its connection when first asked."""
+    """Belongs to the event loop's thread."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
         self._socket = device_plugins_dir / "kubelet.sock"
         self._checkpoint = device_plugins_dir / CHECKPOINT_NAME
-        self._pod_resources_socket = pod_resources_socket
-        self._client: PodResourcesClient | None = None
+        self._client = PodResourcesClient(pod_resources_socket)
         self._worker = WorkerThread("kubelet checkpoint")
 
     async def read_pods(self) -> PodListing:
@@ -29,8 +28,6 @@ class KubeletAccount:
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
-        if self._client is None:
-            self._client = PodResourcesClient(self._pod_resources_socket)
         return await self._client.read_pods()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
@@ -58,7 +55,5 @@ class KubeletAccount:
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
 
     def close(self) -> None:
-        """Hang up, and end the thread."""
-        if self._client is not None:
-            self._client.close()
+        """End the thread."""
         self._worker.close()

@@ -73,7 +73,7 @@ class RealHardware:
     def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(plan_nvml(settings), SystemClock(), early=early)
+        self._nvml = NvmlGpus(plan_nvml(live), SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -121,15 +121,26 @@ class RealHardware:
                 worker.close()
 
 
-def plan_nvml(settings: Settings) -> NvmlSettings:
+def plan_nvml(live: LiveSettings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
+    settings = live.now
     driver, (root, library) = settings.driver, name_driver(settings)
     return NvmlSettings(
         driver_root=root,
         library=library,
         call_timeout_seconds=driver.call_timeout_seconds,
         environment=driver.worker_environment,
+        levels_seconds=lambda: plan_levels_seconds(live.now),
+        sysfs=str(settings.node.sys_dir),
     )
+
+
+def plan_levels_seconds(settings: Settings) -> float:
+    """How old the levels in a sample may be: by half a sample less than the pause between looks at health.
+
+    So every look sees levels that the look before has not seen, though nobody asks for them each second.
+    """
+    return max(0.0, settings.health.poll_seconds - 1.5 * settings.inventory.sample_seconds)
 
 
 def plan_probe(settings: Settings) -> ProbeSettings:

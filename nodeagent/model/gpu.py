@@ -109,6 +109,8 @@ class Fabric(Value, frozen=True):
     cluster_uuid: str = ""
     clique_id: int = 0
     health_mask: int = 0
+    health_summary: int = 0
+    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
 
 
 class VirtualizationMode(StrEnum):

@@ -43,6 +43,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 """From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
 
+ROUNDS = 7
 NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.cuda_check")
 """What only commands and children load."""
 
@@ -67,7 +68,7 @@ print(json.dumps(found))
 """
 
 
-def measure(rounds: int) -> list[Row]:
+def measure(rounds: int = ROUNDS) -> list[Row]:
     """A row of time and one of memory for each layer, and for all together."""
     runs = [_load_all() for _ in range(rounds)]
     rows = []

@@ -15,7 +15,7 @@ from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.edge.kubelet.wire.caller import call_unary
 from nodeagent.edge.kubelet.wire.unary_call import AnswerBroken, AnswerRefused
-from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, PodListing
 
@@ -45,6 +45,7 @@ class PodResourcesClient:
         return PodListing(
             pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in answer.pod_resources),
             containers=tuple(held for pod in answer.pod_resources for held in parse_pod(pod)),
+            claimed=tuple(held for pod in answer.pod_resources for held in parse_claims(pod)),
         )
 
     async def read_containers(self) -> tuple[ContainerDevices, ...]:
@@ -125,3 +126,23 @@ def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
         )
         for (container, resource), devices in sorted(held.items())
     )
+
+
+def parse_claims(pod: wire.PodResources) -> tuple[ClaimedDevice, ...]:
+    """What each container of a pod holds by claims; sorted, for the same reason."""
+    identity = PodIdentity(namespace=pod.namespace, name=pod.name)
+    found = {
+        ClaimedDevice(
+            pod=identity,
+            container=container.name,
+            claim=claim.claim_name,
+            claim_namespace=claim.claim_namespace,
+            driver=held.driver_name,
+            pool=held.pool_name,
+            device=held.device_name,
+        )
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        for held in claim.claim_resources
+    }
+    return tuple(sorted(found, key=lambda one: (one.container, one.claim, one.driver, one.pool, one.device)))

@@ -15,9 +15,10 @@ from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
-from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
+from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
+from nodeagent.edge.nvml.sampling import sample_gpus
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
 from nodeagent.kernel.child_process import ChildStatistics
 from nodeagent.kernel.clock import Clock
@@ -46,6 +47,7 @@ class NvmlGpus:
             settings.library,
             settings.open_timeout_seconds,
             render_environment(settings.environment),
+            sysfs=settings.sysfs,
             early=early,
         )
         self._asker = Asker(self._connection, settings)
@@ -54,6 +56,7 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
+        self._levels_at, self._is_news = -_RENEW_LONGEST_SECONDS, True
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
         self._first: tuple[float, int, GpuReadout] | None = None
@@ -147,33 +150,22 @@ class NvmlGpus:
         known = dict(self._gpus)  # an enumeration may go on meanwhile
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
-        samples: dict[int, GpuSample] = {}
-        calls = 0
-        silent: GpuSilent | None = None
-        for index in self._asker.plan_order(known):
-            gpu = known[index]
-            request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
-            try:
-                answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
-            except RequestFailed as failed:
-                is_silent = failed.failure.code not in LOST_CODES
-                samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed), silent=is_silent)
-            except GpuSilent as error:
-                silent = error
-            else:
-                assert answer is not None
-                samples[index] = answer.sample
-                calls += answer.calls
-        if silent is not None and not samples:
-            raise silent.error
-        for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
+        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began))
+        for index in known.keys() - taken.samples.keys():
+            taken.samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(
             time_seconds=time_seconds,
-            gpus=tuple(samples[index] for index in sorted(samples)),
+            gpus=tuple(taken.samples[index] for index in sorted(taken.samples)),
             took_seconds=self._clock.monotonic() - began,
-            call_count=calls,
+            call_count=taken.calls,
         )
+
+    def _plan_levels(self, now: float) -> bool:
+        """Whether the levels are due: by their age, or because the driver reported something."""
+        is_due = self._is_news or now - self._levels_at >= self._settings.levels_seconds()
+        if is_due:
+            self._levels_at, self._is_news = now, False
+        return is_due
 
     async def events(self) -> AsyncGenerator[GpuEvent, None]:
         """What the driver reports; after each gap in the watch an event of kind `watch_resumed` for each GPU.
@@ -185,6 +177,7 @@ class NvmlGpus:
             await self.read_inventory()
         async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
+                self._is_news = True
                 yield event
 
     async def release(self, reason: str) -> None:

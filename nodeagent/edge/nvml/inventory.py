@@ -8,7 +8,7 @@ import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import read_link_count
+from nodeagent.edge.nvml.fields import LINK_SPEED, FieldBatch, read_link_count
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import GpuGone, Query
 from nodeagent.edge.nvml.untyped import Any
@@ -192,9 +192,7 @@ def _add_speeds(query: Query, links: list[dict[str, Any]]) -> None:
     active = [link for link in links if link["active"]]
     if not active:
         return
-    wanted = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link["link"]) for link in active]
-    for link, value in zip(
-        active, query.ask("nvlink speed", "nvmlDeviceGetFieldValues", wanted, default=()), strict=False
-    ):
-        if value.nvmlReturn == errors.SUCCESS and value.value.uiVal:
-            link["speed_mbps"] = value.value.uiVal
+    speeds = dict(FieldBatch("nvlink speed", [(link["link"], LINK_SPEED, link["link"]) for link in active]).read(query))
+    for link in active:
+        if speeds.get(link["link"]):
+            link["speed_mbps"] = speeds[link["link"]]

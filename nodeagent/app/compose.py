@@ -196,6 +196,7 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
             count_api_calls=self.cluster.count_requests,
+            read_admission=self.kubelet.read_admission,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None

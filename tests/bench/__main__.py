@@ -89,6 +89,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
     return {
         "bus": _measure_bus,
         "rendering": metrics.measure,
+        "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
@@ -96,7 +97,6 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "work": agent.measure_work,
         "partitioned": agent.measure_partitioned,
         "hour": hour.measure,
-        "imports": imports.measure,
         "page": page.measure,
         "metrics": exposition.measure,
         "cluster": cluster.measure,

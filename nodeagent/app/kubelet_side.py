@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from platform import node as read_host_name
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
@@ -27,13 +26,14 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 
-MACHINE_ID = Path("/etc/machine-id")
+MACHINE_ID = "etc/machine-id"
 
 
 class KubeletSide:
     """Builds the two components that the kubelet feels, and holds what outlives a restart of either."""
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str) -> None:
+        self._node_name = node_name
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
         self._account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
@@ -58,7 +58,7 @@ class KubeletSide:
             self._account,
             store=JournalDisk(node.state_dir, tally=self._journal_tally),
             door=self.door,
-            node=Node(read_machine_id(), read_boot_id(node.proc_dir)),
+            node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
         )
 
     def read_admission(self) -> AdmissionFacts:
@@ -118,13 +118,22 @@ class KubeletSide:
         return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
 
 
+<<<<<<< HEAD
 def _distribution(durations: Durations) -> Distribution:
     return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
 
 
 def read_machine_id(path: Path = MACHINE_ID) -> str:
     """Which machine this is; its name where it has no id, as in some containers."""
+=======
+def read_machine_id(host_root: Path, node_name: str) -> str:
+    """Which machine this is; the node's name where it has no id.
+
+    Never this process's own host name: that of a pod is new with each pod, and the journal would be taken for another
+    machine's.
+    """
+>>>>>>> main
     try:
-        return path.read_text().strip() or read_host_name()
+        return (host_root / MACHINE_ID).read_text().strip() or node_name
     except OSError:
-        return read_host_name()
+        return node_name

@@ -359,6 +359,26 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
     ),
     ConditionDefinition(
+        code="mig-config-changing",
+        severity="info",
+        title="another manager is changing how this node's GPUs are partitioned",
+        remedy="wait for it; while nvidia.com/gpu.deploy.* labels are paused all GPU handles are released",
+    ),
+    ConditionDefinition(
+        code="mig-config-not-applied",
+        severity="warning",
+        title="the node's label asks for a MIG configuration that the GPUs do not have",
+        remedy="have a MIG manager carry it out, or correct the label nvidia.com/mig.config; what there is stays",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="pod-labels-unknown",
+        severity="warning",
+        title="the labels of pods cannot be read for metrics",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-pod-labels.yaml",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
         code="named-configuration-unknown",
         severity="warning",
         title="the node's label asks for a configuration that there is none of",

@@ -156,6 +156,17 @@ def test_monitoring_is_added_when_asked_for() -> None:
 
 
 @needs_helm
+@needs_helm
+def test_pods_may_be_read_only_for_their_labels() -> None:
+    """The right to follow pods comes with the setting that needs it, and is the reviewed one."""
+    name = ("ClusterRole", "nodeagent-pod-labels")
+    assert name not in render_objects()
+    added = render_objects("--set", "config.metrics.pod_labels=true")
+    reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
 def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
     """Helm merges mappings, so the default affinity goes only by being set to nothing, as the guides say."""
     pod = pod_of(render_objects("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true"))

@@ -35,6 +35,8 @@ class MakeAgent(Protocol):
         gpus: str = ...,
         settings: Settings | None = ...,
         command: Sequence[str] = ...,
+        api_port: int | None = ...,
+        token: str | None = ...,
     ) -> AgentUnderTest: ...
 
 
@@ -129,8 +131,10 @@ def make_agent(node: Cluster) -> Iterator[MakeAgent]:
         gpus: str = "simulated:t4",
         settings: Settings | None = None,
         command: Sequence[str] = COMMAND,
+        api_port: int | None = None,
+        token: str | None = None,
     ) -> AgentUnderTest:
-        agent = AgentUnderTest(node, gpus, settings or {}, command)
+        agent = AgentUnderTest(node, gpus, settings or {}, command, api_port=api_port, token=token)
         made.append(agent)
         agent.start(*arguments)
         agent.wait_ready()

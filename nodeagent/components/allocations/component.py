@@ -42,7 +42,7 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -288,6 +288,7 @@ class Allocations:
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
+        self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
         checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
         async with self._turn:
             look = Look(
@@ -316,10 +317,10 @@ class Allocations:
                 await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._book.accept(result.records)
-            self._publish()
+        written = self._publish() if result.records else None
         for allocation in gone:
             fact = DevicesFreed(resource=allocation.resource, devices=allocation.devices, number=allocation.number)
-            self._bus.publish_fact(fact, source=self.name)
+            self._bus.publish_fact(fact, source=self.name, cause=written)
         for difference in result.differences:
             if difference not in self._differences:
                 self._tell(difference)

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.cluster.mig_wish import MigWish, WishStanding, judge_mig_wish
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -30,18 +31,31 @@ from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Cause
 from nodeagent.kernel.log import get_logger
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent
+from nodeagent.kernel.news import News
+from nodeagent.kernel.ticker import Ticker
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent, PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi
+from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi, PodApi
 
 T = TypeVar("T")
 
+NOT_APPLIED = "mig-config-not-applied"
+_WISH_CONDITIONS = {
+    WishStanding.UNMET: NOT_APPLIED,
+    WishStanding.UNKNOWN: NOT_APPLIED,
+    WishStanding.FAILED: NOT_APPLIED,
+    WishStanding.CHANGING: "mig-config-changing",
+}
+
 LOOK_AGAIN_SECONDS = 5.0
+SEEN = (DriverState, Inventory, HealthReport, PluginState)
+"""What the node's condition is made of."""
 _RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
 _SHORT_OUTAGE_SECONDS = 5.0
 """After less than this nobody else is likely to come back at the same moment."""
@@ -62,22 +76,26 @@ class Cluster:
         control: AgentControl,
         configurations: ConfigurationControl,
         *,
+        pods: PodApi | None = None,
         facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
         """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._node, self._control, self._configurations = node, control, configurations
+        self._node, self._pods, self._control, self._configurations = node, pods, control, configurations
+        self._wish = MigWish()
         self._facts_after = facts_after
         self._followed = ""
         self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._away_since: float | None = None
+        self._away_because: type[NodeagentError] | None = None
         self._paused = ""
         self._released_until = 0.0
         self._hopeless_since: float | None = None
         self._was_ready = False
         self._told = Told()
+        self._news = News()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -87,6 +105,8 @@ class Cluster:
             tasks.start_soon(self._keep_status, name="cluster status")
             tasks.start_soon(self._honour_pauses, name="cluster pauses")
             tasks.start_soon(self._honour_choices, name="cluster named configuration")
+            tasks.start_soon(self._heed_mig_wishes, name="cluster MIG wishes")
+            tasks.start_soon(self._follow_pods_while_wanted, name="cluster pod labels")
             tasks.start_soon(self._tell_events, name="cluster events")
             task_status.started()
 
@@ -106,24 +126,25 @@ class Cluster:
     async def _note_reachable(self) -> None:
         if self._away_since is not None:
             away = self._clock.monotonic() - self._away_since
-            self._away_since = None
+            self._away_since = self._away_because = None
             if away > _SHORT_OUTAGE_SECONDS:
                 await anyio.sleep(self._rng.uniform(0, self._live.now.kubernetes.catch_up_max_seconds))
             self._log.info("api_server_back", away_seconds=round(away, 1))
-        self._conditions.clear("api-unreachable")
-        self._bus.publish_state(ClusterLink(reachable=True), source=self.name)
+        link = self._bus.publish_state(ClusterLink(reachable=True), source=self.name)
+        self._conditions.clear("api-unreachable", cause=link)
 
     def _note_away(self, error: NodeagentError) -> None:
         if self._away_since is None:
             self._away_since = self._clock.monotonic()
+        if self._away_because is not type(error):
+            self._away_because = type(error)
             self._log.warning("api_server_away", reason=str(error))
-        self._conditions.set("api-unreachable", detail=str(error))
-        self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
+        link = self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
+        self._conditions.set("api-unreachable", detail=str(error), cause=link)
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (DriverState, Inventory, HealthReport, PluginState, ClusterNode, ClusterLink)
-        with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
+        with self._bus.watch_all(*SEEN, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
                 try:
@@ -144,7 +165,7 @@ class Cluster:
         if driver is None:
             return
         condition, lost = self._decide(driver.value)
-        self._note_lost(lost)
+        self._note_lost(lost, self._news.take(*(self._bus.latest(state) for state in SEEN)))
         node = self._reach_node()
         if node is None:
             return
@@ -190,11 +211,11 @@ class Cluster:
         envelope = self._bus.latest(state)
         return envelope.value if envelope is not None else None
 
-    def _note_lost(self, lost: str) -> None:
+    def _note_lost(self, lost: str, cause: Cause) -> None:
         if lost:
-            self._conditions.set("node-lost-for-good", detail=lost)
+            self._conditions.set("node-lost-for-good", detail=lost, cause=cause)
         else:
-            self._conditions.clear("node-lost-for-good")
+            self._conditions.clear("node-lost-for-good", cause=cause)
 
     async def _bring_taint(self, node: ClusterNode, *, ready: bool) -> None:
         settings = self._live.now.kubernetes
@@ -237,36 +258,93 @@ class Cluster:
             return
         self._paused = pause
         if pause:
-            self._conditions.set("node-paused", detail=pause)
+            self._conditions.set("node-paused", detail=pause, cause=node)
         else:
-            self._conditions.clear("node-paused")
+            self._conditions.clear("node-paused", cause=node)
 
     async def _honour_choices(self) -> None:
         with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
             async for node in nodes:
-                await self._honour_choice(node.value.labels.get(LABEL, ""))
+                await self._honour_choice(node.value.labels.get(LABEL, ""), node.seq)
 
-    async def _honour_choice(self, label: str) -> None:
+    async def _honour_choice(self, label: str, cause: int) -> None:
         """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
         if self._live.now.device_plugin.config_dir is None:
             return
         try:
             if label != self._followed:
-                self._log.info("configuration_chosen", label=label, done=await self._configurations.follow_label(label))
+                done = await self._configurations.follow_label(label, cause=cause)
+                self._log.info("configuration_chosen", label=label, done=done)
                 self._followed = label
-            await self._complain("")
+            await self._complain("", cause)
         except NodeagentError as error:
-            await self._complain(str(error))
+            await self._complain(str(error), cause)
 
-    async def _complain(self, problem: str) -> None:
+    async def _heed_mig_wishes(self) -> None:
+        """Say what became of the MIG configuration that the node's label asks for; carrying it out is others' work."""
+        with self._bus.watch_all(ClusterNode, Inventory, DriverState, client=f"{self.name} MIG wishes") as changes:
+            while True:
+                await self._heed_mig_wish()
+                await anext(changes)
+
+    async def _heed_mig_wish(self) -> None:
+        node, driver = self._bus.latest(ClusterNode), self._find_newest(DriverState)
+        inventory = self._find_newest(Inventory)
+        if node is None or inventory is None or driver is None or not driver.ready:
+            return
+        wish = judge_mig_wish(node.value.labels, inventory.gpus)
+        if wish == self._wish:
+            return
+        self._wish = wish
+        told = _WISH_CONDITIONS.get(wish.standing)
+        for code in sorted({*_WISH_CONDITIONS.values()}):
+            self._conditions.replace(code, {"": wish.detail} if code == told else {})
+        self._log.info("mig_wish_judged", config=wish.config, standing=wish.standing, detail=wish.detail)
+        if told == NOT_APPLIED and self._live.now.kubernetes.events:
+            await self._tell(NodeEvent(reason="MIGConfigNotApplied", note=wish.detail, about=wish.config))
+
+    async def _follow_pods_while_wanted(self) -> None:
+        """Only where the settings ask for pods' labels is anything asked about pods."""
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            wait = LOOK_AGAIN_SECONDS
+            if self._pods is not None and self._live.now.metrics.pod_labels:
+                began = self._clock.monotonic()
+                await self._follow_pods(self._pods)
+                wait = backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began)
+            if not self._live.now.metrics.pod_labels:
+                self._conditions.clear("pod-labels-unknown")
+                self._bus.retract_state(PodLabelTable, source=self.name)
+            await anyio.sleep(wait)
+
+    async def _follow_pods(self, pods: PodApi) -> None:
+        """Until it breaks or is no longer wanted; what is known then stays, for its pods do."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._leave_when_unwanted, tasks.cancel_scope, name="cluster pod labels wanted")
+            try:
+                async with aclosing(pods.follow_pods()) as tables:
+                    async for table in tables:
+                        self._conditions.clear("pod-labels-unknown")
+                        self._bus.publish_state(table, source=self.name)
+            except NodeagentError as error:
+                self._log.warning("pods_not_followed", reason=str(error))
+                self._conditions.set("pod-labels-unknown", detail=str(error))
+            tasks.cancel_scope.cancel()
+
+    async def _leave_when_unwanted(self, following: anyio.CancelScope) -> None:
+        async for _ in Ticker(LOOK_AGAIN_SECONDS):
+            if not self._live.now.metrics.pod_labels:
+                following.cancel()
+
+    async def _complain(self, problem: str, cause: int) -> None:
         """Say once, where people look, that the label cannot be followed."""
         if problem == self._complained:
             return
         self._complained = problem
         if not problem:
-            self._conditions.clear("named-configuration-unknown")
+            self._conditions.clear("named-configuration-unknown", cause=cause)
             return
-        self._conditions.set("named-configuration-unknown", detail=problem)
+        self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
         if self._live.now.kubernetes.events:
             await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 

@@ -1,6 +1,11 @@
 """What the agent says of itself; pure."""
 
+<<<<<<< HEAD
 from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
+=======
+from msgspec import field
+
+>>>>>>> main
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 
@@ -50,6 +55,8 @@ class AgentFacts(Value, frozen=True):
     cpu_seconds: float
     start_time_seconds: float
     sample_calls: int | None = None
+    api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
     admission: AdmissionFacts | None = None
 
@@ -141,6 +148,12 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "counter",
             "Events dropped because a listener was slow.",
             _sum_by_client(facts.listeners, lost=True),
+        ),
+        make_family(
+            "nodeagent_api_requests_total",
+            "counter",
+            "Requests to the API server by verb and status; none where there was no answer.",
+            [((("code", code), ("verb", verb)), count) for (verb, code), count in sorted(facts.api_calls.items())],
         ),
         make_family(
             "nodeagent_loop_lag_seconds",

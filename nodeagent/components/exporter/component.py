@@ -6,7 +6,7 @@ restarted, so an answer only joins what is at hand: it asks no hardware, no kube
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -50,7 +50,8 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cluster import ApiCall, PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
@@ -84,12 +85,17 @@ class MetricsRenderer:
         reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
+<<<<<<< HEAD
         read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
+=======
+        count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
+>>>>>>> main
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports
         self._read_admission = read_admission
         self._version, self.started_seconds = version, started_seconds
+        self._count_api_calls = count_api_calls
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Everything at hand."""
@@ -126,6 +132,7 @@ class MetricsRenderer:
             sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,
+            api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
             resident_bytes=process.memory_bytes,
             open_fds=process.descriptors,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
@@ -246,12 +253,14 @@ class Exporter:
             self._devices_seen_seconds = now
         return NodeStatus(
             started_seconds=self._agent.started_seconds,
+            node=self._host,
             driver=driver,
             runtime=self._latest(RuntimeState),
             plugin=plugin,
             inventory=self._latest(Inventory),
             driver_ready_seconds=self._driver_ready_seconds,
             devices_seen_seconds=self._devices_seen_seconds,
+            cuda_tested=self._live.now.driver.cuda_smoke_test,
         )
 
     def _latest(self, state: type[T]) -> T | None:
@@ -279,6 +288,8 @@ class Exporter:
             driver=self._latest(DriverState),
             allocations=self._latest(AllocationTable) or AllocationTable(),
             places=await self._read_places(sample),
+            claims=self._latest(ClaimTable),
+            pod_labels=self._latest(PodLabelTable),
         )
         blocks: list[Block] = []
         began = time.perf_counter()
@@ -314,6 +325,7 @@ class Exporter:
             ),
             pods=metrics.pod_attribution,
             processes=metrics.processes,
+            pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
             extra_resource_names=metrics.extra_resource_names,
             xid_window_seconds=metrics.xid_window_seconds,
             clock_events_window_seconds=metrics.clock_events_window_seconds,

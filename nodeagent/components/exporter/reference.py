@@ -45,7 +45,11 @@ temperatures, power, energy, errors) is repeated on each instance, as DCGM expor
 `nodeagent_gpu_…` series, which are one a GPU.
 """
 
-_PODS = """
+_BY_TEAM = (
+    "sum by (label_team) (rate(nodeagent_pod_gpu_energy_joules_total[5m])"
+    " * on (namespace, pod) group_left (label_team) nodeagent_pod_labels_info)"
+)
+_PODS = f"""
 ## Pods
 
 Labels: `gpu`, `UUID`, on MIG `GPU_I_PROFILE` and `GPU_I_ID`, then `container`, `namespace`, `pod`. A series ends with
@@ -58,6 +62,19 @@ divided by SM time (on MIG by size and activity of the instances), and evenly wh
 | joules of each namespace in an hour | `sum by (namespace) (increase(nodeagent_pod_gpu_energy_joules_total[1h]))` |
 | GPUs held but idle, as a number of GPUs | `sum by (namespace) (rate(nodeagent_pod_gpu_idle_seconds_total[10m]))` |
 | energy of a node's GPUs, whoever used them | `sum(increase(nodeagent_gpu_energy_joules_total[1h]))` |
+| SM time of each pod, as a number of GPUs | `sum by (namespace, pod) (nodeagent_pod_gpu_sm_ratio)` |
+| energy by a label of the pods, `team` | `{_BY_TEAM}` |
+
+With `metrics.pod_labels` each pod that holds a device has a series `nodeagent_pod_labels_info` with its labels: the key
+with everything but letters, digits and underscores made an underscore, and `label_` before it.
+`metrics.pod_label_allowlist` says which keys. It needs the rights of `deploy/rbac-pod-labels.yaml`, and one watch of
+the node's own pods.
+
+A GPU that a pod was given by dynamic resource allocation, through NVIDIA's driver `gpu.nvidia.com`, names that pod like
+any other, and beside it `dra_claim_name`, `dra_claim_namespace`, `dra_driver_name`, `dra_pool_name` and
+`dra_device_name`, on MIG instances also `dra_mig_profile` and `dra_mig_device_uuid`. The kubelet tells of the claim;
+the device is found by the driver's name for it, `gpu-<minor number>` or
+`gpu-<minor number>-mig-<profile>-<start>-<size>`.
 """
 
 
@@ -85,7 +102,7 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_pod_families({}, (), LabelStyle()))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
-    yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter.\n"
+    yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"
     yield from _tabulate(build_status_families(NodeStatus(started_seconds=0.0)))
 
 

@@ -16,7 +16,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerStub
-from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, PodListing
 
@@ -51,6 +51,7 @@ class PodResourcesClient:
         return PodListing(
             pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in answer.pod_resources),
             containers=tuple(held for pod in answer.pod_resources for held in parse_pod(pod)),
+            claimed=tuple(held for pod in answer.pod_resources for held in parse_claims(pod)),
         )
 
     async def read_containers(self) -> tuple[ContainerDevices, ...]:
@@ -131,3 +132,23 @@ def parse_pod(pod: wire.PodResources) -> tuple[ContainerDevices, ...]:
         )
         for (container, resource), devices in sorted(held.items())
     )
+
+
+def parse_claims(pod: wire.PodResources) -> tuple[ClaimedDevice, ...]:
+    """What each container of a pod holds by claims; sorted, for the same reason."""
+    identity = PodIdentity(namespace=pod.namespace, name=pod.name)
+    found = {
+        ClaimedDevice(
+            pod=identity,
+            container=container.name,
+            claim=claim.claim_name,
+            claim_namespace=claim.claim_namespace,
+            driver=held.driver_name,
+            pool=held.pool_name,
+            device=held.device_name,
+        )
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        for held in claim.claim_resources
+    }
+    return tuple(sorted(found, key=lambda one: (one.container, one.claim, one.driver, one.pool, one.device)))

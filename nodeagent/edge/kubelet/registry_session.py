@@ -19,7 +19,7 @@ from nodeagent.edge.kubelet.messages import API_VERSION
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
-from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
 from nodeagent.edge.kubelet.wire.connection import CrashReporter, Methods, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
@@ -100,7 +100,7 @@ class RegistrySession:
         patience = FIRST_STREAM_SECONDS
         while await self._stream_begins(patience):
             while self._server.streaming:
-                with move_on_after(LOOK_EVERY_SECONDS):
+                with move_on_after(STANDING_LOOK_SECONDS):
                     await self._server.wait_stream_change()
                 if not registration.owns_file():
                     return

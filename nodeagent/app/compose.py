@@ -195,11 +195,8 @@ class Composition:
             reports=self.reports,
             version=__version__,
             started_seconds=self.started_seconds,
-<<<<<<< HEAD
             read_admission=self.kubelet.read_admission,
-=======
             count_api_calls=self.cluster.count_requests,
->>>>>>> main
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None

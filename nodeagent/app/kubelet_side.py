@@ -118,21 +118,16 @@ class KubeletSide:
         return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
 
 
-<<<<<<< HEAD
 def _distribution(durations: Durations) -> Distribution:
     return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
 
 
-def read_machine_id(path: Path = MACHINE_ID) -> str:
-    """Which machine this is; its name where it has no id, as in some containers."""
-=======
 def read_machine_id(host_root: Path, node_name: str) -> str:
     """Which machine this is; the node's name where it has no id.
 
     Never this process's own host name: that of a pod is new with each pod, and the journal would be taken for another
     machine's.
     """
->>>>>>> main
     try:
         return (host_root / MACHINE_ID).read_text().strip() or node_name
     except OSError:

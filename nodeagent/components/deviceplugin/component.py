@@ -360,15 +360,11 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
-<<<<<<< HEAD
         if standing.contested:
             self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
         else:
             self._conditions.clear("plugin-contested", key=standing.name)
-        envelope = self._publish()
-=======
         envelope = self._publish(self._served[standing.name].plugin.cause)
->>>>>>> main
         if standing.devices and (before is None or before.devices != standing.devices):
             healthy = sum(device.healthy for device in standing.devices)
             advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))

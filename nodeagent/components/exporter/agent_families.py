@@ -1,11 +1,8 @@
 """What the agent says of itself; pure."""
 
-<<<<<<< HEAD
-from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
-=======
 from msgspec import field
 
->>>>>>> main
+from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 

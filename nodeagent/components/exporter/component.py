@@ -85,11 +85,8 @@ class MetricsRenderer:
         reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
-<<<<<<< HEAD
         read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
-=======
         count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
->>>>>>> main
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports

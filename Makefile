@@ -68,8 +68,10 @@ bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLU
 chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200)
 	@unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS)
 
-nightly: $(STAMP) ## the long runs
+nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt

@@ -59,7 +59,7 @@ class Composition:
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
-        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live)
+        self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing = ClearingDoor()
         registers = settings.device_plugin.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
@@ -196,6 +196,7 @@ class Composition:
             version=__version__,
             started_seconds=self.started_seconds,
             count_api_calls=self.cluster.count_requests,
+            read_admission=self.kubelet.read_admission,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None
@@ -214,7 +215,8 @@ class Composition:
     def _build_web(self) -> Component:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
         from nodeagent.components.web.build import Identity  # noqa: PLC0415 - likewise
-        from nodeagent.components.web.component import NodeView, WebComponent  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
 
         identity = Identity(
             version=__version__,

@@ -61,7 +61,7 @@ class Control:
         """Read the configuration anew; what cannot be read, or is invalid, changes nothing."""
         return await self._load(self._node_label)
 
-    async def follow_label(self, label: str) -> str:
+    async def follow_label(self, label: str, *, cause: int | None = None) -> str:
         """Put the named configuration in force that the node's label asks for; an unknown name changes nothing."""
         settings = self._live.now.device_plugin
         if settings.config_dir is None:
@@ -70,7 +70,7 @@ class Control:
         chosen = choose_configuration(names, label, settings.default_config)
         if chosen.problem and label:
             raise ControlRefused(chosen.problem)
-        done = await self._load(label)
+        done = await self._load(label, cause)
         self._node_label = label
         return done
 
@@ -86,25 +86,25 @@ class Control:
         except KernelError as error:
             raise ControlRefused(str(error)) from error
 
-    async def _load(self, node_label: str) -> str:
+    async def _load(self, node_label: str, cause: int | None = None) -> str:
         def load() -> Loaded:
             return self._load_again(node_label)
 
         try:
             loaded = await self._reader.run(load, timeout_seconds=READ_SECONDS, what="read configuration")
         except ConfigurationInvalid as error:
-            raise self._reject(tuple(str(problem) for problem in error.problems)) from error
+            raise self._reject(tuple(str(problem) for problem in error.problems), cause) from error
         except KernelError as error:
-            raise self._reject((str(error),)) from error
-        self._conditions.clear("configuration-invalid")
-        return self._apply(decide_reload(self._live.now, loaded.settings))
+            raise self._reject((str(error),), cause) from error
+        self._conditions.clear("configuration-invalid", cause=cause)
+        return self._apply(decide_reload(self._live.now, loaded.settings), cause)
 
-    def _reject(self, problems: tuple[str, ...]) -> ControlRefused:
-        fact = self._bus.publish_fact(ConfigurationRejected(problems=problems), source=SOURCE)
+    def _reject(self, problems: tuple[str, ...], cause: int | None) -> ControlRefused:
+        fact = self._bus.publish_fact(ConfigurationRejected(problems=problems), source=SOURCE, cause=cause)
         self._conditions.set("configuration-invalid", detail="; ".join(problems), cause=fact)
         return ControlRefused(f"the configuration before stays in force: {'; '.join(problems)}")
 
-    def _apply(self, plan: ReloadPlan) -> str:
+    def _apply(self, plan: ReloadPlan, cause: int | None) -> str:
         later = tuple(change.path for change in plan.changed_needs_restart)
         if later:
             self._conditions.set("configuration-needs-restart", detail=", ".join(later))
@@ -115,7 +115,8 @@ class Control:
         self._live.replace(plan.settings)
         configure_logging(form=plan.settings.log.format, level=plan.settings.log.level)
         now = tuple(change.path for change in plan.changed_reloadable)
-        self._bus.publish_fact(ConfigurationReloaded(changed=now, needs_restart=later), source=SOURCE)
+        reloaded = ConfigurationReloaded(changed=now, needs_restart=later)
+        self._bus.publish_fact(reloaded, source=SOURCE, cause=cause)
         self._log.info("configuration_reloaded", changed=now, needs_restart=later)
         sentences = [f"changed: {', '.join(str(change) for change in plan.changed_reloadable)}"] if now else []
         if later:

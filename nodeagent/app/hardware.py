@@ -1,11 +1,11 @@
 """Chooses where GPUs come from: the one decision that makes a node real or simulated."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -21,8 +21,7 @@ class Background(Protocol):
     def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]: ...  # noqa: D102 - see above
 
 
-@dataclass(slots=True)
-class ExtraReadings:
+class ExtraReadings(Struct):
     """Which readings are wanted beside the ordinary sample; whoever makes metrics says so, whoever samples asks."""
 
     names: tuple[str, ...] = ()
@@ -36,8 +35,7 @@ class ExtraReadings:
         self.names = names
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(Struct, frozen=True):
     """The ports to GPUs and driver."""
 
     probe: DriverProbe

@@ -139,11 +139,12 @@ def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:
 
 
 def plan_levels_seconds(settings: Settings) -> float:
-    """How old the levels in a sample may be: by half a sample less than the pause between looks at health.
+    """How old the levels in a sample may be.
 
-    So every look sees levels that the look before has not seen, though nobody asks for them each second.
+    They are read in the rhythm of the looks at health, so every look sees levels that the look before has not seen,
+    and what has grown between two looks has grown in that time.
     """
-    return max(0.0, settings.health.poll_seconds - 1.5 * settings.inventory.sample_seconds)
+    return max(0.0, settings.health.poll_seconds - settings.inventory.sample_seconds / 2)
 
 
 def plan_probe(settings: Settings) -> ProbeSettings:

@@ -4,7 +4,8 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 
 from nodeagent.cli.exit_codes import ExitCode
@@ -13,6 +14,8 @@ from nodeagent.cli.places import list_admin_sockets
 from nodeagent.config.schema import Settings
 
 TIMEOUT_SECONDS = 10.0
+SILENCE_SECONDS = 40.0
+"""A stream says every fifteen seconds that it is still there."""
 
 
 class AgentClient:
@@ -28,6 +31,30 @@ class AgentClient:
             CommandFailed: the agent went away or answered with an error.
         """
         return self._ask("GET", path, None)
+
+    def follow(self, path: str) -> Iterator[tuple[str, bytes]]:
+        """Server-sent events as they come, by name and data, until the agent goes away.
+
+        Raises:
+            CommandFailed: the agent refused, or went away.
+        """
+        try:
+            self._connection.request("GET", path)
+            answer = self._connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise CommandFailed(_describe_problem(answer.read(), answer.status), ExitCode.BAD_INPUT)
+            if self._connection.sock is not None:
+                self._connection.sock.settimeout(SILENCE_SECONDS)
+            name = ""
+            for line in answer:
+                field, _, value = line.rstrip(b"\n").partition(b": ")
+                if field == b"event":
+                    name = value.decode()
+                elif field == b"data":
+                    yield name, value
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandFailed(f"the agent at {self.where} went away: {error}", ExitCode.UNREACHABLE) from error
+        raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
 
     def post(self, path: str, command: Mapping[str, object]) -> str:
         """Tell the agent to do something; what it did, in a sentence.

@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     directory = find_simulation_dir(environ)
     extra = list_simulation_overrides(arguments.profile, directory)
     _make_private(directory)
+    _make_private(directory / FEATURES)
     try:
         launch(
             lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
@@ -39,13 +40,17 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     return ExitCode.OK
 
 
+FEATURES = "features.d"
+"""Where a simulation writes its labels: there is no API server, and NFD reads such a directory."""
+
+
 def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
     """Settings that keep a simulation to itself; the person's own are stronger."""
     paths = {
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",
         "cdi.dir": directory / "cdi",
-        "labels.nfd_dir": directory / "features.d",
+        "labels.nfd_dir": directory / FEATURES,
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",
@@ -54,6 +59,7 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
         f"gpus.source=simulated:{profile}",
         "log.level=warning",
         "kubernetes.enabled=false",
+        "labels.sinks=nfd_file",
         *(f"{key}={path}" for key, path in paths.items()),
     )
 

@@ -14,11 +14,11 @@ Refuses to know what the payloads mean, and to keep any state for the child's sa
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.errors import ChildDied, ChildStuck, ChildUnavailable
@@ -33,8 +33,7 @@ _UNASKED_LIMIT = 1024
 """Unasked frames kept for a reader that is late; events of a driver come by ones and tens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSettings:
+class ChildSettings(Struct, frozen=True):
     """How a child is treated when it fails."""
 
     backoff: BackoffSettings = field(
@@ -48,8 +47,7 @@ class ChildSettings:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class ChildStatistics:
+class ChildStatistics(Struct, frozen=True):
     """The child as people debug it."""
 
     pid: int | None

@@ -147,6 +147,8 @@ class Gpu(Value, frozen=True):
     """The limit that is set; the one in force, which may be lower, is in the sample."""
     persistence_mode: bool | None = None
     ecc_enabled: bool | None = None
+    inforom_valid: bool | None = None
+    """Whether the checksums of the board's own memory of itself are right."""
     virtualization_mode: VirtualizationMode = VirtualizationMode.NONE
     mig: Mig | None = None
     nvlinks: tuple[NvLink, ...] = ()

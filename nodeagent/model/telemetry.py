@@ -145,6 +145,8 @@ class GpuSample(Value, frozen=True):
     remapped_rows_failed: bool | None = None
     sram_threshold_exceeded: bool | None = None
     """So many uncorrectable errors hit the caches that the board is to be replaced."""
+    memory_unrepairable: bool | None = None
+    """The driver has nothing left to repair the memory with."""
 
     recovery_action: int | None = None
     fabric_health_mask: int | None = None

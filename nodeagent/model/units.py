@@ -23,6 +23,13 @@ def render_age(seconds: float) -> str:
     return _join(whole, 86400, "d", 3600, "h")
 
 
+def render_took(seconds: float) -> str:
+    """How long something short took: `56 ms`, `1.2 s`, `4 min 10 s`."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else render_age(seconds)
+
+
 def _join(whole: int, size: int, unit: str, small_size: int, small_unit: str) -> str:
     large, rest = divmod(whole, size)
     small = rest // small_size

@@ -12,7 +12,7 @@ SIZES = (1, 4, 8)
 
 def measure(command: str, directory: Path | None, rounds: int) -> list[Row]:
     """Start it on a stand-in kubelet and admit pods of what it offers."""
-    with bench_node(kubelet_dir=directory) as node, node.running_plugin(command) as plugin:
+    with bench_node(kubelet_dir=directory, caller="core") as node, node.running_plugin(command) as plugin:
         registered = node.kubelet.wait("registered", since=plugin.began)
         offered = node.kubelet.wait("list", since=plugin.began)
         rows = [

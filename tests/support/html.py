@@ -14,6 +14,8 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.lists: list[list[str]] = []
+        """The words of each ordered list."""
         self.feed(html)
         assert self.open == []
 
@@ -21,6 +23,8 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
+        if tag == "ol":
+            self.lists.append([])
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -31,10 +35,16 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not {"script", "style"} & set(self.open):
             self.words.append(data)
+            if "ol" in self.open:
+                self.lists[-1].append(data)
 
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
+
+    def list_texts(self) -> list[str]:
+        """The text of each ordered list."""
+        return ["".join(words) for words in self.lists]
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]

@@ -92,18 +92,19 @@ class Systemd:
         return done.stdout
 
     def read_journal(self, unit: str = "") -> str:
-        """What systemd and its units logged."""
+        """The end of what systemd and its units, or one unit, logged."""
         only = [f"--unit={unit}"] if unit else []
-        return self.call("journalctl", "--no-pager", "--output=short-monotonic", *only).stdout
+        return self.call("journalctl", "--no-pager", "--output=short-monotonic", "--lines=60", *only).stdout
 
 
 @contextmanager
-def running_systemd(directory: Path, *, share: Sequence[Path] = ()) -> Iterator[Systemd]:
+def running_systemd(directory: Path, *, share: Sequence[Path] = (), base: Path | None = None) -> Iterator[Systemd]:
     """A systemd that lives as long as the block.
 
     Args:
         directory: an empty directory, the root of the new file system.
         share: directories of this machine that are to be seen in there too, writable and under their own names.
+        base: a whole system, with systemd, to use in place of this machine's programs; nothing in it is changed.
     """
     group = f"{_GROUP_PREFIX}{os.getpid()}"
     hierarchies = cgroups.read_hierarchies()
@@ -113,6 +114,7 @@ def running_systemd(directory: Path, *, share: Sequence[Path] = ()) -> Iterator[
     with log.open("wb") as output:
         process = subprocess.Popen(
             _render_command(group, hierarchies, directory, share),
+            env={**os.environ, "BASE": str(base or "")},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

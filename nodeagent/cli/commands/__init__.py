@@ -2,7 +2,7 @@
 
 from nodeagent.cli.command import Command
 from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
-from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, GPU, STATUS, TOP
+from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPU, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 
@@ -15,6 +15,7 @@ ROOT = Command(
         SIMULATE,
         STATUS,
         DOCTOR,
+        EVENTS,
         TOP,
         GPU,
         ALLOCATIONS,

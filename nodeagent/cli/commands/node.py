@@ -62,6 +62,29 @@ ALLOCATIONS = Command(
 )
 
 
+EVENTS = Command(
+    "events",
+    "what happened on this node, and what led to what",
+    runs="nodeagent.cli.events:run",
+    description=(
+        "Asks the running agent, which remembers the last few hundred events. What an event led to stands under it,\n"
+        "with how long that took: XID, unhealthy, kubelet told, label changed."
+    ),
+    arguments=(
+        *NODE,
+        JSON,
+        Argument(("--follow", "-f"), "go on with what happens from now on, until interrupted", action="store_true"),
+        Argument(("--gpu",), "only chains in which this GPU is named: index, UUID or PCI address", metavar="GPU"),
+        Argument(("--last",), "so many chains, the newest last (default: 20)", metavar="N", default=20, parse=int),
+    ),
+    examples=(
+        Example("nodeagent events", "what happened lately, the newest last"),
+        Example("nodeagent events --gpu 3", "everything about one GPU, and what followed from it"),
+        Example("nodeagent events --follow --json", "each event as a line of JSON, for scripts"),
+    ),
+)
+
+
 GPU = Command(
     "gpu",
     "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",

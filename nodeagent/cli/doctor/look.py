@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nodeagent import __version__
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.runtime_edge import build_detector
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.doctor.facts import ApiFacts, DirectoryFacts, Facts, ProcessFacts, SocketFacts
 from nodeagent.cli.main import CommandFailed
@@ -23,7 +24,6 @@ from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide
 from nodeagent.components.web.records import StateRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.pseudo_file import list_names, read_raw_attribute
@@ -147,8 +147,7 @@ async def _look_at_hardware(
 
 
 async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
-    detector = RuntimeDetector(proc_root=settings.node.proc_dir, socket=settings.runtime.socket)
-    return decide_runtime(await detector.read_evidence(), settings.runtime)
+    return decide_runtime(await build_detector(settings).read_evidence(), settings.runtime)
 
 
 def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str]:

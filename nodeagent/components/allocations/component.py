@@ -317,10 +317,10 @@ class Allocations:
                 await self._write(result.records, durable=False)
             except JournalUnavailable:
                 self._book.accept(result.records)
-            self._publish()
+        written = self._publish() if result.records else None
         for allocation in gone:
             fact = DevicesFreed(resource=allocation.resource, devices=allocation.devices, number=allocation.number)
-            self._bus.publish_fact(fact, source=self.name)
+            self._bus.publish_fact(fact, source=self.name, cause=written)
         for difference in result.differences:
             if difference not in self._differences:
                 self._tell(difference)

@@ -28,8 +28,10 @@ from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Cause, Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.news import News
 from nodeagent.kernel.report import Degraded
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverState
@@ -80,6 +82,8 @@ class Cdi:
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
         self._planned: tuple[object, dict[str, bytes], tuple[str, ...]] | None = None
+        self._news = News()
+        self._reloaded: Envelope[ConfigurationReloaded] | None = None
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -117,7 +121,7 @@ class Cdi:
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
-            async for _ in reloads:
+            async for self._reloaded in reloads:
                 self._attention.wake()
 
     async def _watch_files(self) -> None:
@@ -143,10 +147,15 @@ class Cdi:
         wanted, left_out = self._plan(inventory.value, files, public=public, hook=hook)
         changes = decide_changes(wanted, contents, self._own_paths)
         self._refuse_contest(changes, contents)
+        cause = self._news.take(driver, inventory, self._reloaded)
         if changes.write or changes.remove:
-            await self._apply(changes, inventory.value.generation)
+            cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
-        self._publish(inventory.value.generation, readings, left_out, files)
+        state = render_state(inventory.value.generation, readings, self._own_paths, left_out)
+        envelope = self._bus.publish_state(state, source=self.name, cause=cause)
+        problems = decide_problems(readings, left_out, files)
+        for code in CODES:
+            self._conditions.replace(code, problems[code], cause=envelope)
         return True
 
     def _plan(
@@ -194,7 +203,7 @@ class Cdi:
             raise SpecContested(taken[0])
         self._rewrites.append(now)
 
-    async def _apply(self, changes: SpecChanges, generation: int) -> None:
+    async def _apply(self, changes: SpecChanges, generation: int, cause: Cause) -> Envelope[CdiSpecsWritten]:
         for name in changes.remove:
             await self._directories.remove_spec(name)
         for name, content in changes.write.items():
@@ -204,16 +213,7 @@ class Cdi:
         removed = tuple(self._directories.locate(name) for name in changes.remove)
         self._log.info("cdi_specs_written", written=paths, removed=removed, generation=generation)
         fact = CdiSpecsWritten(written=paths, removed=removed, generation=generation)
-        self._bus.publish_fact(fact, source=self.name)
-
-    def _publish(
-        self, generation: int, readings: list[SpecReading], left_out: tuple[str, ...], files: DriverFiles
-    ) -> None:
-        state = render_state(generation, readings, self._own_paths, left_out)
-        envelope = self._bus.publish_state(state, source=self.name)
-        problems = decide_problems(readings, left_out, files)
-        for code in CODES:
-            self._conditions.replace(code, problems[code], cause=envelope)
+        return self._bus.publish_fact(fact, source=self.name, cause=cause)
 
     def _is_incomplete(self) -> bool:
         state = self._bus.latest(CdiState)

@@ -31,7 +31,9 @@ from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Cause
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.news import News
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent, PodLabelTable
 from nodeagent.model.driver import DriverState
@@ -52,6 +54,8 @@ _WISH_CONDITIONS = {
 }
 
 LOOK_AGAIN_SECONDS = 5.0
+SEEN = (DriverState, Inventory, HealthReport, PluginState)
+"""What the node's condition is made of."""
 _RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
 _SHORT_OUTAGE_SECONDS = 5.0
 """After less than this nobody else is likely to come back at the same moment."""
@@ -91,6 +95,7 @@ class Cluster:
         self._hopeless_since: float | None = None
         self._was_ready = False
         self._told = Told()
+        self._news = News()
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -125,8 +130,8 @@ class Cluster:
             if away > _SHORT_OUTAGE_SECONDS:
                 await anyio.sleep(self._rng.uniform(0, self._live.now.kubernetes.catch_up_max_seconds))
             self._log.info("api_server_back", away_seconds=round(away, 1))
-        self._conditions.clear("api-unreachable")
-        self._bus.publish_state(ClusterLink(reachable=True), source=self.name)
+        link = self._bus.publish_state(ClusterLink(reachable=True), source=self.name)
+        self._conditions.clear("api-unreachable", cause=link)
 
     def _note_away(self, error: NodeagentError) -> None:
         if self._away_since is None:
@@ -134,13 +139,12 @@ class Cluster:
         if self._away_because is not type(error):
             self._away_because = type(error)
             self._log.warning("api_server_away", reason=str(error))
-        self._conditions.set("api-unreachable", detail=str(error))
-        self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
+        link = self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
+        self._conditions.set("api-unreachable", detail=str(error), cause=link)
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (DriverState, Inventory, HealthReport, PluginState, ClusterNode, ClusterLink)
-        with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
+        with self._bus.watch_all(*SEEN, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
                 try:
@@ -161,7 +165,7 @@ class Cluster:
         if driver is None:
             return
         condition, lost = self._decide(driver.value)
-        self._note_lost(lost)
+        self._note_lost(lost, self._news.take(*(self._bus.latest(state) for state in SEEN)))
         node = self._reach_node()
         if node is None:
             return
@@ -207,11 +211,11 @@ class Cluster:
         envelope = self._bus.latest(state)
         return envelope.value if envelope is not None else None
 
-    def _note_lost(self, lost: str) -> None:
+    def _note_lost(self, lost: str, cause: Cause) -> None:
         if lost:
-            self._conditions.set("node-lost-for-good", detail=lost)
+            self._conditions.set("node-lost-for-good", detail=lost, cause=cause)
         else:
-            self._conditions.clear("node-lost-for-good")
+            self._conditions.clear("node-lost-for-good", cause=cause)
 
     async def _bring_taint(self, node: ClusterNode, *, ready: bool) -> None:
         settings = self._live.now.kubernetes
@@ -254,26 +258,27 @@ class Cluster:
             return
         self._paused = pause
         if pause:
-            self._conditions.set("node-paused", detail=pause)
+            self._conditions.set("node-paused", detail=pause, cause=node)
         else:
-            self._conditions.clear("node-paused")
+            self._conditions.clear("node-paused", cause=node)
 
     async def _honour_choices(self) -> None:
         with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
             async for node in nodes:
-                await self._honour_choice(node.value.labels.get(LABEL, ""))
+                await self._honour_choice(node.value.labels.get(LABEL, ""), node.seq)
 
-    async def _honour_choice(self, label: str) -> None:
+    async def _honour_choice(self, label: str, cause: int) -> None:
         """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
         if self._live.now.device_plugin.config_dir is None:
             return
         try:
             if label != self._followed:
-                self._log.info("configuration_chosen", label=label, done=await self._configurations.follow_label(label))
+                done = await self._configurations.follow_label(label, cause=cause)
+                self._log.info("configuration_chosen", label=label, done=done)
                 self._followed = label
-            await self._complain("")
+            await self._complain("", cause)
         except NodeagentError as error:
-            await self._complain(str(error))
+            await self._complain(str(error), cause)
 
     async def _heed_mig_wishes(self) -> None:
         """Say what became of the MIG configuration that the node's label asks for; carrying it out is others' work."""
@@ -331,15 +336,15 @@ class Cluster:
             if not self._live.now.metrics.pod_labels:
                 following.cancel()
 
-    async def _complain(self, problem: str) -> None:
+    async def _complain(self, problem: str, cause: int) -> None:
         """Say once, where people look, that the label cannot be followed."""
         if problem == self._complained:
             return
         self._complained = problem
         if not problem:
-            self._conditions.clear("named-configuration-unknown")
+            self._conditions.clear("named-configuration-unknown", cause=cause)
             return
-        self._conditions.set("named-configuration-unknown", detail=problem)
+        self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
         if self._live.now.kubernetes.events:
             await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 

@@ -32,9 +32,10 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
+from nodeagent.kernel.envelope import Cause, Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.news import News
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.driver import DriverState
@@ -91,16 +92,19 @@ class ResourcePlugin:
     def __init__(self, offer: _Offer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
         self._list: tuple[AdvertisedDevice, ...] = ()
+        self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
         self._changed_at = 0.0
         self._changed = anyio.Event()
+        self.cause: Cause = None
+        """What the newest change of the list follows from."""
 
     @property
     def resource(self) -> ResourceName:
         """The extended resource that this plugin offers."""
         return self._offer.resource.name
 
-    def update(self, offer: _Offer, held: Iterable[DeviceId]) -> None:
+    def update(self, offer: _Offer, held: Iterable[DeviceId], cause: Cause = None) -> None:
         """Answer from now on with this; `held` are devices of this resource that containers have."""
         self._offer = offer
         gone = sorted(name for name in held if name not in offer.known)
@@ -110,8 +114,9 @@ class ResourcePlugin:
             return
         self._listed = origin
         wanted = plan_list(offer.resource, offer.view, gone)
+        self._fit = frozenset(device.id for device in wanted if device.healthy)
         if wanted != self._list:
-            self._list, self._changed_at = wanted, anyio.current_time()
+            self._list, self._changed_at, self.cause = wanted, anyio.current_time(), cause
             self._changed.set()
             self._changed = anyio.Event()
 
@@ -139,10 +144,9 @@ class ResourcePlugin:
         """
         offer = self._offer
         selected = select_devices(offer.resource, offer.known, devices)
-        for device in selected:
-            reason = explain_unfitness(device, offer.view)
-            if reason:
-                raise DeviceUnhealthy(device.id, reason)
+        unfit = next((device for device in selected if device.id not in self._fit), None)
+        if unfit is not None:
+            raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
         recorded = self._journal.record(offer.resource.name, devices)
         if isinstance(recorded, Allocation):
             return self._answer(offer, selected)
@@ -208,6 +212,8 @@ class DevicePlugins:
         self._facts = HandoutFacts()
         self._plan: _Plan | None = None
         self._waker = Waker()
+        self._news = News()
+        self._reloaded: Envelope[ConfigurationReloaded] | None = None
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Serve what the bus says there is, until cancelled; ready when the kubelet knows every resource."""
@@ -231,7 +237,7 @@ class DevicePlugins:
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
-            async for _ in reloads:
+            async for self._reloaded in reloads:
                 await self._read_facts_once()
                 self._waker.wake()
 
@@ -263,7 +269,8 @@ class DevicePlugins:
         driver = self._bus.latest(DriverState)
         no_channel = find_missing_channels(settings.device_plugin, facts)
         blocked = no_channel or explain_driver(driver.value if driver is not None else None)
-        cdi = self._bus.latest(CdiState)
+        cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
+        cause = self._news.take(inventory, health, driver, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
         view = View(inventory.value, health.value if health is not None else None, blocked, named)
         self._report_problems(planned.plan, no_channel)
@@ -277,12 +284,12 @@ class DevicePlugins:
                 continue
             if name not in self._served:
                 self._begin(tasks, offer)
-            self._served[name].plugin.update(offer, held.get(name, ()))
+            self._served[name].plugin.update(offer, held.get(name, ()), cause)
         for name in self._served.keys() - wanted.keys() - held.keys():
             self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
-        self._publish()
+        self._publish(cause)
         return all(self._is_known(name) for name in wanted)
 
     def _is_known(self, name: ResourceName) -> bool:
@@ -340,7 +347,8 @@ class DevicePlugins:
                 await anyio.sleep(RETRY_SECONDS)
         # Only now is its socket free for a successor.
         self._ending.discard(resource.name)
-        self._conditions.clear("plugin-not-registered", key=resource.name)
+        for code in ("plugin-not-registered", "plugin-contested"):
+            self._conditions.clear(code, key=resource.name)
         self._waker.wake()
 
     def _note_standing(self, standing: AdvertisedResource) -> None:
@@ -352,7 +360,11 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
-        envelope = self._publish()
+        if standing.contested:
+            self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
+        else:
+            self._conditions.clear("plugin-contested", key=standing.name)
+        envelope = self._publish(self._served[standing.name].plugin.cause)
         if standing.devices and (before is None or before.devices != standing.devices):
             healthy = sum(device.healthy for device in standing.devices)
             advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))
@@ -362,9 +374,9 @@ class DevicePlugins:
             self._log.info(event, resource=standing.name, error=standing.last_error)
         self._waker.wake()
 
-    def _publish(self) -> Envelope[PluginState]:
+    def _publish(self, cause: Cause) -> Envelope[PluginState]:
         standing = tuple(self._standing[name] for name in sorted(self._standing))
-        return self._bus.publish_state(PluginState(resources=standing), source=self.name)
+        return self._bus.publish_state(PluginState(resources=standing), source=self.name, cause=cause)
 
     def _report_problems(self, plan: ResourcePlan, no_channel: str) -> None:
         problems = {problem.subject: problem.reason for problem in plan.problems}

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import (
     AgentFacts,
     ComponentFacts,
@@ -86,9 +87,11 @@ class MetricsRenderer:
         version: str,
         started_seconds: float,
         count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
+        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports
+        self._read_admission = read_admission
         self._version, self.started_seconds = version, started_seconds
         self._count_api_calls = count_api_calls
 
@@ -133,6 +136,7 @@ class MetricsRenderer:
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             start_time_seconds=self.started_seconds,
             exporter=exporter,
+            admission=self._read_admission(),
         )
 
 

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import AgentFacts, ExporterFacts, build_agent_families
 from nodeagent.components.exporter.catalogue import FIELDS, list_extras
 from nodeagent.components.exporter.device_labels import LabelStyle
-from nodeagent.components.exporter.exposition import Family
+from nodeagent.components.exporter.exposition import Distribution, Family
 from nodeagent.components.exporter.field import Field, LabelField
 from nodeagent.components.exporter.gpu_families import build_reading_families, build_standing_families
 from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
@@ -35,8 +36,8 @@ _NUMBER = re.compile(r"(_L|NVDEC|NVJPG|NVOFA|HISTORY_)\d+")
 _ON_DEMAND = """
 ## Fields that are sampled on demand
 
-Read only while `metrics.fields_file` names them; each costs the driver a question at every sample. `<n>` is a number from
-0 on.
+Read only while `metrics.fields_file` names them; each costs the driver a question at every sample. `<n>` is a number
+from 0 on.
 """
 
 _LABELS = """
@@ -160,5 +161,11 @@ _NOTHING = AgentFacts(
         series_bytes=0,
         unusable_fields=0,
         is_stale=False,
+    ),
+    admission=AdmissionFacts(
+        calls=(),
+        journal_writes=0,
+        journal_failures=0,
+        journal_syncs=Distribution(bounds=(), counts=(0,), sum=0.0),
     ),
 )

@@ -15,6 +15,7 @@ from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, key_of, note_heard
+from nodeagent.components.health.limits import plan_limits
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import Book
@@ -39,6 +40,7 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.news import News
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused
@@ -96,6 +98,9 @@ class Health:
         self._looked_at = float("-inf")
         self._is_look_asked = self._is_durable = False
         self._causes: dict[str, Envelope[Any]] = {}
+        self._news = News()
+        self._cause: Envelope[Any] | None = None
+        """What the next word follows from where no report of the GPU itself explains it."""
         self._hearsay = Hearsay()
         self._held_lines: dict[object, XidReported] = {}
         self._deaf: dict[str, str] = {}
@@ -177,6 +182,7 @@ class Health:
                     self._judge.note_driver(driver.value)
                 if inventory is not None:
                     self._judge.note_inventory(inventory.value)
+                self._cause = self._news.take(inventory, driver) or self._cause
                 self._is_look_asked = True
                 self._changed.wake()
 
@@ -191,9 +197,16 @@ class Health:
                 due_at = self._looked_at + settings.health.poll_seconds - settings.inventory.sample_seconds / 2
                 is_due = now.at >= due_at
                 if is_due or self._is_look_asked:
-                    self._judge.note_sample(envelope.value, now, plan_returns(settings.health), is_extra=not is_due)
+                    self._judge.note_sample(
+                        envelope.value,
+                        now,
+                        plan_returns(settings.health),
+                        limits=plan_limits(settings.health),
+                        is_extra=not is_due,
+                    )
                     self._is_look_asked = False
                     self._looked_at = now.at if is_due else self._looked_at
+                    self._cause = self._cause or envelope
                     self._note_deaf("samples", "")
                     self._changed.wake()
 
@@ -236,6 +249,7 @@ class Health:
             self._is_look_asked = self._is_look_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)
+        self._cause = envelope if self._is_look_asked else self._cause
         self._changed.wake()
 
     def _note_xid(self, reported: XidReported) -> None:
@@ -276,7 +290,8 @@ class Health:
         at = record.monotonic_usec / 1e6
         is_old = is_first_reading and at < self._began_at
         if isinstance(line, SxidLine) and line.fatal is not None:
-            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old)
+            limits = plan_limits(self._live.now.health)
+            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
         reported = _tell_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(
@@ -342,7 +357,9 @@ class Health:
         latest = self._bus.latest(HealthReport)
         before = latest.value if latest is not None else None
         changes = list_changes(before, report)
-        cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), None)
+        cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), self._cause)
+        if not self._is_look_asked:
+            self._cause = None
         envelope = self._bus.publish_state(report, source=self.name, cause=cause)
         for fact, device in changes:
             self._bus.publish_fact(fact, source=self.name, cause=causes.get(device.gpu, envelope))

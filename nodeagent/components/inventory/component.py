@@ -9,10 +9,12 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.problems import decide_problems
+from nodeagent.components.inventory.reports import Reports
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.news import News
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import DriverError
@@ -39,6 +41,8 @@ class InventoryComponent:
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
+        self._reports = Reports()
+        self._news = News()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
@@ -66,15 +70,22 @@ class InventoryComponent:
         known = self._bus.latest(Inventory)
         before = known.value if known is not None else None
         after = decide_inventory(before, readout)
-        if after is before:
-            return True
-        envelope = self._bus.publish_state(after, source=self.name)
-        for fact in diff_inventories(before, after):
-            self._bus.publish_fact(fact, source=self.name, cause=envelope)
-        for code, problems in decide_problems(after).items():
-            self._conditions.replace(code, problems)
-        self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
+        if after is not before:
+            self._publish(before, after)
+        self._reports.forget_old(anyio.current_time())
         return True
+
+    def _publish(self, before: Inventory | None, after: Inventory) -> None:
+        """Say what there is now, and of each GPU what changed and why; a driver that is back explains the rest."""
+        facts, reports = diff_inventories(before, after), self._reports.newest()
+        causes = {fact.gpu: reports[fact.gpu] for fact in facts if fact.gpu in reports}
+        cause = next(iter(causes.values()), None) or self._news.take(self._bus.latest(DriverState))
+        envelope = self._bus.publish_state(after, source=self.name, cause=cause)
+        for fact in facts:
+            self._bus.publish_fact(fact, source=self.name, cause=causes.get(fact.gpu, envelope))
+        for code, problems in decide_problems(after).items():
+            self._conditions.replace(code, problems, cause=envelope)
+        self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
 
     async def _rescan_forever(self) -> None:
         while True:
@@ -123,7 +134,9 @@ class InventoryComponent:
 
     async def _report_events(self) -> None:
         async for event in self._source.events():
-            self._bus.publish_fact(event, source=self.name)
+            now = anyio.current_time()
+            cause = self._reports.find_cause(event.gpu, now)
+            self._reports.note(event.gpu, self._bus.publish_fact(event, source=self.name, cause=cause).seq, now)
             if isinstance(event, GpuEventReported) and event.kind in LAYOUT_EVENTS:
                 self._rescan.set()
 

@@ -23,6 +23,7 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.news import News
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
@@ -62,6 +63,7 @@ class Labeler:
         self._facts: tuple[NodeFacts, DriverPhase, float] | None = None
         self._published: Published | None = None
         self._good: dict[str, str] | None = None
+        self._rendered: dict[str, str] = {}
         self._sent: tuple[int, dict[str, str]] | None = None
         """Which telling of the node was answered with which labels."""
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
@@ -71,6 +73,9 @@ class Labeler:
         self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
         self._not_before = 0.0
         self._troubles: dict[str, str] = {}
+        self._news = News()
+        self._cause: int | None = None
+        """What made the labels those that are wanted now; kept while they are held back or cannot be written."""
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -90,6 +95,7 @@ class Labeler:
             return LOOK_AGAIN_SECONDS
         settings = self._live.now
         rendered = render_labels(picture, settings, self._good or {})
+        self._note_cause(rendered.labels)
         self._conditions.replace("labels-left-out", dict.fromkeys(rendered.illegal, ""))
         if picture.driver.ready:
             self._good = rendered.labels
@@ -99,6 +105,15 @@ class Labeler:
         self._tell(troubles)
         due = decide_wait(self._published, now, hold)
         return LOOK_AGAIN_SECONDS if due is None else min(due, LOOK_AGAIN_SECONDS)
+
+    def _note_cause(self, labels: dict[str, str]) -> None:
+        """Remember what made the labels others than before: news of the GPUs, or else of the node."""
+        news = self._news.take(*(self._bus.latest(state) for state in (DriverState, Inventory, HealthReport)))
+        news = news or self._news.take(self._bus.latest(ClusterNode))
+        is_settled = self._published is not None and self._published.labels == labels and not self._troubles
+        if news is not None and (is_settled or labels != self._rendered):
+            self._cause = news.seq
+        self._rendered = labels
 
     async def _look(self) -> NodePicture | None:
         """What labels are made of; nothing before it is known whether there is a driver."""
@@ -227,7 +242,8 @@ class Labeler:
         if contested != self._contested:
             self._contested = contested
             if contested:
-                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name)
+                node = self._bus.latest(ClusterNode)
+                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
         now = self._clock.wall() if self._live.now.labels.timestamp else None
@@ -239,7 +255,7 @@ class Labeler:
             self._printed = dict(labels)
 
     def _note_applied(self, sink: str, changed: tuple[str, ...]) -> None:
-        self._bus.publish_fact(LabelsApplied(sink=sink, changed=changed), source=self.name)
+        self._bus.publish_fact(LabelsApplied(sink=sink, changed=changed), source=self.name, cause=self._cause)
         self._log.info("labels_applied", sink=sink, changed=changed)
 
     def _tell(self, troubles: dict[str, str]) -> None:
@@ -258,6 +274,7 @@ class Labeler:
                 last_error="; ".join(troubles.values()),
             ),
             source=self.name,
+            cause=self._cause,
         )
 
     def _find_wanted(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
 from nodeagent.components.runtime.plan import apply_to_tree
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -78,7 +79,7 @@ async def restart_and_verify(
             if changes:
                 await runtime.undo(changes)
             else:
-                await runtime.restore()
+                await runtime.restore(withdraw)
             await runtime.restart(look.runtime.restart_command)
         raise
 
@@ -114,6 +115,9 @@ class Runtime:
         self._refused: Look | NoRuntime | None = None
         """How things were after a restart that failed; while they stay so, nothing is tried again."""
         self._failure = ""
+        self._asked: int | None = None
+        self._cause: int | None = None
+        """What this step follows from: a reload, or what was done before in the same step."""
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -140,7 +144,8 @@ class Runtime:
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
-            async for _ in reloads:
+            async for reload in reloads:
+                self._asked = reload.seq
                 self._refused = None
                 self._attention.wake()
 
@@ -151,12 +156,13 @@ class Runtime:
                     self._attention.wake()
 
     async def _try_step(self) -> None:
+        self._cause, self._asked = self._asked, None
         try:
             problems = await self._step()
         except NodeagentError as error:
             problems = {"runtime-config-blocked": str(error)}
         for code in CODES:
-            self._conditions.replace(code, {"": problems[code]} if code in problems else {})
+            self._conditions.replace(code, {"": problems[code]} if code in problems else {}, cause=self._cause)
         trouble = problems.get("runtime-config-blocked") or problems.get("runtime-config-conflict")
         if trouble:
             self._bus.publish_state(Degraded(trouble), source=self.name, key=self.name)
@@ -195,7 +201,7 @@ class Runtime:
         look = await look_at_runtime(self._runtime, self._live.now.runtime, cdi=self._live.now.cdi.enabled)
         state = render_state(look)
         before = self._bus.latest(RuntimeState)
-        self._bus.publish_state(state, source=self.name)
+        self._bus.publish_state(state, source=self.name, cause=self._cause)
         if before is None or (before.value.kind, before.value.version) != (state.kind, state.version):
             self._log.info("runtime_detected", kind=state.kind, version=state.version, socket=state.socket)
         return look
@@ -231,7 +237,8 @@ class Runtime:
         self._written = await write_plan(self._runtime, look)
         paths = tuple(change.path for change in self._written)
         self._log.info("runtime_configured", paths=paths, repair=self._has_configured)
-        self._bus.publish_fact(RuntimeConfigured(paths=paths, repair=self._has_configured), source=self.name)
+        configured = RuntimeConfigured(paths=paths, repair=self._has_configured)
+        self._cause = self._bus.publish_fact(configured, source=self.name, cause=self._cause).seq
         self._has_configured = True
 
     def _may_restart(self) -> bool:
@@ -250,5 +257,6 @@ class Runtime:
             self._failure = str(error)
         self._written = ()
         self._log.info("runtime_restarted", command=command, rolled_back=self._failure or None)
-        self._bus.publish_fact(RuntimeRestarted(command=command, failure=self._failure), source=self.name)
+        restarted = RuntimeRestarted(command=command, failure=self._failure)
+        self._cause = self._bus.publish_fact(restarted, source=self.name, cause=self._cause).seq
         return {"runtime-restart-failed": self._failure} if self._failure else {}

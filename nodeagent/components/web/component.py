@@ -7,126 +7,54 @@ something, on the admin socket alone. Refuses to compute what another part shoul
 import gzip
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec import json
 
 from nodeagent.components.web.admin import (
-    ClearCommand,
     CommandDone,
     CommandMalformed,
-    CrashCommand,
-    FaultCommand,
-    ReleaseCommand,
-    describe_person,
     may_command,
-    parse_command,
 )
 from nodeagent.components.web.api_index import INDEX
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
-from nodeagent.components.web.build import (
-    Identity,
-    Known,
-    build_components,
-    build_conditions,
-    build_gates,
-    build_state,
-)
-from nodeagent.components.web.detail_pages import is_page, render_path
+from nodeagent.components.web.commands import Commands, Order
+from nodeagent.components.web.detail_pages import is_page, render_steps
+from nodeagent.components.web.event_words import Teller
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.live_page import LivePage, LivePages
 from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
-from nodeagent.components.web.page import Page, PageView, render_document
-from nodeagent.components.web.records import GpusRecord, StateRecord
+from nodeagent.components.web.page import render_document
+from nodeagent.components.web.records import GpusRecord
 from nodeagent.components.web.stream import (
     KEEPALIVE,
+    QueryMalformed,
     build_event,
     is_wanted,
+    parse_follow,
     parse_last_seen,
     parse_types,
     render_event,
 )
-from nodeagent.components.web.trend import Trends
+from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.report import ComponentReport
-from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport
-from nodeagent.model.labels import LabelState
-from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import AgentControl
-from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.model.telemetry import NodeSample
 
-T = TypeVar("T")
 KEEPALIVE_SECONDS = 15.0
+PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
 GATHER_SECONDS = 0.25
 """What happens within this time reaches readers of the page together."""
-
-
-class NodeView:
-    """The newest word of every part, joined on demand."""
-
-    def __init__(
-        self,
-        bus: Bus,
-        gates: Gates,
-        conditions: Conditions,
-        clock: Clock,
-        identity: Identity,
-        reports: Callable[[], Sequence[ComponentReport]],
-    ) -> None:
-        self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
-        self._identity, self._reports = identity, reports
-
-    @property
-    def started_seconds(self) -> float:
-        """When this agent began."""
-        return self._identity.started_seconds
-
-    def state(self) -> StateRecord:
-        """The node now."""
-        identity = self._identity
-        return build_state(
-            identity,
-            self._known(),
-            build_gates(self._gates.states(), identity.vital_gates),
-            build_components(self._reports()),
-            build_conditions(self._conditions.active()),
-            now_seconds=self._clock.wall(),
-        )
-
-    def _known(self) -> Known:
-        return Known(
-            driver=self._latest(DriverState),
-            inventory=self._latest(Inventory),
-            sample=self._latest(NodeSample),
-            health=self._latest(HealthReport),
-            plugin=self._latest(PluginState),
-            runtime=self._latest(RuntimeState),
-            cdi=self._latest(CdiState),
-            allocations=self._latest(AllocationTable),
-            labels=self._latest(LabelState),
-        )
-
-    def _latest(self, state: type[T]) -> T | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
 
 
 class WebComponent:
@@ -152,8 +80,7 @@ class WebComponent:
         self._public, self._admin, self._access = public, admin, access
         self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
         self._streams = 0
-        self._trends = Trends()
-        self._pages = LivePages(self._render_path, f"{os.getpid()}.{view.started_seconds:.0f}")
+        self._pages = LivePages(lambda path: render_steps(path, view.page()), view.epoch)
         self._pages_updated = anyio.Event()
         self._stopping = anyio.Event()
         self._log = get_logger(component=self.name)
@@ -178,17 +105,14 @@ class WebComponent:
         """Remember the last minutes, and render anew what somebody reads."""
         with self._bus.tap(client="status pages") as tap:
             async for envelope in tap:
-                self._note_sample(envelope.value)
+                self._view.note(envelope.value)
                 await anyio.sleep(GATHER_SECONDS)
                 while (more := tap.take_nowait()) is not None:
-                    self._note_sample(more.value)
-                self._pages.update()
+                    self._view.note(more.value)
+                for _ in self._pages.update():
+                    await anyio.lowlevel.checkpoint()
                 self._pages_updated.set()
                 self._pages_updated = anyio.Event()
-
-    def _note_sample(self, value: object) -> None:
-        if isinstance(value, NodeSample):
-            self._trends.add(value)
 
     def _read_limits(self) -> ServerLimits:
         http = self._live.now.http
@@ -225,7 +149,7 @@ class WebComponent:
         }
         return [
             *(Route("GET", path, _answering(answer)) for path, answer in whole.items()),
-            *(Route("GET", path, self._page) for path in ("/", "/gpus/{name}", "/pods/{namespace}/{name}")),
+            *(Route("GET", path, self._page) for path in PAGES),
             Route("GET", "/live", self._live_page),
             Route("GET", "/metrics", self._metrics, at_most=lambda: self._live.now.http.max_concurrent_scrapes),
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
@@ -238,10 +162,6 @@ class WebComponent:
             ready=state.ready, gates=state.gates, components=state.components, conditions=state.conditions
         )
         return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
-
-    def _render_path(self, path: str) -> Page | None:
-        view = PageView(state=self._view.state(), trend=self._trends.points(), history=self._bus.history())
-        return render_path(path, view)
 
     async def _page(self, request: Request) -> Answer:
         live = self._pages.load(request.path)
@@ -285,14 +205,15 @@ class WebComponent:
         return _json(record)
 
     async def _events(self, request: Request) -> Answer:
-        types, last_seen = parse_types(request.query), parse_last_seen(request.headers, request.query)
-        if request.query.get("follow", "true") == "false":
-            events = [
-                build_event(envelope)
-                for envelope in self._bus.history()
-                if is_wanted(type(envelope.value).__name__, types) and envelope.seq > (last_seen or 0)
-            ]
-            return _json(events)
+        try:
+            types, last_seen = parse_types(request.query), parse_last_seen(request.headers, request.query)
+            is_followed = parse_follow(request.query)
+        except QueryMalformed as error:
+            return render_problem(400, str(error), "see /api/v1/openapi.json")
+        if not is_followed:
+            teller = Teller(self._view.names())
+            events = [build_event(envelope, teller) for envelope in self._bus.history()]
+            return _json([one for one in events if is_wanted(one.type, types) and one.seq > (last_seen or 0)])
         if self._streams >= self._live.now.http.max_event_streams:
             return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
         return Stream(self._follow(types, last_seen))
@@ -301,12 +222,12 @@ class WebComponent:
         self._streams += 1
         try:
             with self._bus.tap(client=f"event stream {self._streams}") as tap:
-                newest = 0
+                newest, teller = 0, Teller(self._view.names())
                 yield KEEPALIVE
-                for envelope in self._bus.history() if last_seen is not None else ():
-                    newest = envelope.seq
-                    if newest > (last_seen or 0) and is_wanted(type(envelope.value).__name__, types):
-                        yield render_event(build_event(envelope))
+                for envelope in self._bus.history():
+                    newest, event = envelope.seq, build_event(envelope, teller)
+                    if last_seen is not None and newest > last_seen and is_wanted(event.type, types):
+                        yield render_event(event)
                 while not self._stopping.is_set():
                     item = None
                     with anyio.move_on_after(KEEPALIVE_SECONDS):
@@ -314,56 +235,32 @@ class WebComponent:
                     if item is None:
                         yield KEEPALIVE
                     elif item.seq > newest and is_wanted(type(item.value).__name__, types):
-                        yield render_event(build_event(item))
+                        teller.names = self._view.names()
+                        yield render_event(build_event(item, teller))
         finally:
             self._streams -= 1
 
     # What changes something --------------------------------------------------------------------------------------
 
     def _changing(self) -> list[Route]:
-        commands: dict[str, Callable[[Request], Awaitable[str]]] = {
-            "/api/v1/reload": lambda _request: self._control.reload(),
-            "/api/v1/faults": self._fault,
-            "/api/v1/crash": self._crash,
-            "/api/v1/release": self._release,
-            "/api/v1/resume": lambda _request: self._control.resume(),
-            "/api/v1/clear": self._clear,
-        }
+        commands = Commands(self._control).list()
         return [Route("POST", path, self._command(act)) for path, act in commands.items()]
 
-    def _command(self, act: Callable[[Request], Awaitable[str]]) -> Handler:
+    def _command(self, act: Callable[[Order], Awaitable[str]]) -> Handler:
         async def answer(request: Request) -> Answer:
-            if not may_command(request.peer.uid, os.geteuid()):
-                return render_problem(403, "not allowed", f"uid {request.peer.uid} may not change anything")
+            peer = request.peer
+            if not may_command(peer.uid, os.geteuid()):
+                return render_problem(403, "not allowed", f"uid {peer.uid} may not change anything")
             try:
-                done = await act(request)
+                done = await act(Order(body=request.body, uid=peer.uid, pid=peer.pid))
             except CommandMalformed as error:
                 return render_problem(400, str(error), "see /api/v1/ for what each command takes")
             except ControlRefused as error:
                 return render_problem(409, str(error))
-            self._log.info("command_done", command=request.path, uid=request.peer.uid, pid=request.peer.pid, done=done)
+            self._log.info("command_done", command=request.path, uid=peer.uid, pid=peer.pid, done=done)
             return _json(CommandDone(done=done))
 
         return answer
-
-    async def _fault(self, request: Request) -> str:
-        command = parse_command(request.body, FaultCommand)
-        return await self._control.inject_fault(command.fault, command.arguments)
-
-    async def _crash(self, request: Request) -> str:
-        command = parse_command(request.body, CrashCommand)
-        return await self._control.crash_component(command.component, command.reason)
-
-    async def _release(self, request: Request) -> str:
-        command = parse_command(request.body, ReleaseCommand)
-        return await self._control.release(command.reason, command.seconds)
-
-    async def _clear(self, request: Request) -> str:
-        command = parse_command(request.body, ClearCommand)
-        if not command.reason.strip():
-            raise CommandMalformed("a GPU is cleared for a reason, and it is empty")
-        who = describe_person(command.who, request.peer.uid, request.peer.pid)
-        return await self._control.clear_gpu(command.gpu, command.reason, who)
 
 
 def _json(value: object) -> Response:

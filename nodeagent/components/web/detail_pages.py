@@ -1,9 +1,11 @@
-"""The permanent addresses: a page for each GPU and each pod, made of the same parts as the overview; pure."""
+"""The permanent addresses: a page for each GPU, pod and condition, made of the same parts as the overview; pure."""
 
-from nodeagent.components.web.event_words import build_moments, build_names
+from nodeagent.components.web.chains import build_chains, find_about, tell_history
+from nodeagent.components.web.condition_page import DEFINITIONS, render_condition_page
+from nodeagent.components.web.event_words import build_names
 from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.markup import SYMBOLS, esc, mark, section
-from nodeagent.components.web.page import Page, PageView, known_inventory, render_overview
+from nodeagent.components.web.page import Page, PageView, Steps, finish, known_inventory, render_overview
 from nodeagent.components.web.page_gpus import (
     decide_style,
     render_gpu_facts,
@@ -12,10 +14,9 @@ from nodeagent.components.web.page_gpus import (
 )
 from nodeagent.components.web.page_parts import render_allocation_table, render_events
 from nodeagent.components.web.records import GpuRecord
-from nodeagent.components.web.shapes import EnvelopeLike
 from nodeagent.model.ids import parse_device_id
 
-HISTORY_MOMENTS = 40
+HISTORY_CHAINS = 40
 
 
 def is_page(path: str) -> bool:
@@ -23,19 +24,32 @@ def is_page(path: str) -> bool:
     match path.split("/")[1:]:
         case [""] | ["gpus", _] | ["pods", _, _]:
             return path.startswith("/")
+        case ["conditions", code]:
+            return path.startswith("/") and code in DEFINITIONS
         case _:
             return False
 
 
 def render_path(path: str, view: PageView) -> Page | None:
     """The page at this address; `None` where no page could ever be."""
+    return finish(render_steps(path, view))
+
+
+def render_steps(path: str, view: PageView) -> Steps:
+    """The same, in steps where it is large."""
+    if path == "/":
+        return (yield from render_overview(view))
+    return _render_detail(path, view)
+
+
+def _render_detail(path: str, view: PageView) -> Page | None:
     match path.split("/")[1:]:
-        case [""]:
-            return render_overview(view)
         case ["gpus", name]:
             return render_gpu_page(name, view)
         case ["pods", namespace, name]:
             return render_pod_page(namespace, name, view)
+        case ["conditions", code]:
+            return render_condition_page(code, view)
         case _:
             return None
 
@@ -50,8 +64,9 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     gpu = record.gpu
     style, word, reason = decide_style(record)
     own = {str(gpu.uuid), *(str(device.uuid) for device in gpu.mig_devices)}
-    told = tuple(one for one in view.history if _speaks_of(one, own))
-    moments = build_moments(told, build_names(known_inventory(state)), HISTORY_MOMENTS)
+    about = find_about(((one.seq, one.value) for one in view.history), own)
+    told = tell_history(view.history, build_names(known_inventory(state)))
+    chains = build_chains(told, HISTORY_CHAINS, about=about)
     head = (
         f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
         f"<p><b>GPU {gpu.index}: {esc(word)}</b>{esc(reason or gpu.name)}</p></div>"
@@ -66,7 +81,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
             "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
             "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
-            "events": render_events(moments),
+            "events": render_events(chains),
         },
     )
 
@@ -80,14 +95,6 @@ def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations:
         return "<p>Nobody: it is free.</p>"
     return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
-
-
-def _speaks_of(envelope: EnvelopeLike, own: set[str]) -> bool:
-    value = envelope.value
-    named = {getattr(value, "gpu", None), getattr(value, "device", None)}
-    devices = [device for device in getattr(value, "devices", ()) if isinstance(device, str)]
-    named |= {parse_device_id(device)[0] for device in devices}
-    return not own.isdisjoint(named)
 
 
 def render_pod_page(namespace: str, name: str, view: PageView) -> Page:

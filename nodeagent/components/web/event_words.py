@@ -1,10 +1,10 @@
-"""What happened, a sentence for each event of the bus, and which led to which; pure."""
+"""What happened, a sentence for each event of the bus; pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -32,42 +32,27 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import parse_device_id
-from nodeagent.model.values import Value
+from nodeagent.model.telemetry import EventWatch
 
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
-PAGE_MOMENTS = 12
-MOMENT_LENGTH = 16
-MOMENT_SECONDS = 1.0
-"""What follows so closely belongs together, also where nobody said what caused what."""
+LABELS_TOLD = 6
 QUIET = frozenset(
     {
-        "NodeSample",
-        "ComponentReport",
         "AllocationTable",
-        "ClaimTable",
-        "PluginState",
-        "LabelState",
-        "PodLabelTable",
         "CdiState",
+        "ClaimTable",
+        "ClusterNode",
+        "ComponentReport",
+        "LabelState",
+        "NodeSample",
+        "PluginState",
+        "PodLabelTable",
         "RuntimeState",
     }
 )
 """States whose facts, or whose own place on the page, tell the story better."""
-
-
-class Link(Value, frozen=True):
-    """One event in words, and how many led to it."""
-
-    seq: int
-    time_seconds: float
-    text: str
-    depth: int = 0
-
-
-Moment = tuple[Link, ...]
-"""What happened together, in order."""
 
 
 def build_names(inventory: Inventory | None) -> Names:
@@ -80,58 +65,38 @@ def build_names(inventory: Inventory | None) -> Names:
     return names
 
 
-def build_moments(history: Sequence[EnvelopeLike], names: Names, limit: int = PAGE_MOMENTS) -> tuple[Moment, ...]:
-    """The last moments, newest first; within one, causes stand before what they led to.
+class Teller:
+    """Tells events in their order; of the conditions it tells what changed, for which it remembers the last ones."""
 
-    What says nothing to a person hands its cause on to what it led to.
-    """
-    chains = sorted(_build_chains(history, names), key=lambda chain: chain[0].seq)
-    moments: list[list[Link]] = []
-    for chain in chains:
-        if moments and chain[0].time_seconds - moments[-1][-1].time_seconds <= MOMENT_SECONDS:
-            moments[-1].extend(chain)
-        else:
-            moments.append(list(chain))
-    return tuple(tuple(moment[:MOMENT_LENGTH]) for moment in reversed(moments[-limit:]))
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self._codes: tuple[str, ...] | None = None
 
+    def tell(self, envelope: EnvelopeLike) -> str:
+        """One sentence; empty for what is not worth one."""
+        value = envelope.value
+        # of the kernel, which pure files know by shape alone
+        if type(value).__name__ == "ActiveConditions":
+            return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
+        return describe_event(value, self.names)
 
-def _build_chains(history: Sequence[EnvelopeLike], names: Names) -> list[list[Link]]:
-    parents = {envelope.seq: envelope.cause for envelope in history}
-    told: set[int] = set()
-    chains: dict[int, list[Link]] = {}
-    places: dict[int, tuple[int, int]] = {}
-    for envelope in history:
-        text = describe_event(envelope.value, names)
-        if not text:
-            continue
-        parent = _find_told(parents, told, envelope.seq)
-        root, depth = (envelope.seq, 0) if parent is None else (places[parent][0], places[parent][1] + 1)
-        told.add(envelope.seq)
-        places[envelope.seq] = root, depth
-        link = Link(seq=envelope.seq, time_seconds=envelope.time, text=text, depth=depth)
-        chains.setdefault(root, []).append(link)
-    return list(chains.values())
-
-
-def _find_told(parents: Mapping[int, int | None], told: AbstractSet[int], seq: int) -> int | None:
-    cause = parents.get(seq)
-    while cause is not None and cause not in told:
-        cause = parents.get(cause)
-    return cause
+    def _tell_conditions(self, codes: tuple[str, ...]) -> str:
+        before, self._codes = self._codes, codes
+        if before is None:
+            return f"conditions: {', '.join(codes)}" if codes else ""
+        raised = [code for code in codes if code not in before]
+        cleared = [code for code in before if code not in codes]
+        words = [f"condition {code}" for code in raised] + [f"no longer {code}" for code in cleared]
+        return ", ".join(words)
 
 
 def describe_event(value: Any, names: Names) -> str:
-    """One sentence; empty for what is not worth one."""
+    """One sentence that needs nothing but the event; empty for what is not worth one."""
     kind = type(value)
     if kind.__name__ in QUIET:
         return ""
     describe = WORDS.get(kind)
-    if describe is not None:
-        return describe(value, names)
-    # of the kernel, which pure files know by shape alone
-    if kind.__name__ == "ActiveConditions":
-        return "conditions: " + (", ".join(str(one.code) for one in value.conditions) or "none")
-    return str(kind.__name__)
+    return describe(value, names) if describe is not None else str(kind.__name__)
 
 
 def _list(devices: Sequence[str], names: Names) -> str:
@@ -147,19 +112,29 @@ def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
+def _list_labels(keys: Sequence[str]) -> str:
+    """Without the prefix that all have, and the date of the change after what changed."""
+    words = sorted((key.removeprefix("nvidia.com/") for key in keys), key=lambda word: (word == "gfd.timestamp", word))
+    return ", ".join(words[:LABELS_TOLD]) + (" …" if len(words) > LABELS_TOLD else "")
+
+
 def _describe_inventory(value: Inventory, _names: Names) -> str:
     lost = sum(bool(gpu.lost) for gpu in value.gpus)
     return f"inventory {value.generation}: {len(value.gpus)} GPUs" + (f", {lost} lost" if lost else "")
 
 
 def _describe_health(value: HealthReport, _names: Names) -> str:
+    if all(one.verdict is Verdict.UNKNOWN for one in value.devices):
+        return ""  # before the first look, which says more
     fit = sum(one.verdict in {Verdict.HEALTHY, Verdict.SUSPECT} for one in value.devices)
     return f"health judged: {fit} of {len(value.devices)} devices fit for work"
 
 
 WORDS: dict[type, Callable[[Any, Names], str]] = {
     XidReported: lambda one, names: f"XID {one.xid} on {_call(one.gpu, names)}{_because(one.message)}",
-    GpuEventReported: lambda one, names: f"{one.kind.replace('_', ' ')} ({one.data}) on {_call(one.gpu, names)}",
+    GpuEventReported: lambda one, names: (
+        f"{one.kind.replace('_', ' ')}{f' {one.data}' if one.data else ''} reported of {_call(one.gpu, names)}"
+    ),
     GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
     GpuVanished: lambda one, names: f"{_call(one.gpu, names)} vanished{_because(one.reason)}",
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
@@ -181,9 +156,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
-    LabelsApplied: lambda one, _names: (
-        f"labels changed ({one.sink}): {', '.join(one.changed[:6])}{' …' if one.changed[6:] else ''}"
-    ),
+    LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",
     LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
     ConfigurationReloaded: lambda one, _names: (
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
@@ -192,5 +165,11 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,
+    EventWatch: lambda one, _names: (
+        "GPU events are heard" if one.watched else f"GPU events are not heard{_because(one.reason)}"
+    ),
+    ClusterLink: lambda one, _names: (
+        "the API server answers" if one.reachable else f"the API server is away{_because(one.detail)}"
+    ),
 }
 """The words for each event; one that is not here goes by its name."""

@@ -4,11 +4,11 @@ A page that several people read is rendered once, and all of them get the same b
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import json
 
-from nodeagent.components.web.page import Page
+from nodeagent.components.web.page import Page, Steps, finish
 
 AGES = re.compile(r"(<time data-since[^>]*>)[^<]*")
 """Ages grow in the reader's own clock and are no change."""
@@ -25,6 +25,8 @@ class LivePage:
         self.page = page
         self._stable = _strip_ages(page)
         self._changed_at = dict.fromkeys(page.sections, self._number)
+        self._rendered: dict[int, bytes] = {}
+        """By what a reader has seen; most have seen the same, and get the same bytes."""
 
     @property
     def version(self) -> str:
@@ -38,15 +40,19 @@ class LivePage:
         if changed:
             self._number += 1
             self._changed_at |= dict.fromkeys(changed, self._number)
+        self._rendered = {}
         self.page, self._stable = page, stable
 
     def render_since(self, version: str) -> bytes:
         """The event that brings a reader up to date; an unknown version means everything."""
         epoch, _, number = version.rpartition("-")
         seen = int(number) if epoch == self._epoch and number.isascii() and number.isdigit() else 0
-        sections = {name: html for name, html in self.page.sections.items() if self._changed_at[name] > seen}
-        update = {"time": self.page.time_seconds, "title": self.page.title, "sections": sections}
-        return b"id: %s\nevent: sections\ndata: %s\n\n" % (self.version.encode(), json.encode(update))
+        if seen not in self._rendered:
+            sections = {name: html for name, html in self.page.sections.items() if self._changed_at[name] > seen}
+            update = {"time": self.page.time_seconds, "title": self.page.title, "sections": sections}
+            event = b"id: %s\nevent: sections\ndata: %s\n\n" % (self.version.encode(), json.encode(update))
+            self._rendered[seen] = event
+        return self._rendered[seen]
 
 
 def _strip_ages(page: Page) -> dict[str, str]:
@@ -60,14 +66,15 @@ UNREAD_MAX = 16
 class LivePages:
     """The pages that somebody reads now, and for a moment those that somebody has just loaded."""
 
-    def __init__(self, render: Callable[[str], Page | None], epoch: str) -> None:
+    def __init__(self, render: Callable[[str], Steps], epoch: str) -> None:
+        """`render` makes the page at an address, step by step."""
         self._render, self._epoch = render, epoch
         self._made = 0
         self._pages: dict[str, LivePage] = {}
 
     def load(self, path: str) -> LivePage | None:
         """The page at this address as it is now; `None` where there is none."""
-        page = self._render(path)
+        page = finish(self._render(path))
         if page is None:
             return None
         live = self._pages.get(path)
@@ -93,13 +100,14 @@ class LivePages:
         """One reader less."""
         self._pages[path].readers -= 1
 
-    def update(self) -> None:
-        """Render all that are read, and forget what nobody came to follow."""
+    def update(self) -> Iterator[None]:
+        """Render all that are read, and forget what nobody came to follow; yields where others may have their turn."""
         for path, live in list(self._pages.items()):
             if live.readers:
-                page = self._render(path)
+                page = yield from self._render(path)
                 assert page is not None, "an address that was a page stays one"
-                live.update(page)
+                if page.time_seconds >= live.page.time_seconds:  # else somebody loaded it anew meanwhile
+                    live.update(page)
             elif live.just_loaded:
                 live.just_loaded = False
             else:

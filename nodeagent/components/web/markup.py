@@ -79,6 +79,11 @@ def pod_link(pod: PodIdentity | None) -> str:
     return f'<a href="{pod_path(pod)}">{esc(name)}</a>' if pod.name else esc(name)
 
 
+def condition_path(code: str) -> str:
+    """The permanent address of a condition, for alerts and runbooks."""
+    return f"/conditions/{quote(code, safe='')}"
+
+
 def condition_id(condition: ConditionRecord) -> str:
     """The anchor of a condition: its code, and after that what it is about, where there is more than one."""
     about = "".join(character if character.isalnum() or character in "-." else "-" for character in condition.key)

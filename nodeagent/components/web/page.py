@@ -3,13 +3,14 @@
 Each part has a name. The document is made of all of them; the script gets those that changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from string import Template
 from urllib.parse import quote
 
 from nodeagent.components.web.assets import SCRIPT, STYLE
-from nodeagent.components.web.event_words import build_moments, build_names
-from nodeagent.components.web.markup import SYMBOLS, age, esc
+from nodeagent.components.web.chains import build_chains, tell_history
+from nodeagent.components.web.event_words import build_names
+from nodeagent.components.web.markup import SYMBOLS, esc
 from nodeagent.components.web.page_gpus import Trend, render_gpus
 from nodeagent.components.web.page_parts import (
     render_allocations,
@@ -19,6 +20,7 @@ from nodeagent.components.web.page_parts import (
     render_parts,
     render_software,
 )
+from nodeagent.components.web.page_stats import render_stats
 from nodeagent.components.web.page_topology import render_topology
 from nodeagent.components.web.records import StateRecord
 from nodeagent.components.web.shapes import EnvelopeLike
@@ -55,8 +57,8 @@ $body
 NAVIGATION = (
     ("conditions", "Conditions"),
     ("gpus", "GPUs"),
-    ("allocations", "Allocations"),
     ("events", "Events"),
+    ("allocations", "Allocations"),
     ("topology", "Topology"),
     ("software", "Software"),
 )
@@ -82,29 +84,51 @@ class Page(Value, frozen=True):
     status: int = 200
 
 
-def render_overview(view: PageView) -> Page:
-    """The node in one look."""
+Steps = Generator[None, None, Page | None]
+"""A page under way, which stops for breath between its parts; what it returns is the page."""
+
+
+def finish(steps: Steps) -> Page | None:
+    """The page without stopping."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            page: Page | None = done.value
+            return page
+
+
+def render_overview(view: PageView) -> Steps:
+    """The node in one look; made in steps, so that a pod never waits for a whole page."""
     state = view.state
-    names = build_names(known_inventory(state))
+    parts: dict[str, Callable[[], str]] = {
+        "verdict": lambda: render_verdict(state),
+        "facts": lambda: render_stats(state),
+        "conditions": lambda: render_conditions(state),
+        "gpus": lambda: render_gpus(state, view.trend),
+        "events": lambda: _render_history(view),
+        "allocations": lambda: render_allocations(state),
+        "topology": lambda: render_topology(state.gpus),
+        "software": lambda: render_software(state),
+        "parts": lambda: render_parts(state),
+        "labels": lambda: render_labels(state.labels),
+    }
+    sections: dict[str, str] = {}
+    for name, render in parts.items():
+        yield
+        sections[name] = render()
     return Page(
         title=f"{SYMBOLS[VERDICT_STYLES[state.verdict]]} {state.node} · nodeagent",
         node=state.node,
         style=VERDICT_STYLES[state.verdict],
         time_seconds=state.time_seconds,
-        sections={
-            "verdict": render_verdict(state),
-            "facts": render_facts(state),
-            "conditions": render_conditions(state),
-            "gpus": render_gpus(state, view.trend),
-            "allocations": render_allocations(state),
-            "events": render_events(build_moments(view.history, names)),
-            "topology": render_topology(state.gpus),
-            "software": render_software(state),
-            "labels": render_labels(state.labels),
-            "parts": render_parts(state),
-        },
+        sections=sections,
         foot=f"<p>nodeagent {esc(state.version)} · pid {state.pid} · GPUs from {esc(state.gpu_source)}</p>",
     )
+
+
+def _render_history(view: PageView) -> str:
+    return render_events(build_chains(tell_history(view.history, build_names(known_inventory(view.state)))))
 
 
 def known_inventory(state: StateRecord) -> Inventory | None:
@@ -123,25 +147,8 @@ def render_verdict(state: StateRecord) -> str:
     )
 
 
-def render_facts(state: StateRecord) -> str:
-    """What one looks for at the top of a page."""
-    driver = state.driver
-    facts = [f"up {age(state.started_seconds, state.time_seconds)}"]
-    if driver is not None and driver.driver_version:
-        facts.append(f"driver {esc(driver.driver_version)}")
-    if driver is not None and driver.cuda_version is not None:
-        facts.append("CUDA {}.{}".format(*driver.cuda_version))
-    if state.runtime is not None:
-        facts.append(f"{esc(state.runtime.kind)} {esc(state.runtime.version)}")
-    if state.gpus is not None:
-        held = sum(bool(record.allocations) for record in state.gpus.gpus)
-        facts.append(f"{held} of {len(state.gpus.gpus)} GPUs in use")
-    facts += ["simulated GPUs"] if state.gpu_source.startswith("simulated") else []
-    return f'<ul id="facts" class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>'
-
-
-PAIRED = (("software", "labels"),)
-"""Parts that stand side by side where there is room."""
+GROUPS = {"events": ("pair", ("events", "allocations")), "software": ("columns", ("software", "parts", "labels"))}
+"""Parts that stand side by side where there is room, by the first of them."""
 
 
 def render_document(page: Page, version: str) -> str:
@@ -169,10 +176,12 @@ def render_document(page: Page, version: str) -> str:
 
 def _join(sections: Mapping[str, str]) -> str:
     lines: list[str] = []
-    paired: Sequence[str] = ()
+    grouped: tuple[str, ...] = ()
     for name, html in sections.items():
-        if name in paired:
+        if name in grouped:
             continue
-        paired = next((pair for pair in PAIRED if pair[0] == name and pair[1] in sections), ())
-        lines.append(f'<div class="two">{"".join(sections[one] for one in paired)}</div>' if paired else html)
+        style, members = GROUPS.get(name, ("", ()))
+        grouped = members if all(one in sections for one in members) else ()
+        parts = "".join(sections[one] for one in grouped)
+        lines.append(f'<div class="{style}">{parts}</div>' if grouped else html)
     return "\n".join(lines)

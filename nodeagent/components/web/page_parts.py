@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodeagent.components.web.event_words import Moment
+from nodeagent.components.web.chains import Chain, Link
 from nodeagent.components.web.markup import (
     age,
     condition_id,
+    condition_path,
     esc,
     gpu_path,
     mark,
@@ -16,13 +17,16 @@ from nodeagent.components.web.markup import (
     section,
     table,
 )
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GpusRecord, StateRecord
+from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
 from nodeagent.model.ids import parse_device_id
 from nodeagent.model.labels import LabelState
+from nodeagent.model.units import render_took
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
+DEPTH_MAX = 5
+"""Deeper links stand as far to the right as this."""
 PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
 
 
@@ -31,8 +35,13 @@ def render_conditions(state: StateRecord) -> str:
     notes = "".join(f'<li class="card condition">{esc(notice)}</li>' for notice in state.notices)
     if not state.conditions and not notes:
         return section("conditions", "Conditions", '<p class="card">Nothing is wrong that the agent knows of.</p>')
-    cards = "".join(_render_condition(one, state.time_seconds) for one in state.conditions)
-    return section("conditions", "Conditions", f'<ul class="conditions">{cards}{notes}</ul>')
+    return section("conditions", "Conditions", render_condition_list(state.conditions, state.time_seconds, notes))
+
+
+def render_condition_list(conditions: Sequence[ConditionRecord], now_seconds: float, notes: str = "") -> str:
+    """A card for each; `notes` are cards already."""
+    cards = "".join(_render_condition(one, now_seconds) for one in conditions)
+    return f'<ul class="conditions">{cards}{notes}</ul>'
 
 
 def _render_condition(one: ConditionRecord, now_seconds: float) -> str:
@@ -43,7 +52,7 @@ def _render_condition(one: ConditionRecord, now_seconds: float) -> str:
         f'<li class="card condition {style}" id="{anchor}"><h3>{mark(style, one.severity)} · {esc(one.title)}</h3>'
         f'{detail}<p class="do"><b>What to do:</b> {prose(one.remedy)}</p>'
         f'<p class="small dim">for {age(one.since_seconds, now_seconds)} ·'
-        f' <a href="/#{anchor}"><code>{esc(one.code)}</code></a></p></li>'
+        f' <a href="{condition_path(one.code)}"><code>{esc(one.code)}</code></a></p></li>'
     )
 
 
@@ -84,34 +93,43 @@ def render_device(device: str, gpus: GpusRecord | None) -> str:
     return f"<code>{esc(device)}</code>"
 
 
-def render_events(moments: Sequence[Moment]) -> str:
-    """The last moments, newest first; what an event led to stands below it."""
-    if not moments:
+def render_events(chains: Sequence[Chain]) -> str:
+    """The last chains, newest first; what an event led to stands below it, with how long that took."""
+    if not chains:
         return section("events", "What happened", '<p class="card">Nothing yet.</p>')
-    body = "".join(_render_moment(moment) for moment in moments)
-    return section("events", "What happened", f'<div class="card"><ul class="moments">{body}</ul></div>')
+    body = "".join(_render_chain(chain) for chain in chains)
+    return section("events", "What happened", f'<div class="card"><ul class="chains">{body}</ul></div>')
 
 
-def _render_moment(moment: Moment) -> str:
-    time = datetime.fromtimestamp(moment[0].time_seconds, tz=UTC)
-    links = "".join(f"<li>{'→ ' * link.depth}{esc(link.text)}</li>" for link in moment)
-    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}</ol></li>'
+def _render_chain(chain: Chain) -> str:
+    root = chain.links[0]
+    time = datetime.fromtimestamp(root.time_seconds, tz=UTC)
+    links = "".join(_render_link(link, root.time_seconds) for link in chain.links)
+    more = f'<li class="dim">and {chain.left_out} more</li>' if chain.left_out else ""
+    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}{more}</ol></li>'
+
+
+def _render_link(link: Link, began_seconds: float) -> str:
+    if not link.depth:
+        return f"<li>{esc(link.text)}</li>"
+    depth = min(link.depth, DEPTH_MAX)
+    took = f' <span class="dim num">+{render_took(link.time_seconds - began_seconds)}</span>'
+    return f'<li class="d{depth}"><span aria-hidden="true">→ </span>{esc(link.text)}{took}</li>'
 
 
 def render_parts(state: StateRecord) -> str:
     """Gates and components."""
-    gates = [
-        (
-            f"gate {esc(gate.name)}",
-            mark("ok", "open") if gate.open else mark("bad" if gate.vital else "warn", "closed"),
-            age(gate.since_seconds, state.time_seconds),
-            "",
-        )
-        for gate in state.gates
-    ]
-    rows = [*gates, *(_render_component(one, state.time_seconds) for one in state.components)]
-    body = table("The start's milestones, and the parts of the agent", ("Part", "State", "For", "Remarks"), rows)
-    return section("parts", "Gates and components", f'<div class="card">{body}</div>')
+    gates = "".join(f"<li>{_render_gate(gate)}</li>" for gate in state.gates)
+    rows = [_render_component(one, state.time_seconds) for one in state.components]
+    body = table("The parts of the agent", ("Part", "State", "For", "Remarks"), rows)
+    milestones = f'<p class="dim small">Milestones of the start</p><ul class="gates">{gates}</ul>' if gates else ""
+    return section("parts", "Gates and components", f'<div class="card">{milestones}{body}</div>')
+
+
+def _render_gate(gate: GateRecord) -> str:
+    if gate.open:
+        return f"{mark('ok', 'open')} {esc(gate.name)}"
+    return f"{mark('bad' if gate.vital else 'warn', 'closed')} {esc(gate.name)}"
 
 
 def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ...]:

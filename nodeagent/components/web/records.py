@@ -80,6 +80,8 @@ class EventRecord(Value, frozen=True):
     cause: int | None = None
     lag: int = 0
     """How many events were dropped before this one because the reader was slow."""
+    text: str = ""
+    """The event in a sentence; empty for what says nothing to a person."""
 
 
 class StateRecord(Value, frozen=True):

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 from msgspec import json
 
+from nodeagent.components.web.event_words import Teller
 from nodeagent.components.web.records import EventRecord
 from nodeagent.components.web.shapes import EnvelopeLike
 
 KEEPALIVE = b": still here\n\n"
+DIGITS_MAX = 18
 QUIET_TYPES = frozenset({"NodeSample"})
 """Left out unless asked for by name: one a second says nothing to somebody who follows a fault."""
 
 
-def build_event(envelope: EnvelopeLike) -> EventRecord:
+def build_event(envelope: EnvelopeLike, teller: Teller) -> EventRecord:
     """One envelope as the API shows it."""
     return EventRecord(
         seq=envelope.seq,
@@ -23,6 +25,7 @@ def build_event(envelope: EnvelopeLike) -> EventRecord:
         key=envelope.key,
         cause=envelope.cause,
         lag=envelope.lag,
+        text=teller.tell(envelope),
     )
 
 
@@ -43,6 +46,39 @@ def is_wanted(type_name: str, types: frozenset[str] | None) -> bool:
 
 
 def parse_last_seen(headers: Mapping[str, str], query: Mapping[str, str]) -> int | None:
-    """The last event the client has, so that a reconnect loses nothing the history still holds."""
-    text = headers.get("last-event-id") or query.get("since") or ""
-    return int(text) if text.isascii() and text.isdigit() else None
+    """The last event the client has, so that a reconnect loses nothing the history still holds.
+
+    Raises:
+        QueryMalformed: `?since=` is no number. A browser's own header that is none is passed over: nobody typed it.
+    """
+    seen = _parse_number(headers.get("last-event-id", ""))
+    text = query.get("since", "")
+    if seen is None and text:
+        seen = _parse_number(text)
+        if seen is None:
+            raise QueryMalformed("since", text, "the seq of an event, 0 for all that are remembered")
+    return seen
+
+
+def parse_follow(query: Mapping[str, str]) -> bool:
+    """Whether the client waits for more.
+
+    Raises:
+        QueryMalformed: `?follow=` is neither `true` nor `false`.
+    """
+    text = query.get("follow", "true")
+    if text not in {"true", "false"}:
+        raise QueryMalformed("follow", text, "true for a stream, false for a list")
+    return text == "true"
+
+
+def _parse_number(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+    return int(text) if is_number else None
+
+
+class QueryMalformed(Exception):
+    """A parameter of the query says nothing that can be understood."""
+
+    def __init__(self, name: str, text: str, takes: str) -> None:
+        super().__init__(f"?{name}= takes {takes}, not {text[:40]!r}")

@@ -5,11 +5,11 @@ Refuses to know what is asked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
 from nodeagent.edge.nvml.connection import Connection, WorkerDied, WorkerStuck
 from nodeagent.edge.nvml.protocol import Answer, Request
@@ -20,8 +20,7 @@ from nodeagent.model.errors import DriverError, DriverStuck
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlSettings:
+class NvmlSettings(Struct, frozen=True):
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""

@@ -92,7 +92,7 @@ _INFINITY = float("inf")
 
 
 class FieldBatch:
-    """A list of fields with the buffer in which they are asked for and answered; what the GPU does not know drops out."""
+    """A list of fields and the buffer in which they are asked and answered; what the GPU does not know drops out."""
 
     def __init__(self, what: str, fields: tuple[Any, ...] | list[Any]) -> None:
         self._what = what

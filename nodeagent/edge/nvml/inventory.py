@@ -4,6 +4,8 @@ Runs in the worker process and gives the fields of `model.gpu.Gpu` by name.
 Refuses to fail: only a GPU that cannot be reached at all ends the reading, and then as `lost`.
 """
 
+import time
+
 import pynvml
 
 from nodeagent.edge.nvml import errors
@@ -48,6 +50,7 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
 
 _CPU_MASK_WORDS = 16
+_INFOROM_SECONDS = 3600.0
 
 # pynvml function → name in the model, for what can be taken as it comes
 _PLAIN = {
@@ -61,8 +64,8 @@ _PLAIN = {
 }
 
 
-def read_gpu(query: Query, index: int) -> dict[str, Any]:
-    """The GPU, whole.
+def read_gpu(query: Query, index: int, inforoms: dict[str, tuple[float, bool | None]]) -> dict[str, Any]:
+    """The GPU, whole; `inforoms` remembers by UUID when the infoROM was looked at, and what was found.
 
     Raises:
         GpuGone: it cannot even say who it is.
@@ -73,6 +76,7 @@ def read_gpu(query: Query, index: int) -> dict[str, Any]:
         gpu["mig"] = read_mig(query, gpu.get("memory_total_bytes", 0), gpu["uuid"])
         gpu["nvlinks"] = read_links(query)
         gpu["fabric"] = read_fabric(query)
+        _put(gpu, "inforom_valid", _read_inforom(query, gpu["uuid"], inforoms))
     except GpuGone as gone:
         gpu["lost"] = str(gone)
     gpu["unreadable"] = query.unreadable
@@ -116,6 +120,20 @@ def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
     _put_flag(gpu, "ecc_enabled", None if ecc is None else ecc[0])
     mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
     gpu["virtualization_mode"] = VIRTUALIZATION_MODES.get(mode, "none")
+
+
+def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool | None]]) -> bool | None:
+    """Whether its checksums are right; rarely asked, because the library reads the whole flash for it."""
+    looked_at, known = inforoms.get(uuid, (-_INFOROM_SECONDS, None))
+    now = time.monotonic()
+    if now - looked_at < _INFOROM_SECONDS:
+        return known
+    code, _ = query.attempt_of(query.handle, "nvmlDeviceValidateInforom")
+    valid = True if code == errors.SUCCESS else False if code == errors.CORRUPTED_INFOROM else None
+    if valid is None:
+        query.mark("inforom_valid", code)
+    inforoms[uuid] = now, valid
+    return valid
 
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:

@@ -161,6 +161,7 @@ class Sampler:
         for function, arguments, name in _LEVELS:
             _put(levels, name, query.ask(name, function, *arguments))
         _put(levels, "sram_threshold_exceeded", _read_sram_threshold(query))
+        _put(levels, "memory_unrepairable", _read_unrepairable(query))
         fabric = read_fabric(query)
         if fabric is not None:
             levels["fabric_health_mask"], levels["fabric_health_summary"] = (
@@ -256,6 +257,14 @@ def _read_sram_threshold(query: Query) -> bool | None:
     status.version = pynvml.nvmlEccSramErrorStatus_v1
     answer = query.ask("sram_threshold_exceeded", "nvmlDeviceGetSramEccErrorStatus", ctypes.byref(status))
     return None if answer is None else status.bThresholdExceeded == 1
+
+
+def _read_unrepairable(query: Query) -> bool | None:
+    """Past the binding, whose own function leaves the structure's version out."""
+    status = pynvml.c_nvmlUnrepairableMemory_v1_t()
+    status.version = pynvml.nvmlUnrepairableMemory_v1
+    function = "nvmlDeviceGetUnrepairableMemoryFlag_v1"
+    return status.unrepairableMemory == 1 if query.fill(function, "memory_unrepairable", ctypes.byref(status)) else None
 
 
 def _read_window(query: Query, sample: dict[str, Any]) -> None:

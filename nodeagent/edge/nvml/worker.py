@@ -59,6 +59,7 @@ class Worker:
         self._is_open = False
         self._opened_at = 0.0
         self._devices: dict[str, Device] = {}
+        self._inforoms: dict[str, tuple[float, bool | None]] = {}
         self._sysfs = ""
         self._sending = threading.Lock()
         self._answers = answers
@@ -131,7 +132,7 @@ class Worker:
             raise CallFailed("nvmlDeviceGetHandleByIndex_v2", code)
         self._read_uuid(handle)
         query = Query(handle, {})
-        gpu = read_gpu(query, index)
+        gpu = read_gpu(query, index, self._inforoms)
         device = self._devices.get(gpu["pci"]["address"])
         if device is not None:
             device.sampler.forget()

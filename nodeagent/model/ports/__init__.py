@@ -4,7 +4,13 @@ Each port is implemented by an edge and used by a component; the simulation impl
 """
 
 from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
-from nodeagent.model.ports.containers import ContainerRuntime, DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.ports.containers import (
+    ContainerRuntime,
+    DriverFileSource,
+    HookInstaller,
+    SpecDirectories,
+    Withdraw,
+)
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
@@ -53,4 +59,5 @@ __all__ = [
     "ProcessPlaces",
     "SpecDirectories",
     "ValidationMarkers",
+    "Withdraw",
 ]

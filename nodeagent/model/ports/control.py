@@ -55,7 +55,7 @@ class AgentControl(Protocol):
 class ConfigurationControl(Protocol):
     """The named configurations of this node, one of which the cluster chooses."""
 
-    async def follow_label(self, label: str) -> str:
+    async def follow_label(self, label: str, *, cause: int | None = None) -> str:
         """Put the one in force that the node's label asks for, or the default for none; says what changed.
 
         Raises:

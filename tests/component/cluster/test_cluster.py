@@ -64,7 +64,7 @@ class FakeControl:
         self.done.append("resume")
         return ""
 
-    async def follow_label(self, label: str) -> str:
+    async def follow_label(self, label: str, *, cause: int | None = None) -> str:
         if self.refusal is not None or label not in ("", "plain", "shared"):
             raise self.refusal or ControlRefused(f"no configuration {label}")
         self.done.append(f"use {label}")

@@ -7,11 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
-from nodeagent.edge.container_runtime.detect import RuntimeDetector, parse_kubelet_endpoint, read_peer_pid
+from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
@@ -253,6 +255,6 @@ async def test_files_are_written_watched_and_given_back(host: Path) -> None:
     await edge.edge.undo([change])
     assert edge.main.read_bytes() == b"version = 2\n"
     await edge.edge.apply([change])
-    assert (await edge.edge.restore()).given_back == (str(edge.main),)
+    assert (await edge.edge.restore(withdraw)).given_back == (str(edge.main),)
     assert edge.main.read_bytes() == b"version = 2\n"
     edge.edge.close()

@@ -15,7 +15,7 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverError, DriverUnavailable
-from nodeagent.model.events import GpuEventReported, MigLayoutChanged, XidReported
+from nodeagent.model.events import GpuEventReported, GpuVanished, MigLayoutChanged, XidReported
 from nodeagent.model.gpu import GpuReadout, Inventory, MissingGpu
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import NodeSample
@@ -220,3 +220,31 @@ async def test_problems_of_the_hardware_are_conditions(stage: Stage) -> None:
         stage.gpus.readout = make_readout(make_gpu(0))
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == []
+
+
+async def test_a_lost_gpu_goes_back_to_what_the_driver_said(stage: Stage) -> None:
+    """Reports of one burst follow from its first, and what the look after them finds follows from them."""
+    async with stage.running():
+        await stage.started.wait()
+        with stage.bus.listen(XidReported, GpuEventReported, GpuVanished, client="test") as facts:
+            stage.gpus.readout = make_readout(make_gpu(0, lost="fell off the bus"), make_gpu(1))
+            await stage.gpus.event_sender.send(XidReported(gpu=make_uuid(0), xid=79))
+            await stage.gpus.event_sender.send(GpuEventReported(gpu=make_uuid(0), kind="gpu_lost"))
+            with anyio.fail_after(0.5):
+                xid, lost, vanished = [await anext(facts) for _ in range(3)]
+        inventory = stage.bus.latest(Inventory)
+        assert inventory is not None
+        assert (xid.cause, lost.cause) == (None, xid.seq)
+        assert (inventory.cause, vanished.cause) == (lost.seq, lost.seq)
+
+
+async def test_what_nobody_reported_follows_from_the_look(stage: Stage) -> None:
+    """A GPU that is found gone without a word has the new inventory as its cause."""
+    async with stage.running():
+        await stage.started.wait()
+        with stage.bus.listen(GpuVanished, client="test") as facts:
+            stage.gpus.readout = make_readout(make_gpu(0))
+            fact = await anext(facts)
+        inventory = stage.bus.latest(Inventory)
+        assert inventory is not None
+        assert fact.cause == inventory.seq

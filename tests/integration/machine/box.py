@@ -138,7 +138,7 @@ def _find_child(pid: int) -> int:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children and os.readlink(f"/proc/{children[0]}/root") != "/":
+        if children and str(Path(f"/proc/{children[0]}/root").readlink()) != "/":
             return int(children[0])
         time.sleep(0.01)
     raise TimeoutError(f"process {pid} opened no root")

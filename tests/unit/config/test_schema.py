@@ -41,7 +41,7 @@ def test_default_is_a_value_that_is_taken(path: str, declared: Knob) -> None:
 def test_durations_and_sizes_carry_their_unit(path: str, declared: Knob) -> None:
     """A number with a fraction is a quantity, and its name says of what."""
     if isinstance(declared.kind, Number):
-        assert path.endswith(("_seconds", "_per_second"))
+        assert path.endswith(("_seconds", "_per_second", "_ratio"))
 
 
 def test_parts_that_are_not_built_are_sections() -> None:

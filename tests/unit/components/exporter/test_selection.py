@@ -93,7 +93,7 @@ def test_a_list_may_have_comments_blank_lines_blanks_and_a_byte_order_mark() -> 
         ("DCGM_FI_DEV_SM_CLOCK, label, a", "write gauge or counter"),
         ("DCGM_FI_DRIVER_VERSION, gauge, a", "write label"),
         ("DCGM_FI_DEV_DIAG_MEMORY_RESULT, gauge, a", "diagnostics"),
-        ("DCGM_FI_DEV_SOMETHING_NEW, gauge, a", "does not read it yet"),
+        ("DCGM_FI_DEV_SOMETHING_NEW, gauge, a", "no field that nodeagent knows"),
         ("node_cpu_seconds, counter, a", "no field of DCGM"),
         ("DCGM_FI_DEV_GPU_TEMP, gauge, again", "listed already"),
     ],
@@ -130,7 +130,7 @@ def test_what_is_missing_has_a_reason_and_is_not_in_the_catalogue() -> None:
     assert explain_missing("up") is None
 
 
-LOCATIONS = ("L1", "L2", "DEV", "REG", "TEX", "SHM", "CBU", "SRM")
+LOCATIONS = ("L1", "L2", "DEV", "REG", "TEX", "SHM", "CBU", "SRM", "TOTAL")
 NVML_GIVES = [
     *(f"DEV_{name}_VIOLATION" for name in ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "LOW_UTIL", "RELIABILITY")),
     *(f"DEV_TOTAL_{name}_CLOCKS_VIOLATION" for name in ("APP", "BASE")),
@@ -172,7 +172,7 @@ NVML_GIVES = [
 
 
 def test_what_nvml_gives_can_be_had() -> None:
-    """Each of these names is in lists of the field; a list that names it gets it, and asks for the reading behind it."""
+    """Each of these names is in lists of the field; a list that names it gets it."""
     assert [name for name in NVML_GIVES if find_field(f"DCGM_FI_{name}") is None] == []
 
 
@@ -187,7 +187,7 @@ def test_only_what_is_listed_is_sampled() -> None:
 
 
 def test_a_reading_on_demand_is_shown_in_its_unit() -> None:
-    """Watts, ratios and rates of links; what is not there is absent; an instance is not told what is the GPU's alone."""
+    """Watts, ratios and rates of links; what is not there is absent; an instance gets nothing that is the GPU's."""
     names = ("POWER_USAGE_INSTANT", "POWER_MGMT_LIMIT_MIN", "NVLINK_BANDWIDTH_L0", "SLOWDOWN_TEMP")
     lines = [f"DCGM_FI_DEV_{name}, gauge, x" for name in names]
     lines += [f"DCGM_FI_PROF_{name}, gauge, x" for name in ("PIPE_INT_ACTIVE", "NVDEC0_ACTIVE", "C2C_TX_ALL_BYTES")]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from nodeagent.components.web.event_words import WORDS, build_moments, build_names, describe_event
+from nodeagent.components.web.event_words import WORDS, Teller, build_names, describe_event
+from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     FACTS,
@@ -30,7 +31,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import EventWatch, NodeSample
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
 
@@ -60,7 +61,7 @@ class SomethingNew:
     [
         (XidReported(gpu=make_uuid(0), xid=48), "XID 48 on GPU 0"),
         (XidReported(gpu=make_uuid(7), xid=48), f"XID 48 on {make_uuid(7)}"),
-        (GpuEventReported(gpu=make_uuid(0), kind="recovery_action", data=2), "recovery action (2) on GPU 0"),
+        (GpuEventReported(gpu=make_uuid(0), kind="recovery_action", data=2), "recovery action 2 reported of GPU 0"),
         (GpuAppeared(gpu=make_uuid(0), generation=1), "GPU 0 appeared"),
         (GpuVanished(gpu=make_uuid(0), generation=1, reason="why"), "GPU 0 vanished: why"),
         (MigLayoutChanged(gpu=make_uuid(0), generation=1), "MIG layout of GPU 0 changed"),
@@ -73,6 +74,10 @@ class SomethingNew:
             "allocation orphan, GPU 0: d",
         ),
         (LabelsApplied(sink="node", changed=tuple("abcdefgh")), "labels changed (node): a, b, c, d, e, f …"),
+        (
+            LabelsApplied(sink="node", changed=("nvidia.com/gfd.timestamp", "nvidia.com/gpu.healthy.count")),
+            "labels changed (node): gpu.healthy.count, gfd.timestamp",
+        ),
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
@@ -82,13 +87,24 @@ class SomethingNew:
             HealthReport(
                 generation=1,
                 devices=(
-                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNHEALTHY, since_seconds=0),
                 ),
             ),
             "health judged: 0 of 1 devices fit for work",
         ),
-        (ActiveConditions(), "conditions: none"),
-        (ActiveConditions((Coded("gpu-lost"),)), "conditions: gpu-lost"),
+        (
+            HealthReport(
+                generation=1,
+                devices=(
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                ),
+            ),
+            "",
+        ),
+        (EventWatch(watched=True), "GPU events are heard"),
+        (EventWatch(watched=False, reason="r"), "GPU events are not heard: r"),
+        (ClusterLink(reachable=True), "the API server answers"),
+        (ClusterLink(reachable=False, detail="d"), "the API server is away: d"),
         (GpuCleared(gpu=make_uuid(0), who="me", reason="new card"), "GPU 0 taken back into service by me: new card"),
         (CdiSpecsWritten(written=("a",), removed=("b",), generation=1), "CDI specifications written: a, b"),
         (RuntimeConfigured(paths=("/c",)), "container runtime configured: /c"),
@@ -114,31 +130,17 @@ def test_mig_devices_are_named_with_their_profile() -> None:
     assert build_names(None) == {}
 
 
-def test_what_one_event_led_to_stands_below_it() -> None:
-    """A chain stays together though others come in between, and goes through events that say nothing themselves."""
-    history = (
-        make_envelope(1, XidReported(gpu=make_uuid(0), xid=79), time=1.0),
-        make_envelope(2, GpuAppeared(gpu=make_uuid(1), generation=1), time=1.2),
-        make_envelope(3, NodeSample(time_seconds=1.0), time=1.3, cause=1),
-        make_envelope(4, GpuVanished(gpu=make_uuid(0), generation=2), time=1.4, cause=3),
-        make_envelope(5, DevicesAdvertised(resource=RESOURCE, healthy=7, total=8), time=1.5, cause=4),
-    )
-    (moment,) = build_moments(history, NAMES)
-    assert [(link.seq, link.depth) for link in moment] == [(1, 0), (4, 1), (5, 2), (2, 0)]
-
-
-def test_moments_are_newest_first_and_apart_by_a_pause() -> None:
-    """What follows within a second is one moment; only the newest moments are kept."""
-    times = (1.0, 1.5, 9.0, 20.0)
-    history = tuple(
-        make_envelope(seq, XidReported(gpu=make_uuid(0), xid=seq), time=time) for seq, time in enumerate(times)
-    )
-    moments = build_moments(history, NAMES, 2)
-    assert [[link.seq for link in moment] for moment in moments] == [[3], [2]]
-    assert [len(moment) for moment in build_moments(history, NAMES)] == [1, 1, 2]
-
-
-def test_a_cause_that_history_has_forgotten_begins_a_chain() -> None:
-    """An effect whose cause is long gone is told by itself."""
-    (moment,) = build_moments((make_envelope(9, GpuAppeared(gpu=make_uuid(0), generation=1), cause=2),), NAMES)
-    assert moment[0].depth == 0
+def test_of_the_conditions_the_change_is_told() -> None:
+    """What is raised and what is over; the first look tells all, and one that changes no code tells nothing."""
+    teller = Teller(NAMES)
+    looks: list[tuple[str, ...]] = [(), ("gpu-lost",), ("gpu-lost", "gpu-lost"), ("gpu-unhealthy",), ()]
+    told = [teller.tell(make_envelope(1, ActiveConditions(tuple(Coded(code) for code in codes)))) for codes in looks]
+    assert told == [
+        "",
+        "condition gpu-lost",
+        "",
+        "condition gpu-unhealthy, no longer gpu-lost",
+        "no longer gpu-unhealthy",
+    ]
+    first = Teller(NAMES).tell(make_envelope(1, ActiveConditions((Coded("gpu-lost"),))))
+    assert first == "conditions: gpu-lost"

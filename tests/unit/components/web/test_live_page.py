@@ -4,7 +4,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.web.live_page import UNREAD_MAX, LivePage, LivePages
-from nodeagent.components.web.page import Page
+from nodeagent.components.web.page import Page, Steps
 from nodeagent.components.web.trend import POINTS, STEP_SECONDS, Trends, plan_curves, render_spark
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.nodes import make_sample
@@ -52,8 +52,9 @@ class _Renderer:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def __call__(self, path: str) -> Page | None:
+    def __call__(self, path: str) -> Steps:
         self.calls.append(path)
+        yield
         return None if path == "/nothing" else _with(a=f"<p>{len(self.calls)}</p>")
 
 
@@ -64,12 +65,12 @@ def test_a_page_is_rendered_once_for_all_who_read_it() -> None:
     readers = [pages.follow("/") for _ in range(20)]
     assert len({id(reader) for reader in readers}) == 1
     render.calls.clear()
-    pages.update()
+    list(pages.update())
     assert render.calls == ["/"]
     for _ in readers:
         pages.leave("/")
-    pages.update()
-    pages.update()
+    list(pages.update())
+    list(pages.update())
     assert render.calls == ["/"]
     assert pages.follow("/") is not readers[0]
 
@@ -80,7 +81,7 @@ def test_a_reader_goes_on_from_the_page_it_loaded() -> None:
     loaded = pages.load("/")
     assert loaded is not None
     assert pages.load("/") is loaded
-    pages.update()
+    list(pages.update())
     assert pages.follow("/") is loaded
 
 
@@ -94,6 +95,35 @@ def test_pages_that_nobody_follows_do_not_pile_up() -> None:
     assert pages.follow("/read") is read
     assert pages.load("/nothing") is None
     assert pages.follow("/nothing") is None
+
+
+def test_readers_who_saw_the_same_get_the_same_bytes() -> None:
+    """An event is written out once for all who lack the same, and anew with each rendering, for it tells the time."""
+    live = LivePage(PAGE, "e")
+    assert live.render_since("") is live.render_since("x-1")
+    before = live.render_since("")
+    live.update(replace(PAGE, time_seconds=2.0))
+    assert live.render_since("") != before
+
+
+def test_an_older_rendering_never_replaces_a_newer_one() -> None:
+    """A page that is loaded while it is being rendered for others stays as its reader got it."""
+    times = iter((1.0, 2.0, 3.0, 4.0))
+
+    def render(_path: str) -> Steps:
+        page = replace(PAGE, time_seconds=next(times))
+        yield
+        return page
+
+    pages = LivePages(render, "e")
+    live = pages.follow("/")
+    assert live is not None
+    slow = pages.update()
+    next(slow)
+    pages.load("/")
+    assert live.page.time_seconds == 3.0
+    list(slow)
+    assert live.page.time_seconds == 3.0
 
 
 def _sample(time: float, *indexes: int, percent: int = 1) -> NodeSample:

@@ -22,7 +22,14 @@ from nodeagent.components.web.records import (
     GpusRecord,
     StateRecord,
 )
-from nodeagent.components.web.stream import is_wanted, parse_last_seen, parse_types, render_event
+from nodeagent.components.web.stream import (
+    QueryMalformed,
+    is_wanted,
+    parse_follow,
+    parse_last_seen,
+    parse_types,
+    render_event,
+)
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory
@@ -164,11 +171,26 @@ def test_a_client_chooses_its_events(query: dict[str, str], wanted: set[str], un
 
 
 def test_a_reconnect_names_the_last_event() -> None:
-    """Browsers send a header, scripts a parameter; nonsense counts as nothing."""
+    """Browsers send a header, scripts a parameter; a header that is nonsense counts as nothing."""
     assert parse_last_seen({"last-event-id": "12"}, {}) == 12
     assert parse_last_seen({}, {"since": "7"}) == 7
-    assert parse_last_seen({}, {"since": "x"}) is None
+    assert parse_last_seen({"last-event-id": "x"}, {}) is None
     assert parse_last_seen({}, {}) is None
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.5", "²", "9" * 5000, " 1"])
+def test_a_parameter_that_is_no_number_is_refused(text: str) -> None:
+    """Whoever typed it is told what it takes; no length of digits is a fault of the server."""
+    with pytest.raises(QueryMalformed, match=r"\?since= takes the seq of an event"):
+        parse_last_seen({}, {"since": text})
+
+
+def test_following_is_asked_for_in_two_words() -> None:
+    """A stream where the reader meant a list would hang a script, so that a typing error is refused."""
+    assert parse_follow({})
+    assert not parse_follow({"follow": "false"})
+    with pytest.raises(QueryMalformed, match="follow"):
+        parse_follow({"follow": "no"})
 
 
 def test_commands_are_checked_before_anything_happens() -> None:

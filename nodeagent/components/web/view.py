@@ -1,0 +1,136 @@
+"""The node as every reader gets it: the newest word of each part, joined on demand; pure.
+
+Owns which states make the picture. Refuses to keep anything: each answer is made anew from what is retained.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from nodeagent.components.web.build import (
+    Identity,
+    Known,
+    build_components,
+    build_conditions,
+    build_gates,
+    build_state,
+)
+from nodeagent.components.web.event_words import Names, build_names
+from nodeagent.components.web.page import PageView
+from nodeagent.components.web.records import StateRecord
+from nodeagent.components.web.shapes import ConditionLike, EnvelopeLike, GateLike, ReportLike
+from nodeagent.components.web.trend import Trends
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.labels import LabelState
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.telemetry import NodeSample
+
+T = TypeVar("T")
+
+
+class BusLike(Protocol):
+    """What is read of the bus."""
+
+    def latest(self, state: type[Any], key: str = "") -> EnvelopeLike | None:
+        """The newest state of this class."""
+        ...
+
+    def history(self) -> Sequence[EnvelopeLike]:
+        """What was published lately, oldest first."""
+        ...
+
+
+class GatesLike(Protocol):
+    """What is read of the gates."""
+
+    def states(self) -> Sequence[GateLike]:
+        """All gates."""
+        ...
+
+
+class ConditionsLike(Protocol):
+    """What is read of the conditions."""
+
+    def active(self) -> Sequence[ConditionLike]:
+        """Those that people should see."""
+        ...
+
+
+class ClockLike(Protocol):
+    """What is read of the clock."""
+
+    def wall(self) -> float:
+        """Unix seconds."""
+        ...
+
+
+class NodeView:
+    """Everything there is to see of this node."""
+
+    def __init__(
+        self,
+        bus: BusLike,
+        gates: GatesLike,
+        conditions: ConditionsLike,
+        clock: ClockLike,
+        identity: Identity,
+        reports: Callable[[], Sequence[ReportLike]],
+    ) -> None:
+        self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
+        self._identity, self._reports = identity, reports
+        self._trends = Trends()
+        self._named: tuple[Inventory | None, Names] = (None, {})
+
+    @property
+    def epoch(self) -> str:
+        """Tells this life of the agent from every other."""
+        return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
+
+    def note(self, value: object) -> None:
+        """Remember a reading for the last minutes' curves; anything else leaves no trace."""
+        if isinstance(value, NodeSample):
+            self._trends.add(value)
+
+    def state(self) -> StateRecord:
+        """The node now."""
+        identity = self._identity
+        return build_state(
+            identity,
+            self._known(),
+            build_gates(self._gates.states(), identity.vital_gates),
+            build_components(self._reports()),
+            build_conditions(self._conditions.active()),
+            now_seconds=self._clock.wall(),
+        )
+
+    def page(self) -> PageView:
+        """The node now, its last minutes, and what happened."""
+        return PageView(state=self.state(), trend=self._trends.points(), history=tuple(self._bus.history()))
+
+    def names(self) -> Names:
+        """Short names of all devices; made anew only when the inventory is another."""
+        inventory = self._latest(Inventory)
+        if self._named[0] is not inventory:
+            self._named = (inventory, build_names(inventory))
+        return self._named[1]
+
+    def _known(self) -> Known:
+        return Known(
+            driver=self._latest(DriverState),
+            inventory=self._latest(Inventory),
+            sample=self._latest(NodeSample),
+            health=self._latest(HealthReport),
+            plugin=self._latest(PluginState),
+            runtime=self._latest(RuntimeState),
+            cdi=self._latest(CdiState),
+            allocations=self._latest(AllocationTable),
+            labels=self._latest(LabelState),
+        )
+
+    def _latest(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        value: T | None = envelope.value if envelope is not None else None
+        return value

@@ -1,0 +1,35 @@
+"""The numbers at the top of the page."""
+
+from msgspec.structs import replace
+
+from nodeagent.components.web.page_stats import render_stats
+from tests.support.html import Page
+from tests.support.nodes import make_rich_state
+
+
+def _read(html: str) -> str:
+    return Page(f"<html>{html}</html>").text
+
+
+def test_the_numbers_add_up_over_the_gpus_that_answer() -> None:
+    """Fit, held, and sums of what was read; the bad one has a sign and not only a colour."""
+    text = _read(render_stats(make_rich_state()))
+    assert "GPUs fit for work ✗ 3 of 4" in text
+    assert "GPUs in use 3 of 4" in text
+    assert "simulated GPUs" in text
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """A node without inventory, driver and runtime has only the agent's age to show."""
+    state = replace(make_rich_state(), gpus=None, driver=None, runtime=None, gpu_source="nvml")
+    assert _read(render_stats(state)).startswith("Agent up for")
+
+
+def test_gpus_that_tell_nothing_have_no_sums() -> None:
+    """Without readings there is no utilisation of zero: it is not shown."""
+    state = make_rich_state()
+    assert state.gpus is not None
+    silent = tuple(replace(record, sample=None) for record in state.gpus.gpus)
+    text = _read(render_stats(replace(state, gpus=replace(state.gpus, gpus=silent))))
+    assert "Utilisation" not in text
+    assert "kW" not in text

@@ -61,13 +61,6 @@ FIELDS = (
         lambda e: e.board.retired_pages_pending,
     ),
     Field(
-        "DCGM_FI_DEV_THRESHOLD_SRM",
-        346,
-        "gauge",
-        "Whether so many errors hit the caches that the board is to be replaced.",
-        lambda e: e.board.sram_threshold_exceeded,
-    ),
-    Field(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
         393,
         "counter",

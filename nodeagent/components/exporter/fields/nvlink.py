@@ -174,20 +174,6 @@ FIELDS = (
         lambda e: _to_thousands(e.rates.nvlink_receive_kib),
     ),
     Field(
-        "DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT",
-        1216,
-        "gauge",
-        "Bit error rate of the worst link before correction, NVLink 5.",
-        lambda e: e.board.nvlink_symbol_ber,
-    ),
-    Field(
-        "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT",
-        1218,
-        "gauge",
-        "Bit error rate of the worst link after correction, NVLink 5.",
-        lambda e: e.board.nvlink_effective_ber,
-    ),
-    Field(
         "DCGM_FI_PROF_NVLINK_TX_BYTES",
         1011,
         "gauge",

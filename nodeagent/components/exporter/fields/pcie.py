@@ -82,13 +82,6 @@ FIELDS = (
     Field("DCGM_FI_DEV_PCIE_LINK_GEN", 237, "gauge", "PCIe generation in use.", lambda e: e.board.pcie_generation),
     Field("DCGM_FI_DEV_PCIE_LINK_WIDTH", 238, "gauge", "PCIe lanes in use.", lambda e: e.board.pcie_width),
     Field(
-        "DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS",
-        1501,
-        "counter",
-        "PCIe errors that the GPU corrected.",
-        lambda e: e.board.pcie_correctable_error_count,
-    ),
-    Field(
         "DCGM_FI_PROF_PCIE_TX_BYTES",
         1009,
         "gauge",

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts
-from nodeagent.components.exporter.exposition import Distribution
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.boot_id import read_boot_id
@@ -25,6 +24,10 @@ from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.log import get_logger
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
+
+if TYPE_CHECKING:
+    from nodeagent.components.exporter.admission_families import AdmissionFacts
+    from nodeagent.components.exporter.exposition import Distribution
 
 MACHINE_ID = "etc/machine-id"
 
@@ -61,8 +64,10 @@ class KubeletSide:
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
         )
 
-    def read_admission(self) -> AdmissionFacts:
+    def read_admission(self) -> "AdmissionFacts":
         """What pods have waited for since the process began."""
+        from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts  # noqa: PLC0415 - `late`
+
         tally = self._journal_tally
         return AdmissionFacts(
             calls=tuple(
@@ -118,7 +123,9 @@ class KubeletSide:
         return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
 
 
-def _distribution(durations: Durations) -> Distribution:
+def _distribution(durations: Durations) -> "Distribution":
+    from nodeagent.components.exporter.exposition import Distribution  # noqa: PLC0415 - see `late`
+
     return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
 
 

@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.app.early_worker import name_driver
-from nodeagent.app.hardware import Hardware
+from nodeagent.app.hardware import ExtraReadings, Hardware
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -79,7 +79,9 @@ class RealHardware:
         self._live, self._settings = live, live.now
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(replace(plan_nvml(live), list_functions=self._list_functions), SystemClock(), early=early)
+        self._extras = ExtraReadings()
+        planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
+        self._nvml = NvmlGpus(planned, SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -97,6 +99,7 @@ class RealHardware:
             nodes=HostDeviceNodes(self._read_files, self._workers[1]),
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,
+            extras=self._extras,
         )
 
     async def _list_functions(self) -> tuple[PciFunction, ...]:
@@ -133,7 +136,7 @@ class RealHardware:
                 worker.close()
 
 
-def plan_nvml(live: LiveSettings) -> NvmlSettings:
+def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
     settings = live.now
     driver, (root, library) = settings.driver, name_driver(settings)
@@ -144,6 +147,7 @@ def plan_nvml(live: LiveSettings) -> NvmlSettings:
         environment=driver.worker_environment,
         levels_seconds=lambda: plan_levels_seconds(live.now),
         sysfs=str(settings.node.sys_dir),
+        extras=extras.read,
     )
 
 

@@ -22,6 +22,7 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.catalogue import list_readings
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.entities import find_lost
 from nodeagent.components.exporter.exposition import Block, render_families
@@ -155,7 +156,10 @@ class Exporter:
         places: ProcessPlaces | None,
         *,
         host: str,
+        want: Callable[[tuple[str, ...]], None] = lambda _names: None,
     ) -> None:
+        """Wire it up; `want` is told which readings the list of fields needs beside the ordinary ones."""
+        self._want = want
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._agent, self._places, self._host = agent, places, host
         self._selection = select_defaults()
@@ -356,6 +360,7 @@ class Exporter:
 
     def _take_selection(self, path: str, selection: Selection) -> None:
         self._selection = selection
+        self._want(list_readings(one.field for one in selection.families))
         self._conditions.replace(
             UNUSABLE,
             {f"{path}:{problem.line}": f"{problem.text[:80]}: {problem.reason}" for problem in selection.problems},

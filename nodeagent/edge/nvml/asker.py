@@ -45,6 +45,9 @@ class NvmlSettings(Struct, frozen=True):
     levels_seconds: Callable[[], float] = lambda: 0.0
     """How old the levels may be: what moves slowly is asked that much less often."""
 
+    extras: Callable[[], tuple[str, ...]] = tuple
+    """Readings that are wanted beside the ordinary sample, as `edge.nvml.extras` names them."""
+
     list_functions: Callable[[], Awaitable[Sequence[PciFunction]]] | None = None
     """The GPUs that the PCI bus shows; without it nobody notices that the driver leaves one out."""
 

@@ -180,7 +180,7 @@ class NvmlGpus:
         known = dict(self._gpus)  # an enumeration may go on meanwhile
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
-        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began))
+        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began), extras=self._settings.extras())
         for answer in taken.answers:
             self._usage.note(answer)
         for index in known.keys() - taken.samples.keys():

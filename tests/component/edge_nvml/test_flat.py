@@ -109,6 +109,7 @@ async def test_half_an_hour_of_ticks_leaves_everything_as_it_was(fake: FakeNvml)
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(7200)
 async def test_a_day_of_ticks_leaves_everything_as_it_was(fake: FakeNvml) -> None:
     """86,400 samples of eight GPUs, 2,880 enumerations, an XID now and then."""
     await live(fake, 86400)

@@ -149,8 +149,12 @@ def test_an_outage_loses_nothing(node: Cluster, make_agent: MakeAgent) -> None:
     wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1", timeout_seconds=120)
 
 
+def capacity_of(cluster: Cluster) -> str:
+    return str(cluster.api.read_node()["status"]["capacity"].get("nvidia.com/gpu", "0"))
+
+
 def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAgent) -> None:
-    """Another sharing by one label, within seconds and without the agent's restart; a wrong name changes nothing."""
+    """Another sharing by one label, without the agent's restart or a gap in capacity; a wrong name changes nothing."""
     configs = node.layout.agent / "configs"
     configs.mkdir()
     (configs / "plain").write_text("{}")
@@ -161,9 +165,17 @@ def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAge
     agent = make_agent(settings=settings)
     wait("the labels", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "1")
     key = "nvidia.com/device-plugin.config"
+    wait("the capacity", lambda: capacity_of(node) == "1")
     node.api.patch(NODE, {"metadata": {"labels": {key: "shared"}}})
+    seen: set[str] = set()
+
+    def follows() -> bool:
+        seen.add(capacity_of(node))
+        return "4" in seen
+
+    wait("the kubelet to follow", follows)
+    assert seen <= {"1", "4"}, "no moment without the resource"
     wait("the labels to follow", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "4")
-    wait("the kubelet to follow", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "4")
     node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
     wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
     assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"

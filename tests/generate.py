@@ -6,6 +6,7 @@ One line of the table per file; a test runs the check, so that what is committed
 import argparse
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,8 @@ from nodeagent.cli.manual import render_manual
 from nodeagent.cli.reference import render_cli_page
 from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
-from tests.generators import dashboards, kubelet_proto
+from tests.bench.curves import AXES
+from tests.generators import bench_pages, dashboards, kubelet_proto
 from tests.generators.alerts import render_alerts_page, render_chart_alerts
 from tests.generators.chart import render_chart_permissions, render_pod_label_permissions
 from tests.generators.vocabulary import render_conditions, render_events
@@ -35,6 +37,16 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
+    "docs/performance.md": lambda: bench_pages.render_page("performance.md"),
+    "docs/reliability.md": lambda: bench_pages.render_page("reliability.md"),
+    **{
+        f"docs/images/cost-of-{axis.lower().replace(' ', '-')}.svg": partial(bench_pages.render_picture, axis)
+        for axis in AXES
+    },
+    # The chart's own copies, since Helm reads no file outside of a chart.
+    "deploy/chart/files/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
+    "deploy/chart/files/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
+    "deploy/chart/files/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),
     "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
     "deploy/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
     "deploy/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),

@@ -36,6 +36,7 @@ def run_agent(plan: AgentPlan) -> None:
     with open_endpoints(settings) as listeners:
         # What was imported stays for good: no collection need look at it again, which would hold up a pod for 20 ms.
         gc.freeze()
+        gc.enable()
         anyio.run(_run, plan, listeners)
 
 

@@ -24,11 +24,17 @@ from nodeagent.kernel.worker_thread import WorkerThread
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
     from nodeagent.edge.kube.node import KubeNode
-    from nodeagent.model.ports import LabelFile
+    from nodeagent.model.cluster import ApiCall
+    from nodeagent.model.ports import LabelFile, PodApi
 
 FEATURE_FILE = "nodeagent"
 STOP_STAGE = 10
-API_MODULES = ("nodeagent.edge.kube.client", "nodeagent.edge.kube.node", "nodeagent.edge.kube.node_feature")
+API_MODULES = (
+    "nodeagent.edge.kube.client",
+    "nodeagent.edge.kube.node",
+    "nodeagent.edge.kube.node_feature",
+    "nodeagent.edge.kube.pods",
+)
 
 _log = get_logger(component="agent")
 
@@ -99,8 +105,13 @@ class ClusterSide:
             _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
             self._client = KubeClient(self._credentials, read_settings)
             spread = Random()  # noqa: S311 - spreads load, keeps no secret
-            self._node = KubeNode(self._client, self._node_name, self._clock, spread)
+            silence = self._live.now.kubernetes.watch_silence_seconds
+            self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
         return self._node
+
+    def count_requests(self) -> "Mapping[ApiCall, int]":
+        """Requests to the API server so far; none where it is not used."""
+        return self._client.counts if self._client is not None else {}
 
     def _build_labeler(self) -> Component:
         from nodeagent.components.labeler.component import Labeler  # noqa: PLC0415 - see `late`
@@ -137,4 +148,22 @@ class ClusterSide:
         assert node is not None
         # What happened before the first of them is still to be told; after a crash nothing is told twice.
         after, self._facts_after = self._facts_after, None
-        return Cluster(self._bus, self._conditions, self._clock, self._live, node, control, control, facts_after=after)
+        return Cluster(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            node,
+            control,
+            control,
+            pods=self._open_pods(),
+            facts_after=after,
+        )
+
+    def _open_pods(self) -> "PodApi":
+        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
+
+        assert self._client is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePods(self._client, self._node_name, spread, silence_seconds=silence)

@@ -81,8 +81,10 @@ class ContainerSide:
         from nodeagent.components.cdi.component import Cdi  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.hook_program import HookProgram  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.host_paths import HostPaths  # noqa: PLC0415 - likewise
 
         settings = self._live.now
+        host = HostPaths(settings.node.host_root)
         # A simulation has its directory to itself: what the host's own directories hold is none of its business.
         others = () if self._is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
@@ -90,6 +92,6 @@ class ContainerSide:
             self._conditions,
             self._live,
             choose_driver_files(settings, self._workers[0]),
-            SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1]),
-            hook=None if self._is_simulation else HookProgram(self._workers[0]),
+            SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
+            hook=None if self._is_simulation else HookProgram(self._workers[0], host=host),
         )

@@ -7,9 +7,10 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
 from nodeagent.config.schema import Settings
@@ -26,8 +27,7 @@ LOCK = "agent.lock"
 DIRECTORY_MODE = 0o755
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
+class Listeners(Struct, frozen=True):
     """Sockets that stay open for the life of the process."""
 
     public: socket.socket

@@ -1,30 +1,28 @@
 """What the command line asks the agent to be."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nodeagent.config.load import Loaded
 from nodeagent.edge.nvml.command import EarlyWorker
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationPlan:
+class SimulationPlan(Struct, frozen=True):
     """The stand-in kubelet beside a simulated node."""
 
     pods: int
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoints:
+class Endpoints(Struct, frozen=True):
     """Where the running agent is reached."""
 
     url: str
     admin_socket: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPlan:
+class AgentPlan(Struct, frozen=True):
     """One run of the agent."""
 
     loaded: Loaded

@@ -1,5 +1,8 @@
 """Builds the edge to the container runtime, for the agent and for commands that work without one."""
 
+from pathlib import Path
+
+from nodeagent.app.host_root import see_in_host_root
 from nodeagent.config.schema import Settings
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
@@ -8,6 +11,22 @@ from nodeagent.kernel.worker_thread import WorkerThread
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:
     """The container runtime of this node."""
-    detector = RuntimeDetector(proc_root=settings.node.proc_dir, socket=settings.runtime.socket)
+    node = settings.node
     worker = WorkerThread("container runtime")
-    return HostRuntime(settings.node.state_dir, detector, worker, proc_root=settings.node.proc_dir)
+    return HostRuntime(
+        node.state_dir, build_detector(settings), worker, host_root=node.host_root, proc_root=see_processes(settings)
+    )
+
+
+def build_detector(settings: Settings) -> RuntimeDetector:
+    """What finds this node's container runtimes."""
+    return RuntimeDetector(
+        host_root=settings.node.host_root, proc_root=see_processes(settings), socket=settings.runtime.socket
+    )
+
+
+def see_processes(settings: Settings) -> Path:
+    """Where the host's processes are seen: the whole host, mounted into a container, has its own /proc in it."""
+    node = settings.node
+    own = Path("/proc")
+    return see_in_host_root(settings, own) if node.proc_dir == own else node.proc_dir

@@ -24,6 +24,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.kernel.log import configure_logging
 from nodeagent.kernel.worker_thread import WorkerThread
@@ -56,7 +57,7 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
 def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show what a runtime resolves."""
     settings = load_for(arguments, read_environment()).settings
-    readings = [parse_spec(content) for content in SpecFiles(settings.cdi.dir).read_nowait()]
+    readings = [parse_spec(content) for content in _find_files(settings).read_nowait()]
     conflicts = find_conflicts(readings)
     names = [
         {"name": name, "file": reading.path, "resolves": name not in conflicts}
@@ -80,7 +81,7 @@ def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
 def validate(arguments: argparse.Namespace, streams: Streams) -> int:
     """Judge files."""
     settings = load_for(arguments, read_environment()).settings
-    contents = _read_files(arguments.files) if arguments.files else SpecFiles(settings.cdi.dir).read_nowait()
+    contents = _read_files(arguments.files) if arguments.files else _find_files(settings).read_nowait()
     readings = [parse_spec(content) for content in contents]
     problems = _describe_invalid(readings)
     if not arguments.files:
@@ -93,6 +94,10 @@ def validate(arguments: argparse.Namespace, streams: Streams) -> int:
         invalid = [f"problem: {problem}" for problem in problems]
         print("\n".join([*valid, *invalid]) or "no file to judge", file=streams.out)
     return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+def _find_files(settings: Settings) -> SpecFiles:
+    return SpecFiles(settings.cdi.dir, host=HostPaths(settings.node.host_root))
 
 
 async def _plan(settings: Settings) -> SpecPlan:

@@ -1,12 +1,12 @@
 """A command as a value, from which the parser, the help and the reference page are made."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+
+class Argument(Struct, frozen=True):
     """One flag or positional of a command."""
 
     names: tuple[str, ...]
@@ -21,16 +21,14 @@ class Argument:
     """`module:function` of `function() -> tuple[str, ...]`: what shells offer for it, beside what else it may be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A command line that works, and what it is for."""
 
     line: str
     purpose: str
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A verb with its arguments; `runs` names the function, imported only when the command is used."""
 
     name: str

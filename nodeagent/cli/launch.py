@@ -32,10 +32,13 @@ def launch(
     """
     # Until the agent listens to it, a reload asked for too early would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    loaded = load("")
+    # Nothing of what a start makes is garbage; the agent turns this on again when it is about to run.
+    gc.disable()
     try:
+        loaded = load("")
         with start_early_worker(loaded.settings) as early_worker:
-            run_agent = _import_agent()
+            from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
+
             run_agent(
                 AgentPlan(
                     loaded=loaded,
@@ -54,15 +57,6 @@ def launch(
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
     except* VitalComponentFailed as errors:
         raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
-
-
-def _import_agent() -> Callable[[AgentPlan], None]:
-    """All of the agent that the first `Register` needs; nothing of it is garbage, so nothing is collected meanwhile."""
-    gc.disable()
-    try:
-        from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
-
-        return run_agent
     finally:
         gc.enable()
 

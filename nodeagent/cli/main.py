@@ -3,17 +3,17 @@
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TextIO
+
+from msgspec import Struct
 
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.parser import build_parser
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """Where a command writes."""
 
     out: TextIO
@@ -30,7 +30,7 @@ class CommandFailed(Exception):
 
 def run_command_line(words: Sequence[str], streams: Streams) -> int:
     """Parse and run; every expected failure is one line on standard error."""
-    arguments = build_parser(ROOT).parse_args(words)
+    arguments = build_parser(ROOT, words).parse_args(words)
     run = _import_command(arguments.chosen.runs)
     try:
         return run(arguments, streams)

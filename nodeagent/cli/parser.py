@@ -1,32 +1,39 @@
 """Makes the argument parser from the list of commands."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from nodeagent.cli.command import Argument, Command
 from nodeagent.cli.exit_codes import ExitCode
 
 
-def build_parser(root: Command) -> argparse.ArgumentParser:
-    """The parser of the whole command line; the chosen command is in `chosen` of the namespace."""
+def build_parser(root: Command, words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line; the chosen command is in `chosen` of the namespace.
+
+    Given the words that it will be asked about, it knows only of the command that they begin with: to make all takes
+    longer than everything else that happens before a command runs.
+    """
     parser = argparse.ArgumentParser(prog=root.name, **_texts(root, is_root=True))
-    _fill(parser, root)
+    _fill(parser, root, words)
     return parser
 
 
-def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
+def _fill(parser: argparse.ArgumentParser, command: Command, words: Sequence[str] | None) -> None:
     parser.set_defaults(chosen=command, parser=parser)
     if command.subcommands:
-        _add_subcommands(parser, command)
+        _add_subcommands(parser, command, words)
     for argument in command.arguments:
         if not (command.subcommands and not argument.names[0].startswith("-")):
             _add(parser, argument)
 
 
-def _add_subcommands(parser: argparse.ArgumentParser, command: Command) -> None:
+def _add_subcommands(parser: argparse.ArgumentParser, command: Command, words: Sequence[str] | None) -> None:
     group = parser.add_subparsers(title="commands", metavar="COMMAND", required=not command.runs)
-    for one in command.subcommands:
-        _fill(group.add_parser(one.name, help=one.summary, **_texts(one, is_root=False)), one)
+    named = [one for one in command.subcommands if words and one.name == words[0]]
+    for one in named or command.subcommands:
+        rest = words[1:] if named and words else None
+        _fill(group.add_parser(one.name, help=one.summary, **_texts(one, is_root=False)), one, rest)
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:

@@ -16,6 +16,7 @@ from nodeagent.cli.table import clean, read_environment
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.component import restart_and_verify, write_plan
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.kernel.log import configure_logging
@@ -85,12 +86,14 @@ def configure(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def unconfigure(arguments: argparse.Namespace, streams: Streams) -> int:
     """Give back what was there before."""
-    restored = _run(arguments, lambda runtime, _live: runtime.restore())
+    restored = _run(arguments, lambda runtime, _live: runtime.restore(withdraw))
     for path in restored.given_back:
         print(f"given back: {path}", file=streams.out)
+    for path in restored.taken_out:
+        print(f"taken out: our keys in {path}, which somebody else has changed since", file=streams.out)
     for path in restored.kept:
         print(f"left alone: {path} was changed by somebody else since; take our keys out by hand", file=streams.out)
-    if not restored.given_back and not restored.kept:
+    if not restored.given_back and not restored.taken_out and not restored.kept:
         print("nothing of ours is there", file=streams.out)
     return ExitCode.UNWELL if restored.kept else ExitCode.OK
 

@@ -20,10 +20,12 @@ from nodeagent.cli.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
 from nodeagent.components.driver.plan_markers import MARKERS
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.schema import Settings
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.errors import describe_os_error
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.journal_disk import JOURNAL_NAME, LOCK_NAME
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.model.errors import NodeagentError
@@ -66,26 +68,33 @@ def hold_state(state_dir: Path) -> Iterator[None]:
 
 
 def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
-    """Give back the container runtime's files, byte for byte."""
-    files = RuntimeFiles(settings.node.state_dir)
+    """Give back the container runtime's files, byte for byte where nobody else has changed them since."""
+    files = RuntimeFiles(settings.node.state_dir, HostPaths(settings.node.host_root))
     try:
         if dry:
             yield from (Outcome(Step.RESTORED, path, "as before the agent") for path in files.list_paths())
             return
-        restored = files.restore()
+        restored = files.restore(withdraw)
     except NodeagentError as error:
         yield Outcome(Step.FAILED, "container runtime configuration", str(error))
         return
     for path in restored.given_back:
         yield Outcome(Step.RESTORED, path, "as before the agent; restart the container runtime for it to take effect")
+    for path in restored.taken_out:
+        yield Outcome(Step.RESTORED, path, "without our keys; somebody else has changed it since and keeps theirs")
     for path in restored.kept:
         yield Outcome(Step.KEPT, path, "changed by somebody else since; take our part out by hand")
 
 
 def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Specifications, and the hook program that they may name."""
-    own = plan_own_paths(SpecFiles(settings.cdi.dir).locate)
-    yield from _remove([*map(Path, own), settings.cdi.hook_dir / HOOK_PROGRAM], "CDI", dry=dry)
+    directory = settings.cdi.dir
+    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
+    others = directory.is_dir() and {*directory.iterdir()} - {*own}
+    hook = HostPaths(settings.node.host_root).here(str(settings.cdi.hook_dir / HOOK_PROGRAM))
+    yield from _remove([*own, hook], "CDI", dry=dry)
+    if not others and not directory.is_mount():
+        yield from _remove_directory(directory, dry=dry)
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
@@ -147,7 +156,9 @@ def _remove(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]
 def _remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
     if not path.is_dir():
         return
-    if dry or not any(path.iterdir()):
+    if path.is_mount():
+        yield Outcome(Step.KEPT, str(path), "an empty directory that is mounted here, as in a pod")
+    elif dry or not any(path.iterdir()):
         yield _act(path.rmdir, path, "directory", dry=dry)
     else:
         yield Outcome(Step.KEPT, str(path), "something else is in it")

@@ -142,7 +142,8 @@ class _SectionMeta(StructMeta):
             else:
                 namespace[key] = value.default
         made: Any = super().__new__(cls, name, bases, namespace, kw_only=True, **options)
-        made.__knobs__ = declared
+        inherited = {key: value for base in bases for key, value in getattr(base, "__knobs__", {}).items()}
+        made.__knobs__ = {**declared, **inherited}
         return made
 
 

@@ -20,7 +20,7 @@ from nodeagent.config.knobs import Findings, Place, RejectedError, is_absent, re
 from nodeagent.config.named import choose_configuration
 from nodeagent.config.nvidia import Translation, translate_nvidia
 from nodeagent.config.rules import decide_breaches
-from nodeagent.config.schema import NOT_BUILT, SETTINGS_NOT_BUILT, Settings
+from nodeagent.config.schema import NOT_BUILT, Settings
 from nodeagent.config.sources import read_environment, read_flags
 from nodeagent.config.tree import DEFAULT, EMPTY, Mapping, Node, Origin, merge
 from nodeagent.config.yaml_tree import parse_yaml
@@ -145,13 +145,8 @@ def _nearest(origins: MappingOf[str, Origin], path: str) -> Origin:
 
 
 def _not_built(tree: Node) -> Iterable[str]:
-    """One notice for each section or setting that was given although its part does not exist yet."""
+    """One notice for each section that was given although its part does not exist yet."""
     entries = tree.entries if isinstance(tree, Mapping) else {}
     for name in sorted(NOT_BUILT & entries.keys()):
         if not is_absent(entries[name]):
             yield f"section {name} is accepted, its part is not built yet"
-    for path in sorted(SETTINGS_NOT_BUILT):
-        name, _, key = path.partition(".")
-        section = entries.get(name)
-        if isinstance(section, Mapping) and key in section.entries:
-            yield f"setting {path} is accepted, nothing comes of it yet"

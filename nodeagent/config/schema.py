@@ -28,8 +28,6 @@ S = TypeVar("S", bound=Section)
 # Sections whose part is still to be built: they are read and judged like all others, and whoever sets something in
 # them is told that nothing comes of it yet. A part that lands takes its name off this list.
 NOT_BUILT: Final[frozenset[str]] = frozenset()
-SETTINGS_NOT_BUILT: Final[frozenset[str]] = frozenset({"metrics.pod_label_allowlist", "metrics.pod_labels"})
-"""The same for single settings of a part that works without them."""
 
 
 def _section(kind: type[S]) -> S:

@@ -3,12 +3,12 @@
 Owns the count of failures in a row. Refuses to sleep and to know what failed.
 """
 
-from dataclasses import dataclass
 from random import Random
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class BackoffSettings:
+
+class BackoffSettings(Struct, frozen=True):
     """The shape of the pauses."""
 
     first_seconds: float = 0.5

@@ -4,11 +4,11 @@ Owns the times of the recent crashes. Refuses to decide what follows when the bu
 """
 
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSettings:
+class BudgetSettings(Struct, frozen=True):
     """What is allowed."""
 
     allowed: int = 5

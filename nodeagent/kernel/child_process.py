@@ -14,11 +14,11 @@ Refuses to know what the payloads mean, and to keep any state for the child's sa
 
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.errors import ChildDied, ChildStuck, ChildUnavailable
@@ -28,12 +28,12 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import BoundedQueue, Waker
 from nodeagent.kernel.spawn import spawn
 
+_LOOKS_A_STEP = 4
 _UNASKED_LIMIT = 1024
 """Unasked frames kept for a reader that is late; events of a driver come by ones and tens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSettings:
+class ChildSettings(Struct, frozen=True):
     """How a child is treated when it fails."""
 
     backoff: BackoffSettings = field(
@@ -47,8 +47,7 @@ class ChildSettings:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class ChildStatistics:
+class ChildStatistics(Struct, frozen=True):
     """The child as people debug it."""
 
     pid: int | None
@@ -108,8 +107,10 @@ class ChildProcess:
             self._changed.wake()
             await self._serve_and_pause()
 
-    async def request(self, payload: bytes, *, timeout_seconds: float) -> bytes:
+    async def request(self, payload: bytes, *, timeout_seconds: float, is_stepwise: bool = False) -> bytes:
         """The child's answer; the time counts from this request's turn, and includes the wait for a fresh child.
+
+        With `is_stepwise` the time is that of each step which the child announces, within a quarter of it.
 
         Raises:
             ChildStuck: no answer in time; the child is killed and replaced.
@@ -123,15 +124,22 @@ class ChildProcess:
             deadline = anyio.current_time() + timeout_seconds
             child = await self._wait_child(deadline)
             with anyio.CancelScope(deadline=deadline) as scope:
-                answer = await child.ask(self._requests, frame)
+                if is_stepwise:
+                    look = _follow_steps(child, scope, timeout_seconds)
+                    answer = await child.ask(
+                        self._requests, frame, look_seconds=timeout_seconds / _LOOKS_A_STEP, look=look
+                    )
+                else:
+                    answer = await child.ask(self._requests, frame)
                 if answer is None:
-                    raise ChildDied(self.name, child.pid, child.describe_end())
+                    raise ChildDied(self.name, child.pid, child.describe_end(), child.last_step)
                 return answer
             assert scope.cancelled_caught
             self._stuck += 1
+            step = child.read_step()
             child.give_up(is_stuck=True)
             self._current = None
-            raise ChildStuck(self.name, child.pid, timeout_seconds)
+            raise ChildStuck(self.name, child.pid, timeout_seconds, step)
 
     async def unasked(self) -> AsyncIterator[bytes]:
         """What the child says by itself, from any incarnation; for one reader."""
@@ -240,3 +248,16 @@ class ChildProcess:
 
     def _forget_gone(self) -> None:
         self._left_behind = [child for child in self._left_behind if child.is_left_behind()]
+
+
+def _follow_steps(child: Incarnation, scope: anyio.CancelScope, timeout_seconds: float) -> Callable[[], None]:
+    """Give a child that has come further since the last look its time anew."""
+    seen = ""
+
+    def look() -> None:
+        nonlocal seen
+        step = child.read_step()
+        if step != seen:
+            seen, scope.deadline = step, anyio.current_time() + timeout_seconds
+
+    return look

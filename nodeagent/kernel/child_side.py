@@ -5,12 +5,14 @@ Setting the death signal here rather than between fork and exec keeps the parent
 Refuses everything else: no loop, no log, no third party.
 """
 
+import ctypes
 import os
 
-PARENT_VARIABLE = "NODEAGENT_PARENT_PID"
-"""Environment variable in which the parent says who it is."""
+from nodeagent.kernel.frames import PARENT_VARIABLE
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_LIBC = ctypes.CDLL(None)
 _SIGKILL = 9
 """Written out: the module `signal` would bring `enum` along, which costs a small process 0.3 MB."""
 
@@ -20,14 +22,20 @@ def die_with_parent() -> None:
 
     The signal comes when the thread that spawned this process ends; the agent spawns from its main thread only.
     """
-    import ctypes  # noqa: PLC0415 - the parent, which reads a name from here, does without it
-
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(number)}")
     if os.getppid() != int(os.environ.get(PARENT_VARIABLE, os.getppid())):
         os._exit(1)
+
+
+def announce_step(name: str) -> None:
+    """Let parent and people see what is being done, also when it never ends: the process is called so (`ps -o comm`).
+
+    For the main thread; the kernel keeps the first 15 bytes.
+    """
+    _LIBC.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def claim_answers() -> int:

@@ -4,10 +4,10 @@ Owns the protocol and the record. Refuses to know any component.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 
 class Component(Protocol):
@@ -26,8 +26,7 @@ class Component(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentSpec:
+class ComponentSpec(Struct, frozen=True):
     """How the supervisor starts, restarts and stops one component."""
 
     name: str

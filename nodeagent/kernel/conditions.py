@@ -7,11 +7,12 @@ Refuses codes that the catalogue lacks, and catalogues that contradict themselve
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -61,8 +62,7 @@ class Definition(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveCondition:
+class ActiveCondition(Struct, frozen=True):
     """One condition that is set."""
 
     code: str
@@ -78,15 +78,13 @@ class ActiveCondition:
     """The seq of the envelope that led to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveConditions:
+class ActiveConditions(Struct, frozen=True):
     """State: every condition that people should see, the worst first, then the oldest."""
 
     conditions: tuple[ActiveCondition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     condition: ActiveCondition
     visible_at: float
     """Monotonic seconds."""

@@ -3,14 +3,14 @@
 Owns the record. Refuses to look inside the value.
 """
 
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope(Generic[T]):
+class Envelope(Struct, Generic[T], frozen=True):
     """One thing published."""
 
     value: T

@@ -139,17 +139,21 @@ class ChildError(KernelError):
 class ChildStuck(ChildError):
     """The child did not answer in time; it has been killed and will be replaced."""
 
-    def __init__(self, name: str, pid: int, timeout_seconds: float) -> None:
+    def __init__(self, name: str, pid: int, timeout_seconds: float, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) did not answer within {timeout_seconds:g} s and was killed")
         self.name, self.pid, self.timeout_seconds = name, pid, timeout_seconds
+        self.step = step
+        """What it had announced last."""
 
 
 class ChildDied(ChildError):
     """The child ended while somebody waited for its answer."""
 
-    def __init__(self, name: str, pid: int, how: str) -> None:
+    def __init__(self, name: str, pid: int, how: str, step: str = "") -> None:
         super().__init__(f"child {name!r} (pid {pid}) {how} before it answered")
         self.name, self.pid, self.how = name, pid, how
+        self.step = step
+        """What it had announced last."""
 
 
 class ChildUnavailable(ChildError):

@@ -14,6 +14,9 @@ from nodeagent.kernel.errors import FrameCutShort, FrameTooLarge
 MAX_PAYLOAD_BYTES = 4 * 1024 * 1024
 """Some tens of times the largest sample of a node with many GPU partitions."""
 
+PARENT_VARIABLE = "NODEAGENT_PARENT_PID"
+"""Environment variable in which the parent says who it is."""
+
 UNASKED = 0
 """The request id of what was not requested."""
 

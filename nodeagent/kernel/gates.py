@@ -5,15 +5,15 @@ closing a gate stops nobody. Refuses names that were not declared. Belongs to th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from nodeagent.kernel.clock import Clock, SystemClock
 from nodeagent.kernel.errors import GateUnknown
 from nodeagent.kernel.mailbox import Waker
 
 
-@dataclass(frozen=True, slots=True)
-class GateState:
+class GateState(Struct, frozen=True):
     """One gate as people ask for it."""
 
     name: str

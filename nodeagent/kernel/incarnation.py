@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -46,6 +47,8 @@ class Incarnation:
         self.pid = self._process.pid
         self.is_over = False
         """It will answer nothing more, though it may take a while to be gone."""
+        self.last_step = ""
+        """What it had announced when it ended or was given up."""
         self.began = anyio.current_time()
         self.ended = anyio.Event()
 
@@ -72,13 +75,18 @@ class Incarnation:
             for file in self._files:
                 file.close()
 
-    async def ask(self, request: int, frame: bytes) -> bytes | None:
-        """The answer; None when the process ended first. Not to be called once it `is_over`."""
+    async def ask(
+        self, request: int, frame: bytes, *, look_seconds: float | None = None, look: Callable[[], None] | None = None
+    ) -> bytes | None:
+        """The answer; None when the process ended first. Not to be called once it `is_over`.
+
+        As long as there is no answer, `look` is called each `look_seconds`.
+        """
         self._expected, self._answer = request, None
         try:
             with anyio.CancelScope() as self._asking:
                 await self._send(frame)
-                await self._wait_answer()
+                await self._wait_answer(look_seconds, look)
         except BrokenPipeError:
             pass  # it is ending, and soon the reading side will have seen it too
         finally:
@@ -93,6 +101,13 @@ class Incarnation:
         if is_stuck:
             self._kill(self._process)
         self._reading.cancel()
+
+    def read_step(self) -> str:
+        """What it has announced by `announce_step`, at first the name of its program; also of one that just ended."""
+        try:
+            return Path(f"/proc/{self.pid}/comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        except OSError:
+            return self.last_step
 
     def is_left_behind(self) -> bool:
         """Whether the process is there although it was killed; reaps it when it is not."""
@@ -117,9 +132,15 @@ class Incarnation:
             self.give_up(is_stuck=True)
             raise
 
-    async def _wait_answer(self) -> None:
+    async def _wait_answer(self, look_seconds: float | None, look: Callable[[], None] | None) -> None:
         while self._answer is None:
-            await self._news.wait()
+            if look is None:
+                await self._news.wait()
+                continue
+            with anyio.move_on_after(look_seconds):
+                await self._news.wait()
+            if self._answer is None:
+                look()
 
     async def _read_answers(self, on_unasked: Callable[[bytes], object], limit_bytes: int) -> None:
         decoder = FrameDecoder(limit_bytes=limit_bytes)
@@ -141,6 +162,8 @@ class Incarnation:
 
     async def _bring_to_its_end(self, kill_seconds: float) -> None:
         self.is_over = True
+        if self._asking is not None:
+            self.last_step = self.read_step()
         while self._asking is not None:  # nobody may use the pipe when it is closed
             self._asking.cancel()
             await anyio.lowlevel.checkpoint()

@@ -3,8 +3,9 @@
 Owns the two records. Refuses to decide anything.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum, unique
+
+from msgspec import Struct
 
 
 @unique
@@ -21,8 +22,7 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class Degraded:
+class Degraded(Struct, frozen=True):
     """State, keyed by component name: it runs, but does less than its job, in one line why.
 
     A component publishes this about itself and retracts it when it is well again:
@@ -33,8 +33,7 @@ class Degraded:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentReport:
+class ComponentReport(Struct, frozen=True):
     """State, keyed by component name: the supervisor's word on one component."""
 
     name: str

@@ -5,11 +5,12 @@ Refuses to know other components; a crash here touches nobody else.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from random import Random
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings, CrashBudget
@@ -24,16 +25,14 @@ from nodeagent.kernel.report import ComponentReport, Degraded, Phase
 _RUNNING = (Phase.STARTING, Phase.RUNNING, Phase.DEGRADED)
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
+class RunnerSettings(Struct, frozen=True):
     """How components are restarted."""
 
     backoff: BackoffSettings = field(default_factory=BackoffSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(Struct, frozen=True):
     """One end of a component that nobody asked for."""
 
     error: Exception

@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from nodeagent.kernel.child_side import PARENT_VARIABLE
+from nodeagent.kernel.frames import PARENT_VARIABLE
 
 _GONE_SECONDS = 0.25
 """How long the end of a killed process is waited for."""

@@ -6,9 +6,11 @@ Owns what waits for one reader and since when. Refuses to be iterated by two tas
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.mailbox import BoundedQueue, Mailbox, Slots
@@ -18,8 +20,7 @@ Item = TypeVar("Item")
 Stored = TypeVar("Stored")
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherStatistics:
+class PublisherStatistics(Struct, frozen=True):
     """How much one source published of one class."""
 
     source: str
@@ -27,8 +28,7 @@ class PublisherStatistics:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerStatistics:
+class ListenerStatistics(Struct, frozen=True):
     """How one reader keeps up."""
 
     client: str
@@ -44,8 +44,7 @@ class ListenerStatistics:
     is_slow: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BusStatistics:
+class BusStatistics(Struct, frozen=True):
     """The bus as people debug it."""
 
     published: int

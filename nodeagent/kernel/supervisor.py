@@ -7,12 +7,12 @@ A crash restarts one component and touches no other. Past its crash budget a com
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random, SystemRandom
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
 
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -30,8 +30,7 @@ COMPONENT_FAILED = "component-failed"
 _log = get_logger(component="supervisor")
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorSettings:
+class SupervisorSettings(Struct, frozen=True):
     """How the supervisor treats crashes and the stop."""
 
     runner: RunnerSettings = field(default_factory=RunnerSettings)

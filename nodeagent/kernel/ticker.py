@@ -7,14 +7,13 @@ while the consumer was busy are skipped and counted. Refuses to run the work its
         await sample()
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import anyio
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """One tick that was taken."""
 
     number: int

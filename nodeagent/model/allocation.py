@@ -46,6 +46,25 @@ class AllocationTable(Value, frozen=True):
         return tuple(allocation for allocation in self.allocations if device_id in allocation.devices)
 
 
+class ClaimedDevice(Value, frozen=True):
+    """A device that a container was given by a claim of dynamic resource allocation, past every device plugin."""
+
+    pod: PodIdentity
+    container: str
+    claim: str
+    claim_namespace: str
+    driver: str
+    pool: str
+    device: str
+    """As the driver names it within its pool."""
+
+
+class ClaimTable(Value, frozen=True):
+    """State: all claimed devices of this node's pods, of whatever driver."""
+
+    devices: tuple[ClaimedDevice, ...] = ()
+
+
 class AllocationRow(Value, frozen=True):
     """One allocation, living or ended, as a row for people and programs."""
 

@@ -58,3 +58,27 @@ class NodeEvent(Value, frozen=True):
     warning: bool = True
     about: str = ""
     """Which of several things it is about, so that many of one kind are told apart when they are counted."""
+
+
+class ApiCall(Value, frozen=True):
+    """One kind of request to the API server, as they are counted."""
+
+    verb: str
+    """The method; `WATCH` for a watch."""
+    outcome: str
+    """The answer's status, or `none` where there was no answer, or half of one."""
+
+
+class PodLabels(Value, frozen=True):
+    """What somebody has labelled a pod with."""
+
+    namespace: str
+    pod: str
+    uid: str
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class PodLabelTable(Value, frozen=True):
+    """State: the labels of all pods on this node, while `metrics.pod_labels` asks for them."""
+
+    pods: tuple[PodLabels, ...] = ()

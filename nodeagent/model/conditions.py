@@ -311,6 +311,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         show_after_seconds=10.0,
     ),
     ConditionDefinition(
+        code="plugin-contested",
+        severity="error",
+        title="another device plugin offers a resource of this node",
+        remedy="take the other plugin off this node, or give one of the two another resource name",
+    ),
+    ConditionDefinition(
         code="api-unreachable",
         severity="warning",
         title="the API server cannot be used",
@@ -351,6 +357,26 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="info",
         title="the cluster has paused this node's GPU parts, all handles are released",
         remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
+    ),
+    ConditionDefinition(
+        code="mig-config-changing",
+        severity="info",
+        title="another manager is changing how this node's GPUs are partitioned",
+        remedy="wait for it; while nvidia.com/gpu.deploy.* labels are paused all GPU handles are released",
+    ),
+    ConditionDefinition(
+        code="mig-config-not-applied",
+        severity="warning",
+        title="the node's label asks for a MIG configuration that the GPUs do not have",
+        remedy="have a MIG manager carry it out, or correct the label nvidia.com/mig.config; what there is stays",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="pod-labels-unknown",
+        severity="warning",
+        title="the labels of pods cannot be read for metrics",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-pod-labels.yaml",
+        show_after_seconds=30.0,
     ),
     ConditionDefinition(
         code="named-configuration-unknown",

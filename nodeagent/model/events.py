@@ -5,8 +5,8 @@ Facts are past participles: they happened, once, and are queued for whoever list
 What must not be lost does not ride the bus: it is written first and published as written.
 """
 
-from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.cluster import ClusterLink, ClusterNode
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -195,9 +195,11 @@ STATES: tuple[type[Value], ...] = (
     CdiState,
     PluginState,
     AllocationTable,
+    ClaimTable,
     LabelState,
     ClusterNode,
     ClusterLink,
+    PodLabelTable,
 )
 
 FACTS: tuple[type[Value], ...] = (

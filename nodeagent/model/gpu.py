@@ -109,6 +109,8 @@ class Fabric(Value, frozen=True):
     cluster_uuid: str = ""
     clique_id: int = 0
     health_mask: int = 0
+    health_summary: int = 0
+    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
 
 
 class VirtualizationMode(StrEnum):
@@ -145,6 +147,8 @@ class Gpu(Value, frozen=True):
     """The limit that is set; the one in force, which may be lower, is in the sample."""
     persistence_mode: bool | None = None
     ecc_enabled: bool | None = None
+    inforom_valid: bool | None = None
+    """Whether the checksums of the board's own memory of itself are right."""
     virtualization_mode: VirtualizationMode = VirtualizationMode.NONE
     mig: Mig | None = None
     nvlinks: tuple[NvLink, ...] = ()

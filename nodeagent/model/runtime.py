@@ -79,12 +79,26 @@ class FileChange(Value, frozen=True):
     """`None` takes the file away."""
 
 
+class EditedFile(Value, frozen=True):
+    """A file that we have changed and somebody else after us."""
+
+    path: str
+    before: bytes | None
+    """What was there before us; `None` when there was no file."""
+    ours: bytes
+    """What we made of it."""
+    now: bytes
+
+
 class Restored(Value, frozen=True):
     """What became of the files that we had changed."""
 
     given_back: tuple[str, ...] = ()
+    """As they were before us, byte for byte."""
+    taken_out: tuple[str, ...] = ()
+    """Changed by somebody else since; our keys are gone, theirs are there."""
     kept: tuple[str, ...] = ()
-    """Changed by somebody else since; left as they are."""
+    """Changed by somebody else since, and left as they are: our keys cannot be told from theirs."""
 
 
 class RuntimeState(Value, frozen=True):

@@ -1,5 +1,7 @@
 """One sample of what changes each second. A value the hardware does not give is `None`: absence is not zero."""
 
+from msgspec import field
+
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.values import Value
@@ -95,6 +97,13 @@ class GpuSample(Value, frozen=True):
     pcie_replay_count: int | None = None
     pcie_transmit_bytes: int | None = None
     pcie_receive_bytes: int | None = None
+    pcie_correctable_error_count: int | None = None
+    pcie_non_fatal_error_count: int | None = None
+    pcie_fatal_error_count: int | None = None
+    aer_correctable_count: int | None = None
+    """The kernel's own counts of PCIe errors; those before are the GPU's."""
+    aer_non_fatal_count: int | None = None
+    aer_fatal_count: int | None = None
 
     nvlink_transmit_kib: int | None = None
     nvlink_receive_kib: int | None = None
@@ -103,6 +112,25 @@ class GpuSample(Value, frozen=True):
     nvlink_crc_flit_count: int | None = None
     nvlink_crc_data_count: int | None = None
     nvlinks_active: int | None = None
+    nvlink_speed_min_mbps: int | None = None
+    """Of the links that are up."""
+    nvlink_speed_max_mbps: int | None = None
+    nvlink_malformed_packet_count: int | None = None
+    """From here on NVLink 5 and later, over all links."""
+    nvlink_buffer_overrun_count: int | None = None
+    nvlink_receive_error_count: int | None = None
+    nvlink_remote_error_count: int | None = None
+    nvlink_general_error_count: int | None = None
+    nvlink_integrity_error_count: int | None = None
+    nvlink_transmit_discard_count: int | None = None
+    nvlink_recovered_count: int | None = None
+    nvlink_recovery_failed_count: int | None = None
+    nvlink_recovery_event_count: int | None = None
+    nvlink_effective_error_count: int | None = None
+    nvlink_symbol_error_count: int | None = None
+    nvlink_effective_ber: float | None = None
+    """Bit error rate of the worst link, after error correction."""
+    nvlink_symbol_ber: float | None = None
 
     ecc_corrected_volatile: int | None = None
     ecc_uncorrected_volatile: int | None = None
@@ -115,14 +143,22 @@ class GpuSample(Value, frozen=True):
     remapped_rows_uncorrectable: int | None = None
     remapped_rows_pending: bool | None = None
     remapped_rows_failed: bool | None = None
+    sram_threshold_exceeded: bool | None = None
+    """So many uncorrectable errors hit the caches that the board is to be replaced."""
+    memory_unrepairable: bool | None = None
+    """The driver has nothing left to repair the memory with."""
 
     recovery_action: int | None = None
     fabric_health_mask: int | None = None
+    fabric_health_summary: int | None = None
+    """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
     vgpu_license_active: bool | None = None
 
     profiling: ProfilingSample | None = None
     processes: tuple[ProcessSample, ...] = ()
     mig: tuple[MigSample, ...] = ()
+    extras: dict[str, float] = field(default_factory=dict)
+    """Readings that somebody's own list of metrics asks for, by the names that it asks by."""
     unreadable: tuple[Unreadable, ...] = ()
 
 

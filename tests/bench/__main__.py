@@ -6,13 +6,31 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
 
 from nodeagent import __version__
-from tests.bench import admission, agent, bus_publish, cdi, compare, foreign, metrics, page, plugin
+from tests import generate
+from tests.bench import (
+    admission,
+    agent,
+    bus_publish,
+    cdi,
+    cluster,
+    compare,
+    curves,
+    exposition,
+    foreign,
+    hour,
+    imports,
+    metrics,
+    page,
+    plugin,
+    reference,
+)
+from tests.bench.operations import OPERATIONS
 from tests.bench.rows import Row, render_table, to_json
 
 RESULTS = Path("results")
@@ -22,40 +40,73 @@ Measure = Callable[[], list[Row]]
 def main() -> int:
     """Measure everything, or what was asked for."""
     options = _parse()
+    if options.keep_chaos or options.keep_soak:
+        return _keep_long_runs(options)
     if options.compare:
         sys.stdout.write(compare.compare(options.compare, _list_passed_on(options), pairs=options.pairs) + "\n")
         return 0
-    measures = _list_measures(options)
-    if options.plugin:
-        measures = {"plugin": lambda: foreign.measure(options.plugin, options.plugin_dir, options.rounds)}
-    rows: list[Row] = []
-    for name, measure in measures.items():
-        if options.plugin or not options.only or name in options.only:
-            sys.stderr.write(f"measuring: {name}\n")
-            rows += measure()
+    groups = dict(_measure_groups(options))
+    rows = [row for group in groups.values() for row in group]
     if options.json:
         sys.stdout.write(json.dumps(to_json(rows)) + "\n")
         return 0
     sys.stdout.write(f"{render_table(rows)}\n{_describe_machine()}\nkept in {_keep(rows)}\n")
+    if options.reference:
+        _refer(options)
     return int(any(row.verdict == "OVER" for row in rows))
+
+
+def _measure_groups(options: argparse.Namespace) -> Iterator[tuple[str, list[Row]]]:
+    if options.plugin:
+        yield "plugin", foreign.measure(options.plugin, options.plugin_dir, options.rounds)
+        return
+    for name, measure in _list_measures(options).items():
+        if not options.only or name in options.only:
+            sys.stderr.write(f"measuring: {name}\n")
+            rows = measure()
+            if options.reference:
+                reference.keep_rows(name, rows)  # at once: what comes later may fail
+            yield name, rows
+
+
+def _refer(options: argparse.Namespace) -> None:
+    """From now on these are what the docs say."""
+    if not options.only:
+        sys.stderr.write("measuring: curves\n")
+        reference.keep_curves([curves.measure(operation) for operation in OPERATIONS])
+    generate.main([])
+
+
+def _keep_long_runs(options: argparse.Namespace) -> int:
+    """What chaos stories and long runs have told takes its place in the docs."""
+    if options.keep_chaos:
+        reference.keep_stories(options.keep_chaos)
+    if options.keep_soak:
+        reference.keep_soaks(options.keep_soak)
+    return generate.main([])
 
 
 def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
     return {
         "bus": _measure_bus,
         "rendering": metrics.measure,
+        "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
         "work": agent.measure_work,
+        "partitioned": agent.measure_partitioned,
+        "hour": hour.measure,
         "page": page.measure,
+        "metrics": exposition.measure,
+        "cluster": cluster.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 
 
 def _parse() -> argparse.Namespace:
-    names = ("bus", "rendering", "cdi", "decisions", "life", "admission", "work", "faults", "page")
+    names = tuple(_list_measures(argparse.Namespace()))
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
     parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")
@@ -65,6 +116,9 @@ def _parse() -> argparse.Namespace:
         "--plugin", metavar="COMMAND", help="measure another device plugin; {dir} is the kubelet's root"
     )
     parser.add_argument("--plugin-dir", type=Path, metavar="DIR", help="kubelet root, where the plugin has it fixed")
+    parser.add_argument("--reference", action="store_true", help="write docs/bench/reference.json and the pages")
+    parser.add_argument("--keep-chaos", type=Path, metavar="FILE", help="take stories into the reference")
+    parser.add_argument("--keep-soak", type=Path, metavar="FILE", help="take long runs into the reference")
     parser.add_argument("--json", action="store_true", help="rows as JSON and nothing else")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from pathlib import Path
 
 from tests.bench.admission import SHARED, settle
 from tests.bench.node import PluginProcess, bench_node
@@ -12,16 +13,20 @@ GPUS = 8
 SETTLE_SECONDS = 5.0
 IDLE_SECONDS = 20.0
 SCRAPE_SECONDS = 10.0
+TICKS = 10
+PARTITIONED = str(Path(__file__).parent / "data" / "h100-16x7.yaml")
+DEVICES_MAX = 112
 XID_EVENT, XID_OFF_THE_BUS = 8, 79
 
 
 def measure_life(rounds: int) -> list[Row]:
     """First start on a fresh node, then kill -9 and start again, then stop."""
-    register, ready, spent, again, stop = [], [], [], [], []
+    register, loaded, ready, spent, again, stop = [], [], [], [], [], []
     for _ in range(rounds):
         with bench_node() as node:
             with node.running_agent() as agent:
                 register.append(1000 * (node.kubelet.wait("registered")["at"] - agent.began))
+                loaded.append(1000 * agent.cpu_seconds())
                 ready.append(1000 * agent.wait_ready())
                 spent.append(1000 * agent.cpu_seconds())
                 node.wait_advertised(agent, GPUS)
@@ -32,6 +37,7 @@ def measure_life(rounds: int) -> list[Row]:
                 stop.append(1000 * agent.stop())
     return [
         Row("exec to Register", "ms", register, limit=300),
+        Row("  processor time of agent and worker until then", "ms", loaded),
         Row("exec to /readyz 200", "ms", ready, limit=1000),
         Row("  processor time of agent and worker for it", "ms", spent),
         Row("killed and started to advertised", "ms", again, limit=500),
@@ -49,6 +55,7 @@ def measure_work() -> list[Row]:
             Row("agent and GPU worker, PSS", "MiB", [agent.memory_mib("Pss")], limit=72),
             Row("agent and GPU worker, RSS", "MiB", [agent.memory_mib("Rss")]),
             idle,
+            Row("one look at 8 GPUs, with the worker's turn", "ms", _read_tick_millis(agent)),
         ]
         with scraping(agent.port, scrapers=4, pause_seconds=0.05) as millis:
             time.sleep(SCRAPE_SECONDS)
@@ -59,6 +66,30 @@ def measure_work() -> list[Row]:
             Row("GET /metrics, the slowest", "ms", millis, limit=5, limit_is_for=0.99),
             Row("event loop lag, p99 over the last minute", "ms", [float(lag) * 1000], limit=5),
         ]
+
+
+def measure_partitioned() -> list[Row]:
+    """Sixteen GPUs cut into seven each: 112 devices, every one with its metrics."""
+    with bench_node(PARTITIONED) as node, node.running_agent("--set", "device_plugin.mig_strategy=single") as agent:
+        settle(node, agent, devices=DEVICES_MAX)
+        time.sleep(SETTLE_SECONDS)
+        with scraping(agent.port, scrapers=1, pause_seconds=0.2) as millis:
+            time.sleep(SCRAPE_SECONDS)
+        return [
+            Row("GET /metrics, 16 GPUs x 7 MIG", "ms", millis, limit=15),
+            Row("agent and GPU worker, 16 x 7 MIG, PSS", "MiB", [agent.memory_mib("Pss")]),
+            Row("one look at 16 x 7 MIG, with the worker's turn", "ms", _read_tick_millis(agent)),
+        ]
+
+
+def _read_tick_millis(agent: PluginProcess) -> list[float]:
+    """How long one sample of all GPUs took, from the first question to the last answer, look after look."""
+    millis = []
+    for _ in range(TICKS):
+        body = agent.get("/metrics")[1]
+        millis.append(1000 * float(body.split("\nnodeagent_sample_duration_seconds ")[1].split()[0]))
+        time.sleep(1.0)
+    return millis
 
 
 def _measure_idling(agent: PluginProcess) -> Row:

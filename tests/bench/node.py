@@ -102,7 +102,7 @@ class PluginProcess:
 
     def memory_mib(self, kind: str) -> float:
         """`Rss` or `Pss` of the family, without the state of the fake driver, which no real node has."""
-        return sum(_read_memory_kib(pid, kind) for pid in self.family()) / 1024
+        return sum(read_memory_kib(pid, kind) for pid in self.family()) / 1024
 
     def get(self, path: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -215,7 +215,8 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _read_memory_kib(pid: int, kind: str) -> int:
+def read_memory_kib(pid: int, kind: str) -> int:
+    """`Rss` or `Pss` of one process, without the state of the fake driver, which no real node has."""
     total, is_fake = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

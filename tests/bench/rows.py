@@ -49,6 +49,7 @@ def to_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "runs": len(row.samples),
             **{f"p{share * 100:.0f}": row.percentile(share) for share in (0.5, 0.9, 0.99)},
             "limit": row.limit,
+            "limit_is_for": row.limit_is_for,
         }
         for row in rows
     ]

@@ -48,6 +48,11 @@ class Agent:
         """None while it runs."""
         return self._process.poll()
 
+    @property
+    def pid(self) -> int:
+        """Of this life."""
+        return self._process.pid
+
     def send(self, sent: signal.Signals) -> None:
         self._process.send_signal(sent)
 

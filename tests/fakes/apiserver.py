@@ -163,6 +163,9 @@ class FakeApiServer:
             return web.json_response(
                 {"metadata": {"resourceVersion": str(self.version)}, "items": self._select(request)}
             )
+        if request.method == "GET" and path == "/api/v1/pods":
+            items = list(self.pods.values())
+            return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         body = json.loads(await request.read() or b"{}")
         if request.method != "GET":
             self.bodies.append(body)

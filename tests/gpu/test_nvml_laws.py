@@ -1,10 +1,10 @@
 """The laws of any GPU, on real hardware: run with `pytest -m gpu tests/gpu` where there is a driver."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.edge.nvml.client import NvmlGpus
 from nodeagent.kernel.clock import SystemClock

@@ -35,6 +35,8 @@ class MakeAgent(Protocol):
         gpus: str = ...,
         settings: Settings | None = ...,
         command: Sequence[str] = ...,
+        api_port: int | None = ...,
+        token: str | None = ...,
     ) -> AgentUnderTest: ...
 
 
@@ -56,7 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(SCENARIO_SECONDS))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SCENARIO_SECONDS))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -129,8 +132,10 @@ def make_agent(node: Cluster) -> Iterator[MakeAgent]:
         gpus: str = "simulated:t4",
         settings: Settings | None = None,
         command: Sequence[str] = COMMAND,
+        api_port: int | None = None,
+        token: str | None = None,
     ) -> AgentUnderTest:
-        agent = AgentUnderTest(node, gpus, settings or {}, command)
+        agent = AgentUnderTest(node, gpus, settings or {}, command, api_port=api_port, token=token)
         made.append(agent)
         agent.start(*arguments)
         agent.wait_ready()

@@ -103,6 +103,40 @@ def test_a_pause_releases_the_driver_and_its_end_takes_it_back(node: Cluster, ma
     wait("the node to be ready again", lambda: condition_of(node).get("status") == "True")
 
 
+def test_a_mig_change_by_another_manager_is_lived_through(node: Cluster, make_agent: MakeAgent) -> None:
+    """Asked for and not there: said. Paused: handles released. Done: the new devices are advertised and labelled."""
+    agent = make_agent(gpus="simulated:a100-80gb-mig", settings=QUICK | {"device_plugin": {"mig_strategy": "mixed"}})
+    wait("the node to be ready", lambda: condition_of(node).get("status") == "True")
+    wanted, state, pause = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/gpu.deploy.device-plugin"
+
+    def tell(**labels: str) -> None:
+        keys = {"wanted": wanted, "state": state, "pause": pause}
+        node.api.patch(NODE, {"metadata": {"labels": {keys[key]: value for key, value in labels.items()}}})
+
+    def says(what: str) -> bool:
+        return what in agent.get("/api/v1/events")[1] or what in agent.read_log(200)
+
+    tell(wanted="all-1g.10gb")
+    wait("the wish to be judged", lambda: says('"standing": "unmet"'))
+    wait("an event", lambda: "MIGConfigNotApplied" in {each["reason"] for each in list_events(node)})
+    tell(state="pending", pause="paused-for-mig-change")
+    wait("the pause", lambda: condition_of(node).get("reason") == "Paused")
+    assert says('"standing": "changing"')
+    for index in range(len(agent.get_json("/api/v1/gpus")["gpus"])):
+        agent.break_it("mig", str(index), *["1g.10gb"] * 7)
+    tell(state="success", pause="true")
+    wait("the node to be ready again", lambda: condition_of(node).get("status") == "True")
+    wait("the new layout", lambda: says('"standing": "met"'))
+    keys = {key for key in labels_of(node) if key.startswith("nvidia.com/mig-") and key.endswith(".count")}
+    assert keys == {"nvidia.com/mig-1g.10gb.count"}
+    assert labels_of(node)[state] == "success", "the state is the manager's to write"
+
+
+def list_events(cluster: Cluster) -> list[Json]:
+    found: list[Json] = cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+    return found
+
+
 def test_an_outage_loses_nothing(node: Cluster, make_agent: MakeAgent) -> None:
     """While the API server is away the agent serves on; what changed meanwhile is on the node once it is back."""
     agent = make_agent(settings=QUICK | {"kubernetes": {"catch_up_max_seconds": 1}})

@@ -92,18 +92,20 @@ class Systemd:
         return done.stdout
 
     def read_journal(self, unit: str = "") -> str:
-        """What systemd and its units logged."""
+        """The end of what systemd and its units, or one unit, logged."""
         only = [f"--unit={unit}"] if unit else []
-        return self.call("journalctl", "--no-pager", "--output=short-monotonic", *only).stdout
+        return self.call("journalctl", "--no-pager", "--output=short-monotonic", "--lines=60", *only).stdout
 
 
 @contextmanager
-def running_systemd(directory: Path, *, share: Sequence[Path] = ()) -> Iterator[Systemd]:
+def running_systemd(directory: Path, *, share: Sequence[Path] = (), base: Path | None = None) -> Iterator[Systemd]:
     """A systemd that lives as long as the block.
 
     Args:
         directory: an empty directory, the root of the new file system.
         share: directories of this machine that are to be seen in there too, writable and under their own names.
+        base: a whole system, with systemd, to use in place of this machine's programs; nothing in it is changed, and
+            its network is its own loopback.
     """
     group = f"{_GROUP_PREFIX}{os.getpid()}"
     hierarchies = cgroups.read_hierarchies()
@@ -112,7 +114,8 @@ def running_systemd(directory: Path, *, share: Sequence[Path] = ()) -> Iterator[
     log = directory.with_name(f"{directory.name}.log")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _render_command(group, hierarchies, directory, share),
+            _render_command(group, hierarchies, directory, share, network=base is not None),
+            env={**os.environ, "BASE": str(base or "")},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -137,10 +140,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _render_command(group: str, hierarchies: Sequence[Path], directory: Path, share: Sequence[Path]) -> tuple[str, ...]:
+def _render_command(
+    group: str, hierarchies: Sequence[Path], directory: Path, share: Sequence[Path], *, network: bool
+) -> tuple[str, ...]:
     join = "; ".join(f'echo $$ >"{hierarchy}/{group}/cgroup.procs"' for hierarchy in hierarchies)
     # If the test is killed, so is `unshare`, and with it the first process of the namespace, and so everything in it.
     flags = "--pid --mount --cgroup --uts --ipc --fork --kill-child --propagation private"
+    if network:
+        flags += " --net"
     script = f'{join}; exec setpriv --pdeathsig KILL unshare {flags} sh "$@"'
     return ("sh", "-c", script, "sh", str(BOOT), str(directory), *map(str, share))
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Becomes systemd in the namespaces it was started in, with a root directory of its own made from this machine's programs.
 # $1: an empty directory; further words: directories of the machine that systemd's side sees too, under the same names.
+# $BASE: a directory with a whole system of its own, to be used, unchanged, in place of this machine's programs.
 #
 # Nothing of the machine can be changed from in there: kernel settings are read-only, all files are made in memory, with
 # /usr over that of the machine.
@@ -9,13 +10,20 @@ root=$1
 shift
 mount -t tmpfs -o mode=755 tmpfs "$root"
 cd "$root"
-mkdir -p usr etc/systemd/system run tmp proc sys dev var/lib var/log root home old
-for name in bin sbin lib lib64; do ln -s "usr/$name" "$name"; done
-mkdir old/upper old/work
-mount -t overlay -o lowerdir=/usr,upperdir="$root/old/upper",workdir="$root/old/work" overlay usr
-for name in passwd group nsswitch.conf ld.so.cache ld.so.conf ld.so.conf.d ssl alternatives; do
-  [ ! -e "/etc/$name" ] || cp -a "/etc/$name" etc/
-done
+if [ -n "${BASE:-}" ]; then
+  mkdir -m 755 upper work whole
+  mount -t overlay -o "lowerdir=$BASE,upperdir=$root/upper,workdir=$root/work" overlay whole
+  cd whole
+  mkdir old
+else
+  mkdir -p usr etc/systemd/system run tmp proc sys dev var/lib var/log root home old
+  for name in bin sbin lib lib64; do ln -s "usr/$name" "$name"; done
+  mkdir old/upper old/work
+  mount -t overlay -o lowerdir=/usr,upperdir="$root/old/upper",workdir="$root/old/work" overlay usr
+  for name in passwd group nsswitch.conf ld.so.cache ld.so.conf ld.so.conf.d ssl alternatives; do
+    [ ! -e "/etc/$name" ] || cp -a "/etc/$name" etc/
+  done
+fi
 echo 0123456789abcdef0123456789abcdef >etc/machine-id
 echo 127.0.0.1 localhost >etc/hosts
 : >etc/resolv.conf
@@ -77,6 +85,7 @@ UNIT
 
 pivot_root . old
 umount -l /old
+[ -z "${BASE:-}" ] || rmdir /old
 # The last word keeps it from using both versions of cgroups at once, which runc cannot follow here.
 exec env -i container=test PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   /lib/systemd/systemd --system --unit=test.target --log-target=journal --show-status=no \

@@ -11,6 +11,7 @@ from msgspec import json
 
 from nodeagent import __version__
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.app.runtime_edge import build_detector
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.doctor.facts import (
     ApiFacts,
@@ -22,7 +23,6 @@ from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide
 from nodeagent.components.web.records import StateRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import find_credentials
 from nodeagent.edge.kube.errors import ApiNotFound, KubeError
@@ -110,9 +110,7 @@ async def _look_at_hardware(
 
 
 async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
-    node = settings.node
-    detector = RuntimeDetector(host_root=node.host_root, proc_root=node.proc_dir, socket=settings.runtime.socket)
-    return decide_runtime(await detector.read_evidence(), settings.runtime)
+    return decide_runtime(await build_detector(settings).read_evidence(), settings.runtime)
 
 
 def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str]:

@@ -42,7 +42,7 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import Ticker
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -288,6 +288,7 @@ class Allocations:
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
+        self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
         checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
         async with self._turn:
             look = Look(

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.values import Value
+from nodeagent.model.yaml_text import parse_yaml
 
 _EXTENSIONS = (".json", ".yaml")
-_DEPTH_LIMIT = 32
 
 
 class SpecReading(Value, frozen=True):
@@ -70,32 +68,9 @@ def parse_document(path: str, content: bytes) -> Any:
     try:
         if path.endswith(".json"):
             return json.loads(content)
-        _refuse_deep_nesting(content)
-        return yaml.load(content, Loader=yaml.CSafeLoader)
+        return parse_yaml(content)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        raise ValueError(f"it is no YAML: {error.problem}{place}") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {error}") from error
-
-
-def _refuse_deep_nesting(content: bytes) -> None:
-    """Stop before the loader does: its C part recurses without a limit and takes the whole process with it.
-
-    Raises:
-        ValueError: no specification is nested that deeply.
-    """
-    depth = 0
-    for event in yaml.parse(content, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _DEPTH_LIMIT:
-            raise ValueError("it is nested too deeply")
 
 
 def is_spec_name(name: str) -> bool:

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.cluster.mig_wish import MigWish, WishStanding, judge_mig_wish
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -33,15 +34,24 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Cause
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.news import News
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent
+from nodeagent.kernel.ticker import Ticker
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent, PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi
+from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi, PodApi
 
 T = TypeVar("T")
+
+NOT_APPLIED = "mig-config-not-applied"
+_WISH_CONDITIONS = {
+    WishStanding.UNMET: NOT_APPLIED,
+    WishStanding.UNKNOWN: NOT_APPLIED,
+    WishStanding.FAILED: NOT_APPLIED,
+    WishStanding.CHANGING: "mig-config-changing",
+}
 
 LOOK_AGAIN_SECONDS = 5.0
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
@@ -66,17 +76,20 @@ class Cluster:
         control: AgentControl,
         configurations: ConfigurationControl,
         *,
+        pods: PodApi | None = None,
         facts_after: int | None = None,
         rng: Random | None = None,
     ) -> None:
         """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._node, self._control, self._configurations = node, control, configurations
+        self._node, self._pods, self._control, self._configurations = node, pods, control, configurations
         self._facts_after = facts_after
+        self._wish = MigWish()
         self._followed = ""
         self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._away_since: float | None = None
+        self._away_because: type[NodeagentError] | None = None
         self._paused = ""
         self._released_until = 0.0
         self._hopeless_since: float | None = None
@@ -92,6 +105,8 @@ class Cluster:
             tasks.start_soon(self._keep_status, name="cluster status")
             tasks.start_soon(self._honour_pauses, name="cluster pauses")
             tasks.start_soon(self._honour_choices, name="cluster named configuration")
+            tasks.start_soon(self._heed_mig_wishes, name="cluster MIG wishes")
+            tasks.start_soon(self._follow_pods_while_wanted, name="cluster pod labels")
             tasks.start_soon(self._tell_events, name="cluster events")
             task_status.started()
 
@@ -111,7 +126,7 @@ class Cluster:
     async def _note_reachable(self) -> None:
         if self._away_since is not None:
             away = self._clock.monotonic() - self._away_since
-            self._away_since = None
+            self._away_since = self._away_because = None
             if away > _SHORT_OUTAGE_SECONDS:
                 await anyio.sleep(self._rng.uniform(0, self._live.now.kubernetes.catch_up_max_seconds))
             self._log.info("api_server_back", away_seconds=round(away, 1))
@@ -121,6 +136,8 @@ class Cluster:
     def _note_away(self, error: NodeagentError) -> None:
         if self._away_since is None:
             self._away_since = self._clock.monotonic()
+        if self._away_because is not type(error):
+            self._away_because = type(error)
             self._log.warning("api_server_away", reason=str(error))
         link = self._bus.publish_state(ClusterLink(reachable=False, detail=str(error)), source=self.name)
         self._conditions.set("api-unreachable", detail=str(error), cause=link)
@@ -262,6 +279,62 @@ class Cluster:
             await self._complain("", cause)
         except NodeagentError as error:
             await self._complain(str(error), cause)
+
+    async def _heed_mig_wishes(self) -> None:
+        """Say what became of the MIG configuration that the node's label asks for; carrying it out is others' work."""
+        with self._bus.watch_all(ClusterNode, Inventory, DriverState, client=f"{self.name} MIG wishes") as changes:
+            while True:
+                await self._heed_mig_wish()
+                await anext(changes)
+
+    async def _heed_mig_wish(self) -> None:
+        node, driver = self._bus.latest(ClusterNode), self._find_newest(DriverState)
+        inventory = self._find_newest(Inventory)
+        if node is None or inventory is None or driver is None or not driver.ready:
+            return
+        wish = judge_mig_wish(node.value.labels, inventory.gpus)
+        if wish == self._wish:
+            return
+        self._wish = wish
+        told = _WISH_CONDITIONS.get(wish.standing)
+        for code in sorted({*_WISH_CONDITIONS.values()}):
+            self._conditions.replace(code, {"": wish.detail} if code == told else {})
+        self._log.info("mig_wish_judged", config=wish.config, standing=wish.standing, detail=wish.detail)
+        if told == NOT_APPLIED and self._live.now.kubernetes.events:
+            await self._tell(NodeEvent(reason="MIGConfigNotApplied", note=wish.detail, about=wish.config))
+
+    async def _follow_pods_while_wanted(self) -> None:
+        """Only where the settings ask for pods' labels is anything asked about pods."""
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            wait = LOOK_AGAIN_SECONDS
+            if self._pods is not None and self._live.now.metrics.pod_labels:
+                began = self._clock.monotonic()
+                await self._follow_pods(self._pods)
+                wait = backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began)
+            if not self._live.now.metrics.pod_labels:
+                self._conditions.clear("pod-labels-unknown")
+                self._bus.retract_state(PodLabelTable, source=self.name)
+            await anyio.sleep(wait)
+
+    async def _follow_pods(self, pods: PodApi) -> None:
+        """Until it breaks or is no longer wanted; what is known then stays, for its pods do."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._leave_when_unwanted, tasks.cancel_scope, name="cluster pod labels wanted")
+            try:
+                async with aclosing(pods.follow_pods()) as tables:
+                    async for table in tables:
+                        self._conditions.clear("pod-labels-unknown")
+                        self._bus.publish_state(table, source=self.name)
+            except NodeagentError as error:
+                self._log.warning("pods_not_followed", reason=str(error))
+                self._conditions.set("pod-labels-unknown", detail=str(error))
+            tasks.cancel_scope.cancel()
+
+    async def _leave_when_unwanted(self, following: anyio.CancelScope) -> None:
+        async for _ in Ticker(LOOK_AGAIN_SECONDS):
+            if not self._live.now.metrics.pod_labels:
+                following.cancel()
 
     async def _complain(self, problem: str, cause: int) -> None:
         """Say once, where people look, that the label cannot be followed."""

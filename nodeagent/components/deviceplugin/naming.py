@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent.components.deviceplugin.offer import Candidate
-from nodeagent.config.selectors import fits_pattern
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX, ResourcePattern
+from nodeagent.config.selectors import fits_pattern
 
 NAME_MAX: Final = 63
 _WHOLE_GPU: Final = "gpu"

@@ -7,10 +7,10 @@ Refuses to give up for one device: what cannot be offered becomes a problem with
 from nodeagent.components.deviceplugin.layout import plan_candidates
 from nodeagent.components.deviceplugin.naming import NAME_MAX, plan_name
 from nodeagent.components.deviceplugin.offer import Candidate, PluginDevice, Resource, ResourcePlan, ResourceProblem
-from nodeagent.config.selectors import select_gpus
 from nodeagent.components.deviceplugin.sharing import share_devices
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import TimeSlicing
+from nodeagent.config.selectors import select_gpus
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import ResourceName
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from nodeagent.components.deviceplugin.naming import full_name
 from nodeagent.components.deviceplugin.offer import Candidate, PluginDevice
-from nodeagent.config.selectors import fits_pattern, selects_device
 from nodeagent.config.sections.sharing import SharedResource, TimeSlicing
+from nodeagent.config.selectors import fits_pattern, selects_device
 
 
 def share_devices(

@@ -1,5 +1,8 @@
 """What the agent says of itself; pure."""
 
+from msgspec import field
+
+from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 
@@ -49,7 +52,10 @@ class AgentFacts(Value, frozen=True):
     cpu_seconds: float
     start_time_seconds: float
     sample_calls: int | None = None
+    api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
+    admission: AdmissionFacts | None = None
 
 
 class ExporterFacts(Value, frozen=True):
@@ -67,7 +73,8 @@ class ExporterFacts(Value, frozen=True):
 def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
     exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
-    return (*_life(facts), *_work(facts), *exporter, *_process(facts))
+    admission = build_admission_families(facts.admission) if facts.admission is not None else ()
+    return (*_life(facts), *_work(facts), *admission, *exporter, *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:
@@ -138,6 +145,12 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "counter",
             "Events dropped because a listener was slow.",
             _sum_by_client(facts.listeners, lost=True),
+        ),
+        make_family(
+            "nodeagent_api_requests_total",
+            "counter",
+            "Requests to the API server by verb and status; none where there was no answer.",
+            [((("code", code), ("verb", verb)), count) for (verb, code), count in sorted(facts.api_calls.items())],
         ),
         make_family(
             "nodeagent_loop_lag_seconds",

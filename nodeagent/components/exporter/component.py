@@ -6,13 +6,14 @@ restarted, so an answer only joins what is at hand: it asks no hardware, no kube
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import (
     AgentFacts,
     ComponentFacts,
@@ -21,6 +22,7 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.catalogue import list_readings
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.entities import find_lost
 from nodeagent.components.exporter.exposition import Block, render_families
@@ -49,7 +51,8 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cluster import ApiCall, PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
@@ -83,10 +86,14 @@ class MetricsRenderer:
         reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
+        count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
+        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports
+        self._read_admission = read_admission
         self._version, self.started_seconds = version, started_seconds
+        self._count_api_calls = count_api_calls
 
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Everything at hand."""
@@ -123,11 +130,13 @@ class MetricsRenderer:
             sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,
+            api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
             resident_bytes=process.memory_bytes,
             open_fds=process.descriptors,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             start_time_seconds=self.started_seconds,
             exporter=exporter,
+            admission=self._read_admission(),
         )
 
 
@@ -146,7 +155,10 @@ class Exporter:
         places: ProcessPlaces | None,
         *,
         host: str,
+        want: Callable[[tuple[str, ...]], None] = lambda _names: None,
     ) -> None:
+        """Wire it up; `want` is told which readings the list of fields needs beside the ordinary ones."""
+        self._want = want
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._agent, self._places, self._host = agent, places, host
         self._selection = select_defaults()
@@ -242,12 +254,14 @@ class Exporter:
             self._devices_seen_seconds = now
         return NodeStatus(
             started_seconds=self._agent.started_seconds,
+            node=self._host,
             driver=driver,
             runtime=self._latest(RuntimeState),
             plugin=plugin,
             inventory=self._latest(Inventory),
             driver_ready_seconds=self._driver_ready_seconds,
             devices_seen_seconds=self._devices_seen_seconds,
+            cuda_tested=self._live.now.driver.cuda_smoke_test,
         )
 
     def _latest(self, state: type[T]) -> T | None:
@@ -275,6 +289,8 @@ class Exporter:
             driver=self._latest(DriverState),
             allocations=self._latest(AllocationTable) or AllocationTable(),
             places=await self._read_places(sample),
+            claims=self._latest(ClaimTable),
+            pod_labels=self._latest(PodLabelTable),
         )
         blocks: list[Block] = []
         began = time.perf_counter()
@@ -310,6 +326,7 @@ class Exporter:
             ),
             pods=metrics.pod_attribution,
             processes=metrics.processes,
+            pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
             extra_resource_names=metrics.extra_resource_names,
             xid_window_seconds=metrics.xid_window_seconds,
             clock_events_window_seconds=metrics.clock_events_window_seconds,
@@ -342,6 +359,7 @@ class Exporter:
 
     def _take_selection(self, path: str, selection: Selection) -> None:
         self._selection = selection
+        self._want(list_readings(one.field for one in selection.families))
         self._conditions.replace(
             UNUSABLE,
             {f"{path}:{problem.line}": f"{problem.text[:80]}: {problem.reason}" for problem in selection.problems},

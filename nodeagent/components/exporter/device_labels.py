@@ -54,7 +54,7 @@ def make_device_labels(
         if isinstance(one.field, LabelField) and (text := one.field.read(identity)):
             labels[one.name] = text
     written = _write(labels)
-    attributes = _write(name_holder(holders[0], style)) if len(holders) == 1 else {}
+    attributes = _write(name_holder(holders[0], style) | _name_claim(holders[0], entity)) if len(holders) == 1 else {}
     return DeviceLabels(fixed, written, attributes, _join(fixed, written, attributes))
 
 
@@ -66,6 +66,22 @@ def name_holder(holder: Holder, style: LabelStyle) -> dict[str, str]:
         named = {"container": holder.container, "namespace": holder.namespace, "pod": holder.pod}
     if style.pod_uid and holder.uid:
         named["pod_uid"] = holder.uid
+    return named
+
+
+def _name_claim(holder: Holder, entity: Entity) -> dict[str, str]:
+    """The claim by which it holds the device, under DCGM exporter's names."""
+    if holder.claim is None:
+        return {}
+    named = {
+        "dra_claim_name": holder.claim.name,
+        "dra_claim_namespace": holder.claim.namespace,
+        "dra_driver_name": holder.claim.driver,
+        "dra_pool_name": holder.claim.pool,
+        "dra_device_name": holder.claim.device,
+    }
+    if entity.instance is not None:
+        named |= {"dra_mig_profile": entity.instance.profile, "dra_mig_device_uuid": str(entity.instance.uuid)}
     return named
 
 

@@ -15,10 +15,12 @@ from nodeagent.components.exporter.health_watches import HealthWatches
 from nodeagent.components.exporter.holders import Holders, find_holders, list_holders
 from nodeagent.components.exporter.pod_accounts import PodAccounts
 from nodeagent.components.exporter.pod_families import build_pod_families
+from nodeagent.components.exporter.pod_labels import build_pod_label_families
 from nodeagent.components.exporter.rates import RateBook
 from nodeagent.components.exporter.selection import Selection
 from nodeagent.components.exporter.xid_book import XidBook
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cluster import PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ports import ProcessPlace
@@ -36,6 +38,8 @@ class Wishes:
     style: LabelStyle = field(default_factory=LabelStyle)
     pods: bool = True
     processes: bool = True
+    pod_labels: tuple[str, ...] | None = None
+    """Patterns of the keys that are wanted, none for all; `None` where no labels are."""
     extra_resource_names: tuple[str, ...] = ()
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0
@@ -49,6 +53,8 @@ class Knowledge:
     driver: DriverState | None = None
     allocations: AllocationTable = field(default_factory=AllocationTable)
     places: Mapping[int, ProcessPlace] = field(default_factory=dict)
+    claims: ClaimTable | None = None
+    pod_labels: PodLabelTable | None = None
 
 
 class NodeSeries:
@@ -63,7 +69,7 @@ class NodeSeries:
         """Take a sample into account and render it, block by block, so that others may run in between."""
         boards = list_boards(known.inventory, sample, self._rates.update(sample))
         devices = list_devices(boards)
-        holders = find_holders(known.allocations, wishes.extra_resource_names) if wishes.pods else {}
+        holders = _find_holders(known, wishes) if wishes.pods else {}
         happenings = self._note(boards, sample.time_seconds, wishes)
         self._accounts.update(devices, holders, known.places, sample.time_seconds)
         yield from render_device_series(
@@ -75,6 +81,9 @@ class NodeSeries:
         yield from render_families(build_reading_families(boards))
         if wishes.pods and wishes.processes:
             yield from render_families(build_pod_families(self._accounts.usages, devices, wishes.style))
+        if known.pod_labels is not None and wishes.pod_labels is not None:
+            families = build_pod_label_families(known.pod_labels, holders, wishes.pod_labels, wishes.style)
+            yield from render_families(families)
 
     def _note(self, boards: list[Entity], now_seconds: float, wishes: Wishes) -> Happenings:
         present = frozenset(board.gpu.uuid for board in boards)
@@ -98,6 +107,10 @@ class NodeSeries:
             wishes.clock_events_window_seconds,
             incidents,
         )
+
+
+def _find_holders(known: Knowledge, wishes: Wishes) -> Holders:
+    return find_holders(known.allocations, wishes.extra_resource_names, known.claims, known.inventory.gpus)
 
 
 def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: Wishes) -> Device:

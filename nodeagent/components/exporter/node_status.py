@@ -12,12 +12,15 @@ class NodeStatus(Value, frozen=True):
     """What the parts of the agent last said, and when it was last good."""
 
     started_seconds: float
+    node: str = ""
     driver: DriverState | None = None
     runtime: RuntimeState | None = None
     plugin: PluginState | None = None
     inventory: Inventory | None = None
     driver_ready_seconds: float | None = None
     devices_seen_seconds: float | None = None
+    cuda_tested: bool = False
+    """Whether the driver counts as ready only once a CUDA context could be made."""
 
 
 def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
@@ -38,6 +41,7 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
             "Whether the kubelet knows all resources.",
             all(one.registered for one in status.plugin.resources) if status.plugin is not None else None,
         ),
+        ("cuda_ready", "Whether the CUDA smoke test passes.", driver_ready if status.cuda_tested else None),
         ("driver_validation", "Whether the driver works.", driver_ready),
         (
             "driver_validation_last_success_ts_seconds",
@@ -51,8 +55,9 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
             status.devices_seen_seconds,
         ),
     )
+    labels = (("node", status.node),)
     families = [
-        make_family(f"gpu_operator_node_{name}", "gauge", text, [] if value is None else [((), value)])
+        make_family(f"gpu_operator_node_{name}", "gauge", text, [] if value is None else [(labels, value)])
         for name, text, value in rows
     ]
     families.append(
@@ -60,7 +65,7 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
             "gpu_operator_nvidia_pci_devices_total",
             "gauge",
             "GPUs on the PCI bus.",
-            [] if pci is None else [((), pci)],
+            [] if pci is None else [(labels, pci)],
         )
     )
     return tuple(families)

@@ -1,12 +1,14 @@
 """The reference page of all metrics, made from their definitions; pure. `docs/metrics.md` is what it gives."""
 
+import re
 from collections.abc import Iterable, Iterator
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import AgentFacts, ExporterFacts, build_agent_families
-from nodeagent.components.exporter.catalogue import FIELDS
+from nodeagent.components.exporter.catalogue import FIELDS, list_extras
 from nodeagent.components.exporter.device_labels import LabelStyle
-from nodeagent.components.exporter.exposition import Family
-from nodeagent.components.exporter.field import LabelField
+from nodeagent.components.exporter.exposition import Distribution, Family
+from nodeagent.components.exporter.field import Field, LabelField
 from nodeagent.components.exporter.gpu_families import build_reading_families, build_standing_families
 from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.node_status import NodeStatus, build_status_families
@@ -30,6 +32,14 @@ What the hardware does not give is absent, never zero. `nodeagent metrics list` 
 shown, which could be, and why others are missing.
 """
 
+_NUMBER = re.compile(r"(_L|NVDEC|NVJPG|NVOFA|HISTORY_)\d+")
+_ON_DEMAND = """
+## Fields that are sampled on demand
+
+Read only while `metrics.fields_file` names them; each costs the driver a question at every sample. `<n>` is a number
+from 0 on.
+"""
+
 _LABELS = """
 ## Labels of DCGM's series
 
@@ -44,7 +54,11 @@ temperatures, power, energy, errors) is repeated on each instance, as DCGM expor
 `nodeagent_gpu_…` series, which are one a GPU.
 """
 
-_PODS = """
+_BY_TEAM = (
+    "sum by (label_team) (rate(nodeagent_pod_gpu_energy_joules_total[5m])"
+    " * on (namespace, pod) group_left (label_team) nodeagent_pod_labels_info)"
+)
+_PODS = f"""
 ## Pods
 
 Labels: `gpu`, `UUID`, on MIG `GPU_I_PROFILE` and `GPU_I_ID`, then `container`, `namespace`, `pod`. A series ends with
@@ -57,6 +71,19 @@ divided by SM time (on MIG by size and activity of the instances), and evenly wh
 | joules of each namespace in an hour | `sum by (namespace) (increase(nodeagent_pod_gpu_energy_joules_total[1h]))` |
 | GPUs held but idle, as a number of GPUs | `sum by (namespace) (rate(nodeagent_pod_gpu_idle_seconds_total[10m]))` |
 | energy of a node's GPUs, whoever used them | `sum(increase(nodeagent_gpu_energy_joules_total[1h]))` |
+| SM time of each pod, as a number of GPUs | `sum by (namespace, pod) (nodeagent_pod_gpu_sm_ratio)` |
+| energy by a label of the pods, `team` | `{_BY_TEAM}` |
+
+With `metrics.pod_labels` each pod that holds a device has a series `nodeagent_pod_labels_info` with its labels: the key
+with everything but letters, digits and underscores made an underscore, and `label_` before it.
+`metrics.pod_label_allowlist` says which keys. It needs the rights of `deploy/rbac-pod-labels.yaml`, and one watch of
+the node's own pods.
+
+A GPU that a pod was given by dynamic resource allocation, through NVIDIA's driver `gpu.nvidia.com`, names that pod like
+any other, and beside it `dra_claim_name`, `dra_claim_namespace`, `dra_driver_name`, `dra_pool_name` and
+`dra_device_name`, on MIG instances also `dra_mig_profile` and `dra_mig_device_uuid`. The kubelet tells of the claim;
+the device is found by the driver's name for it, `gpu-<minor number>` or
+`gpu-<minor number>-mig-<profile>-<start>-<size>`.
 """
 
 
@@ -73,6 +100,9 @@ def _list_lines() -> Iterator[str]:
     for field in FIELDS:
         kind = "label" if isinstance(field, LabelField) else field.type
         yield f"| `{field.name}`{' *' if field.default else ''} | {kind} | {field.help} |"
+    yield _ON_DEMAND
+    yield "| Field | Type | |\n|---|---|---|"
+    yield from _list_on_demand()
     yield _LABELS
     yield "## Fields that lists often name and nodeagent does not have\n"
     yield "| Field | Why |\n|---|---|"
@@ -84,8 +114,19 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_pod_families({}, (), LabelStyle()))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
-    yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter.\n"
+    yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"
     yield from _tabulate(build_status_families(NodeStatus(started_seconds=0.0)))
+
+
+def _list_on_demand() -> Iterator[str]:
+    """One row for all fields that differ by a number alone."""
+    rows: dict[str, list[Field]] = {}
+    for field in list_extras():
+        rows.setdefault(_NUMBER.sub(r"\1<n>", field.name), []).append(field)
+    for name, fields in rows.items():
+        one = fields[0]
+        shown, text = (one.name, one.help) if len(fields) == 1 else (name, re.sub(r"\b0\b", "<n>", one.help))
+        yield f"| `{shown}` | {one.type} | {text} |"
 
 
 def _tabulate(families: Iterable[Family]) -> Iterator[str]:
@@ -120,5 +161,11 @@ _NOTHING = AgentFacts(
         series_bytes=0,
         unusable_fields=0,
         is_stale=False,
+    ),
+    admission=AdmissionFacts(
+        calls=(),
+        journal_writes=0,
+        journal_failures=0,
+        journal_syncs=Distribution(bounds=(), counts=(0,), sum=0.0),
     ),
 )

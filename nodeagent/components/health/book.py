@@ -9,7 +9,7 @@ from msgspec import DecodeError, ValidationError, json
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import note_power_cycle
-from nodeagent.components.health.records import Book, Fault, GpuRecord, LevelMemory, Occurrences, Return
+from nodeagent.components.health.records import Book, CounterWindow, Fault, GpuRecord, LevelMemory, Occurrences, Return
 
 BOOK_VERSION: Final = 1
 TRUST_SECONDS: Final = 60.0
@@ -77,7 +77,7 @@ def _resume_after_boot(record: GpuRecord, shift: float) -> GpuRecord:
         faults=tuple(_move_fault(fault, shift) for fault in record.faults),
         occurrences=tuple(_move_occurrences(one, shift) for one in record.occurrences),
         returns=tuple(Return(device=one.device, at=one.at + shift) for one in record.returns),
-        levels=_keep_lasting(record.levels),
+        levels=_keep_lasting(record.levels, shift),
         proven_at=None,
         is_known=False,
         missed_looks=0,
@@ -95,12 +95,15 @@ def _move_occurrences(one: Occurrences, shift: float) -> Occurrences:
     return replace(one, times=tuple(time + shift for time in one.times))
 
 
-def _keep_lasting(levels: LevelMemory) -> LevelMemory:
+def _keep_lasting(levels: LevelMemory, shift: float) -> LevelMemory:
     """Counters since the last reset and windows begin anew; what hardware has and people accepted stays."""
+    pages = levels.retired_double_bit
     return LevelMemory(
         uncorrected_baseline=levels.uncorrected_baseline,
         uncorrected=levels.uncorrected,
         remap_pending=levels.remap_pending,
         recovery_action=levels.recovery_action,
         links_expected=levels.links_expected,
+        nvlink_speed_expected=levels.nvlink_speed_expected,
+        retired_double_bit=None if pages is None else CounterWindow(at=pages.at + shift, count=pages.count),
     )

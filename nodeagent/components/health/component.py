@@ -15,6 +15,7 @@ from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, key_of, note_heard
+from nodeagent.components.health.limits import plan_limits
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import Book
@@ -196,7 +197,13 @@ class Health:
                 due_at = self._looked_at + settings.health.poll_seconds - settings.inventory.sample_seconds / 2
                 is_due = now.at >= due_at
                 if is_due or self._is_look_asked:
-                    self._judge.note_sample(envelope.value, now, plan_returns(settings.health), is_extra=not is_due)
+                    self._judge.note_sample(
+                        envelope.value,
+                        now,
+                        plan_returns(settings.health),
+                        limits=plan_limits(settings.health),
+                        is_extra=not is_due,
+                    )
                     self._is_look_asked = False
                     self._looked_at = now.at if is_due else self._looked_at
                     self._cause = self._cause or envelope
@@ -283,7 +290,8 @@ class Health:
         at = record.monotonic_usec / 1e6
         is_old = is_first_reading and at < self._began_at
         if isinstance(line, SxidLine) and line.fatal is not None:
-            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old)
+            limits = plan_limits(self._live.now.health)
+            self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
         reported = _tell_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(

@@ -4,6 +4,7 @@ Owns which record an event or a look changes, and which policy is in force.
 Refuses waiting and writing: `component.py` brings evidence here and carries verdicts out.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -24,11 +25,12 @@ from nodeagent.components.health.decide import (
 )
 from nodeagent.components.health.findings import Finding, Look
 from nodeagent.components.health.levels import judge_levels, judge_recovery_action
+from nodeagent.components.health.limits import Limits
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.records import Book, GpuRecord, Standing
 from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
 from nodeagent.components.health.scope import find_hit
-from nodeagent.components.health.sxids import read_sxid
+from nodeagent.components.health.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
 from nodeagent.components.health.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.xids import find_xid
 from nodeagent.model.allocation import AllocationTable
@@ -58,6 +60,7 @@ class Judge:
         self._inventory = Inventory(generation=0)
         self._driver: DriverState | None = None
         self._pids: dict[str, tuple[int, ...]] = {}
+        self._passing_switch_errors: deque[float] = deque(maxlen=PASSING_KEPT)
 
     @property
     def inventory(self) -> Inventory:
@@ -154,15 +157,21 @@ class Judge:
             record = self.find_record(gpu.uuid)
             self._records[gpu.uuid] = note_finding(record, finding, now, is_correctable=is_correctable)
 
-    def note_switch_error(self, number: int, now: Moment, *, is_fatal: bool, is_old: bool) -> Verdict:
+    def note_switch_error(
+        self, number: int, now: Moment, *, is_fatal: bool, is_old: bool, limits: Limits | None = None
+    ) -> Verdict:
         """Take an error of an NVSwitch: it is meant for every GPU with NVLink; the verdict it brings."""
         reading = read_sxid(number, is_fatal=is_fatal)
+        if number in PASSING and not is_old:
+            self._passing_switch_errors.append(now.at)
+            reading = judge_passing(tuple(self._passing_switch_errors), now.at, limits or Limits()) or reading
         if reading.verdict is Verdict.HEALTHY:
             return reading.verdict
         finding = Finding(
             key=f"sxid-{number}",
             verdict=reading.verdict,
             rule=ReturnRule.LEVELS_CLEAN if is_old else reading.rule,
+            quiet_seconds=reading.quiet_seconds,
             remedy=reading.remedy,
             reason=f"NVSwitch error {number}: {reading.meaning}",
         )
@@ -171,13 +180,23 @@ class Judge:
                 self.note_finding(gpu.uuid, finding, now, is_correctable=reading.rule is not ReturnRule.POWER_CYCLE)
         return reading.verdict
 
-    def note_sample(self, sample: NodeSample, now: Moment, policy: ReturnPolicy, *, is_extra: bool = False) -> None:
+    def note_sample(
+        self,
+        sample: NodeSample,
+        now: Moment,
+        policy: ReturnPolicy,
+        *,
+        limits: Limits | None = None,
+        is_extra: bool = False,
+    ) -> None:
         """Look at every GPU through the newest sample."""
         samples = {one.uuid: one for one in sample.gpus}
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
             has_switches = bool(self._inventory.switches)
-            look = judge_levels(gpu, samples.get(gpu.uuid), record.levels, now.at, has_switches=has_switches)
+            look = judge_levels(
+                gpu, samples.get(gpu.uuid), record.levels, now.at, has_switches=has_switches, limits=limits
+            )
             self._pids[gpu.uuid] = look.pids
             self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)
 

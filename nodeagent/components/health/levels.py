@@ -9,6 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.health.findings import Finding, Look, suspect, unhealthy
+from nodeagent.components.health.limits import Limits
+from nodeagent.components.health.links import judge_nvlinks, judge_pcie
 from nodeagent.components.health.rates import judge_rates
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
@@ -16,12 +18,6 @@ from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.telemetry import GpuSample
 
-REMAP_CAPACITY: Final = 512
-"""Rows that a GPU can remap in all."""
-RETIRED_PAGES_LIMIT: Final = 63
-"""The table of retired pages has one entry more."""
-FABRIC_PATIENCE_SECONDS: Final = 300.0
-NARROW_LOOKS: Final = 3
 RECOVERY_ACTION: Final = "recovery-action"
 UNCORRECTED: Final = "ecc-uncorrected"
 
@@ -38,7 +34,13 @@ _L, _R, _S = ReturnRule.LEVELS_CLEAN, ReturnRule.RESET, ReturnRule.SERVICE
 
 
 def judge_levels(
-    gpu: Gpu, sample: GpuSample | None, memory: LevelMemory, at: float, *, has_switches: bool = False
+    gpu: Gpu,
+    sample: GpuSample | None,
+    memory: LevelMemory,
+    at: float,
+    *,
+    has_switches: bool = False,
+    limits: Limits | None = None,
 ) -> Look:
     """Judge the newest sample of a GPU against what is remembered of it.
 
@@ -48,6 +50,7 @@ def judge_levels(
         memory: what the looks before left.
         at: when the sample was taken.
         has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
+        limits: from where on a level is a fault.
     """
     lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
     if lost:
@@ -56,7 +59,7 @@ def judge_levels(
         return Look(findings=(finding,), memory=memory, is_clean=False)
     if sample is None or sample.silent or not _is_alive(sample):
         return Look(memory=memory, answered=False, is_clean=False)
-    return _judge_living(gpu, sample, memory, at, has_switches=has_switches)
+    return _judge_living(gpu, sample, memory, at, limits or Limits(), has_switches=has_switches)
 
 
 def judge_recovery_action(action: int) -> Finding | None:
@@ -74,7 +77,9 @@ def _is_alive(sample: GpuSample) -> bool:
     return any(sign is not None for sign in signs)
 
 
-def _judge_living(gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float, *, has_switches: bool) -> Look:
+def _judge_living(
+    gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float, limits: Limits, *, has_switches: bool
+) -> Look:
     reset_seen = _was_reset(sample, before)
     memory = _remember(gpu, sample, before)
     deciding = (
@@ -85,12 +90,14 @@ def _judge_living(gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float, *
     )
     # A GPU that never had a link, on a node without switches, has no fabric to be in, whatever its driver says.
     is_linked = has_switches or memory.links_expected > 0
-    fabric, memory = _judge_fabric(gpu.fabric if is_linked else None, memory, at)
-    narrow, memory = _judge_width(gpu, sample, memory)
-    rates, memory = judge_rates(gpu, sample, memory, at)
-    others = (_judge_mask(sample), *_judge_rows(sample), _judge_pages(sample), _judge_heat(sample), narrow, fabric)
+    fabric, memory = _judge_fabric(gpu.fabric if is_linked else None, memory, at, limits)
+    bus, memory = judge_pcie(gpu, sample, memory, limits)
+    links, memory = judge_nvlinks(sample, memory, limits)
+    rates, memory = judge_rates(gpu, sample, memory, at, limits)
+    wear = (*_judge_rows(sample, limits), _judge_pages(sample, limits), *_judge_board(gpu, sample))
+    others = (_judge_mask(sample), _judge_heat(sample), fabric)
     return Look(
-        findings=tuple(finding for finding in (*deciding, *others, *rates) if finding is not None),
+        findings=tuple(finding for finding in (*deciding, *wear, *others, *bus, *links, *rates) if finding is not None),
         memory=memory,
         is_clean=not any(deciding),
         reset_seen=reset_seen,
@@ -161,19 +168,33 @@ def _judge_remap_pending(sample: GpuSample) -> Finding | None:
     return None
 
 
-def _judge_rows(sample: GpuSample) -> tuple[Finding | None, Finding | None]:
+def _judge_board(gpu: Gpu, sample: GpuSample) -> tuple[Finding | None, ...]:
+    """What the board says of itself for good."""
+    caches = memory = inforom = None
+    if sample.sram_threshold_exceeded:
+        reason = "the caches had more uncorrectable errors than a board may have"
+        caches = unhealthy("sram-threshold", reason, Remedy.SERVICE, _S)
+    if sample.memory_unrepairable:
+        memory = unhealthy("memory-unrepairable", "the memory can no longer be repaired", Remedy.SERVICE, _S)
+    if gpu.inforom_valid is False:
+        reason = "the infoROM is corrupted, the board's own counts may be wrong"
+        inforom = suspect("inforom", reason, Remedy.POWER_CYCLE, ReturnRule.POWER_CYCLE)
+    return caches, memory, inforom
+
+
+def _judge_rows(sample: GpuSample, limits: Limits) -> tuple[Finding | None, Finding | None]:
     failed = full = None
     if sample.remapped_rows_failed:
         failed = unhealthy("remap-failed", "a memory row could not be remapped", Remedy.SERVICE, _S)
-    if (sample.remapped_rows_uncorrectable or 0) >= REMAP_CAPACITY:
+    if (sample.remapped_rows_uncorrectable or 0) >= limits.remapped_rows:
         reason = f"{sample.remapped_rows_uncorrectable} memory rows are remapped, which is all there are"
         full = suspect("remap-full", reason, Remedy.SERVICE, _S)
     return failed, full
 
 
-def _judge_pages(sample: GpuSample) -> Finding | None:
+def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
     retired = (sample.retired_pages_single_bit or 0) + (sample.retired_pages_double_bit or 0)
-    if retired < RETIRED_PAGES_LIMIT:
+    if retired < limits.retired_pages:
         return None
     return unhealthy("pages-retired", f"{retired} memory pages are retired, the table is full", Remedy.SERVICE, _S)
 
@@ -196,24 +217,15 @@ def _judge_heat(sample: GpuSample) -> Finding | None:
     return suspect("hot", f"{-margin} °C past the temperature limit", Remedy.CHECK_COOLING, _L)
 
 
-def _judge_width(gpu: Gpu, sample: GpuSample, memory: LevelMemory) -> tuple[Finding | None, LevelMemory]:
-    width, widest = sample.pcie_width, gpu.pci.link_width_max
-    is_narrow = width is not None and widest is not None and 0 < width < widest
-    looks = memory.narrow_looks + 1 if is_narrow else 0
-    memory = replace(memory, narrow_looks=min(looks, NARROW_LOOKS))
-    if looks < NARROW_LOOKS:
-        return None, memory
-    reason = f"the PCIe link has {width} of {widest} lanes"
-    return suspect("pcie-narrow", reason, Remedy.CHECK_LINKS, _L), memory
-
-
-def _judge_fabric(fabric: Fabric | None, memory: LevelMemory, at: float) -> tuple[Finding | None, LevelMemory]:
+def _judge_fabric(
+    fabric: Fabric | None, memory: LevelMemory, at: float, limits: Limits
+) -> tuple[Finding | None, LevelMemory]:
     """A GPU that is not in its NVLink fabric cannot run CUDA; a registration under way is given some minutes."""
     if fabric is None or fabric.phase is FabricPhase.NOT_SUPPORTED or _is_in_fabric(fabric):
         return None, replace(memory, fabric_waiting_since_at=None)
     since = memory.fabric_waiting_since_at if memory.fabric_waiting_since_at is not None else at
     memory = replace(memory, fabric_waiting_since_at=since)
-    if fabric.phase is not FabricPhase.COMPLETED and at - since < FABRIC_PATIENCE_SECONDS:
+    if fabric.phase is not FabricPhase.COMPLETED and at - since < limits.fabric_patience_seconds:
         return None, memory
     code = f", NVML code {fabric.status_code}" if fabric.status_code else ""
     reason = f"not registered with the NVLink fabric: {fabric.phase.replace('_', ' ')}{code}"
@@ -225,6 +237,7 @@ def _is_in_fabric(fabric: Fabric) -> bool:
 
 
 _TRUE = 1
+_UNHEALTHY_FABRIC, _LIMITED_FABRIC = 2, 3
 _MASK_FLAGS: Final = ((0, "has less bandwidth"), (2, "recovers a route"), (6, "recovers from access time-outs"))
 _MASK_WORDS: Final = {
     2: "the system GUID is wrong",
@@ -246,7 +259,12 @@ def _judge_mask(sample: GpuSample) -> Finding | None:
     if configuration > 1:
         words = _MASK_WORDS.get(configuration, f"configuration code {configuration}")
         return unhealthy("fabric-health", f"the NVLink fabric is set up wrongly: {words}", Remedy.CHECK_LINKS, _L)
+    summary = sample.fabric_health_summary
+    if summary == _UNHEALTHY_FABRIC:
+        return unhealthy("fabric-health", "the driver calls the NVLink fabric unhealthy", Remedy.CHECK_LINKS, _L)
     said = [words for shift, words in _MASK_FLAGS if mask >> shift & 3 == _TRUE]
+    if not said and summary == _LIMITED_FABRIC:
+        said = ["has limited capacity"]
     if not said:
         return None
     return suspect("fabric-health", f"the NVLink fabric {' and '.join(said)}", Remedy.CHECK_LINKS, _L)

@@ -112,6 +112,14 @@ class LevelMemory(Value, frozen=True):
     throttled_minute_at: float | None = None
     throttled_since_at: float | None = None
     fabric_waiting_since_at: float | None = None
+    slow_looks: int = 0
+    """Looks under load with a PCIe link that is slower than it can be."""
+    nvlink_speed_expected: int = 0
+    nvlink_recoveries_failed: int | None = None
+    pcie_fatal: int | None = None
+    aer: int | None = None
+    retired_double_bit: CounterWindow | None = None
+    """The pages retired for double-bit errors, and when they became so many."""
 
 
 class GpuRecord(Value, frozen=True):

@@ -4,9 +4,12 @@ Owns the groups. Refuses to name single GPUs: which port leads to which GPU is n
 NVLink are meant until their own links and recovery actions say more.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
+from nodeagent.components.health.limits import Limits
 from nodeagent.components.health.remedies import Remedy
+from nodeagent.components.health.xids import HOUR
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value
 
@@ -18,6 +21,7 @@ class SwitchReading(Value, frozen=True):
     rule: ReturnRule
     remedy: Remedy
     meaning: str
+    quiet_seconds: float = 0.0
 
 
 _NOTE = SwitchReading(
@@ -45,13 +49,17 @@ _SWITCH_LOST = SwitchReading(
     meaning="the whole switch failed",
 )
 
+PASSING: Final = frozenset({20001, 20009, 20012, 22013})
+"""Links that repeat, receive badly or break for a moment: harmless one by one, a bad link when there are many."""
+PASSING_KEPT: Final = 1024
+
 _CORRECTED: Final = frozenset(
     {
         *(11012, *range(11021, 11024), 12021, 12023, 15008, 15011, 19049, 19055, 19057, 19059, 19062, 19065, 19068),
-        *(19071, *range(24001, 24004), 20001, 20009, 20012, 22013),
+        *(19071, *range(24001, 24004), 10005, *PASSING),
     }
 )
-_CONFIGURATION: Final = frozenset({11004, 12028, 19084, *range(10001, 10006)})
+_CONFIGURATION: Final = frozenset({11004, 12028, 19084, *range(10001, 10005)})
 _ONE_LINK: Final = frozenset(
     {
         *(11001, 11009, 11013, *range(11018, 11021), 12001, 12002, 12022, *range(12024, 12028), *range(12030, 12033)),
@@ -66,6 +74,20 @@ _TABLE: Final[dict[int, SwitchReading]] = {
     **dict.fromkeys(_ONE_LINK, _LINK_LOST),
     **dict.fromkeys(_WHOLE_SWITCH, _SWITCH_LOST),
 }
+
+
+def judge_passing(times: Sequence[float], at: float, limits: Limits) -> SwitchReading | None:
+    """What many passing errors within an hour mean; nothing where there are few."""
+    count = sum(1 for time in times if at - time < HOUR)
+    if count <= limits.switch_errors_per_hour:
+        return None
+    return SwitchReading(
+        verdict=Verdict.SUSPECT,
+        rule=ReturnRule.QUIET_PERIOD,
+        remedy=Remedy.CHECK_LINKS,
+        meaning=f"{count} link errors of the switches within an hour",
+        quiet_seconds=HOUR,
+    )
 
 
 def read_sxid(number: int, *, is_fatal: bool) -> SwitchReading:

@@ -42,11 +42,13 @@ QUIET = frozenset(
     {
         "AllocationTable",
         "CdiState",
+        "ClaimTable",
         "ClusterNode",
         "ComponentReport",
         "LabelState",
         "NodeSample",
         "PluginState",
+        "PodLabelTable",
         "RuntimeState",
     }
 )

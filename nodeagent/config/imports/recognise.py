@@ -6,10 +6,9 @@ Owns Kubernetes' wrappings: objects, lists of objects, ConfigMaps with documents
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-import yaml
-
 from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
 from nodeagent.config.imports.engine import Imported, merge_imported, translate
+from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml_documents
 
 _FIELD_PREFIXES: Final = ("DCGM_FI_", "DCGM_EXP_", "dcgm_")
 _OPERATOR_KEYS: Final = frozenset({"toolkit", "devicePlugin", "dcgmExporter", "gfd", "migManager", "validator"})
@@ -60,9 +59,9 @@ def is_field_list(text: str) -> bool:
 
 def _parse(name: str, text: str) -> list[Document]:
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except (yaml.YAMLError, RecursionError) as error:
-        raise NotRecognised(name, f"it is not YAML: {' '.join(str(error).split())}") from error
+        documents = [document for document in parse_yaml_documents(text) if document is not None]
+    except YamlUnreadable as error:
+        raise NotRecognised(name, str(error)) from error
     if not all(isinstance(document, dict) for document in documents):
         raise NotRecognised(name, "it is not a mapping")
     return documents

@@ -99,6 +99,12 @@ class KubernetesSettings(Section):
         "an API server that is slower than this is as good as away",
         reload=True,
     )
+    watch_silence_seconds: float = knob(
+        Number(5, 3600),
+        150.0,
+        "silence after which the watch of the node is taken for dead and begun anew",
+        "the server says something each minute, a connection whose other end is gone never",
+    )
     requests_per_second: float = knob(
         Number(0.1, 1000), 5.0, "requests in the long run", "a thousand nodes share one API server", reload=True
     )

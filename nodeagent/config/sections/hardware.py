@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from nodeagent.config.compound import ListOf, MapOf
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.health_limits import HealthLimits
 
 SIMULATED = "simulated:"
 GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
@@ -134,7 +135,7 @@ class DriverSettings(Section):
     )
 
 
-class HealthSettings(Section):
+class HealthSettings(HealthLimits):
     """What makes a GPU unhealthy and what makes it healthy again."""
 
     profile: Literal["catalogue", "plugin"] = knob(

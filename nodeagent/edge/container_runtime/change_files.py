@@ -8,6 +8,7 @@ Symbolic links stay links; the file they lead to is replaced.
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +18,27 @@ from msgspec.structs import replace
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
-from nodeagent.model.runtime import FileChange, Restored
+from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.kernel.log import get_logger
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.ports import Withdraw
+from nodeagent.model.runtime import EditedFile, FileChange, Restored
 from nodeagent.model.values import Value
 
 RECORD_NAME: Final = "runtime-changes.json"
 _DIRECTORY_MODE: Final = 0o755
 _RECORD_MODE: Final = 0o600
+
+
+_log = get_logger(component="runtime")
+
+
+class _Outcome(Enum):
+    """What became of a file."""
+
+    GIVEN_BACK = auto()
+    TAKEN_OUT = auto()
+    KEPT = auto()
 
 
 class _Entry(Value, frozen=True):
@@ -31,13 +47,15 @@ class _Entry(Value, frozen=True):
     """Base64 of the content before our first change; `None` when there was no file."""
     after: tuple[str, ...] = ()
     """Fingerprints of what we wrote, newest last; several while one replaces the other."""
+    ours: str | None = None
+    """Base64 of the newest of them; what we changed is what differs from before."""
 
 
 class RuntimeFiles:
     """Changes files and remembers how they were."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._record = state_dir / RECORD_NAME
+    def __init__(self, state_dir: Path, host: HostPaths | None = None) -> None:
+        self._record, self._host = state_dir / RECORD_NAME, host or HostPaths()
 
     def apply(self, changes: Sequence[FileChange]) -> None:
         """Write all of them, or none.
@@ -48,18 +66,18 @@ class RuntimeFiles:
             BackupUnreadable: the record of earlier changes is damaged; nothing was written.
         """
         for change in changes:
-            if _read(change.path) != change.before:
+            if self._host.read(change.path) != change.before:
                 raise FileChangedMeanwhile(change.path)
         known = self._load()
         self._store(_note_changes(known, changes))
         done: list[FileChange] = []
         try:
             for change in changes:
-                _write(change.path, change.after)
+                self._host.write(change.path, change.after)
                 done.append(change)
         except FileNotWritten:
             for change in reversed(done):
-                _write(change.path, change.before)
+                self._host.write(change.path, change.before)
             self._store(known)
             raise
 
@@ -70,30 +88,43 @@ class RuntimeFiles:
             HostError: a file cannot be written.
         """
         for change in changes:
-            if _read(change.path) == change.after:
-                _write(change.path, change.before)
+            if self._host.read(change.path) == change.after:
+                self._host.write(change.path, change.before)
 
-    def restore(self) -> Restored:
-        """Give back, byte for byte, what was there before we came; files that others have changed since stay.
+    def restore(self, withdraw: Withdraw) -> Restored:
+        """Give back, byte for byte, what was there before we came; from files that others have changed take our part.
 
         Raises:
             HostError: a file cannot be written.
             BackupUnreadable: the record is damaged.
         """
-        given_back: list[str] = []
-        kept: list[_Entry] = []
-        for entry in self._load():
-            content = _read(entry.path)
-            before = base64.b64decode(entry.before) if entry.before is not None else None
-            if content == before:
-                continue
-            if content is not None and _fingerprint(content) not in entry.after:
-                kept.append(entry)
-                continue
-            _write(entry.path, before)
-            given_back.append(entry.path)
-        self._store(kept)
-        return Restored(given_back=tuple(given_back), kept=tuple(entry.path for entry in kept))
+        outcomes = {entry: self._give_back(entry, withdraw) for entry in self._load()}
+        self._store(entry for entry, outcome in outcomes.items() if outcome is _Outcome.KEPT)
+        paths = {each: tuple(entry.path for entry, found in outcomes.items() if found is each) for each in _Outcome}
+        return Restored(
+            given_back=paths[_Outcome.GIVEN_BACK], taken_out=paths[_Outcome.TAKEN_OUT], kept=paths[_Outcome.KEPT]
+        )
+
+    def _give_back(self, entry: _Entry, withdraw: Withdraw) -> _Outcome | None:
+        """Make one file as it was, or as it would be without us; `None` when there is nothing to do."""
+        now = self._host.read(entry.path)
+        before = base64.b64decode(entry.before) if entry.before is not None else None
+        if now == before:
+            return None
+        if now is None or _fingerprint(now) in entry.after:
+            self._host.write(entry.path, before)
+            return _Outcome.GIVEN_BACK
+        if entry.ours is None:
+            return _Outcome.KEPT
+        edited = EditedFile(path=entry.path, before=before, ours=base64.b64decode(entry.ours), now=now)
+        try:
+            content = withdraw(edited)
+        except NodeagentError as error:
+            _log.warning("runtime_file_kept", path=entry.path, reason=str(error))
+            return _Outcome.KEPT
+        if content != now:
+            self._host.write(entry.path, content)
+        return _Outcome.TAKEN_OUT
 
     def list_paths(self) -> tuple[str, ...]:
         """The files that we have changed.
@@ -118,7 +149,7 @@ class RuntimeFiles:
         if not kept and not self._record.exists():
             return
         if not kept:
-            _write(str(self._record), None)
+            HostPaths().write(str(self._record), None)
             return
         _make_directory(self._record)
         write_atomically(self._record, json.encode(kept), mode=_RECORD_MODE)
@@ -128,26 +159,15 @@ def _note_changes(known: Iterable[_Entry], changes: Iterable[FileChange]) -> tup
     entries = {entry.path: entry for entry in known}
     for change in changes:
         after = (_fingerprint(change.after),) if change.after is not None else ()
+        ours = base64.b64encode(change.after).decode() if change.after is not None else None
         entry = entries.get(change.path)
         if entry is not None and change.before is not None and _fingerprint(change.before) in entry.after:
             # Ours over ours: what was there before us is still what counts.
-            entries[change.path] = replace(entry, after=(*entry.after, *after))
+            entries[change.path] = replace(entry, after=(*entry.after, *after), ours=ours)
         else:
             before = base64.b64encode(change.before).decode() if change.before is not None else None
-            entries[change.path] = _Entry(path=change.path, before=before, after=after)
+            entries[change.path] = _Entry(path=change.path, before=before, after=after, ours=ours)
     return tuple(entries.values())
-
-
-def _write(path: str, content: bytes | None) -> None:
-    place = Path(path)
-    if content is not None:
-        _make_directory(place)
-        write_atomically(place, content, follow_symlink=True)
-        return
-    try:
-        place.unlink(missing_ok=True)
-    except OSError as error:
-        raise FileNotWritten(place, "remove it", error, replaced=False) from error
 
 
 def _make_directory(path: Path) -> None:
@@ -155,15 +175,6 @@ def _make_directory(path: Path) -> None:
         path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise FileNotWritten(path, "create its directory", error, replaced=False) from error
-
-
-def _read(path: str) -> bytes | None:
-    try:
-        return read_bounded(Path(path))
-    except FileUnreadable as error:
-        if error.is_absent:
-            return None
-        raise
 
 
 def _fingerprint(content: bytes) -> str:

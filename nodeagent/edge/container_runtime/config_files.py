@@ -4,59 +4,59 @@ Owns how each runtime finds its further files: containerd by its imports, CRI-O 
 Refuses to merge them: what the sum of them means is for the plan.
 """
 
-import glob
 import os
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from nodeagent.edge.host.atomic_file import read_bounded
-from nodeagent.edge.host.errors import FileUnreadable, HostError
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeKind
 
 _FILES_LIMIT: Final = 64
 _LIMIT_BYTES: Final = 4 * 1024 * 1024
 
 
-def read_config_tree(kind: RuntimeKind, main: str, *, extra: tuple[str, ...] = ()) -> ConfigTree:
+def read_config_tree(
+    kind: RuntimeKind, main: str, *, extra: tuple[str, ...] = (), host: HostPaths | None = None
+) -> ConfigTree:
     """Every file that the runtime reads, and those of `extra` that exist, last."""
+    host = host or HostPaths()
     files: dict[str, ConfigFile] = {}
     problems: list[str] = []
-    _read_into(files, main)
-    for path in _list_further(kind, main, files):
+    _read_into(files, main, host)
+    for path in _list_further(kind, main, files, host):
         if len(files) >= _FILES_LIMIT:
             problems.append(f"{main} brings in more than {_FILES_LIMIT} files")
             break
         if path not in files:
-            _read_into(files, path)
+            _read_into(files, path, host)
     for path in extra:
-        if path not in files and Path(path).exists():
-            _read_into(files, path)
+        if path not in files and host.here(path).exists():
+            _read_into(files, path, host)
     return ConfigTree(files=tuple(files.values()), problems=tuple(problems))
 
 
-def _list_further(kind: RuntimeKind, main: str, files: dict[str, ConfigFile]) -> Iterator[str]:
+def _list_further(kind: RuntimeKind, main: str, files: dict[str, ConfigFile], host: HostPaths) -> Iterator[str]:
     if kind is RuntimeKind.CONTAINERD:
-        yield from _list_imports(main, files)
+        yield from _list_imports(main, files, host)
     elif kind is RuntimeKind.CRIO:
-        directory = f"{main}.d"
-        for place, below, names in os.walk(directory):
-            below.sort()
-            yield from (f"{place}/{name}" for name in sorted(names))
+        yield from host.walk(f"{main}.d")
 
 
-def _list_imports(path: str, files: dict[str, ConfigFile]) -> Iterator[str]:
+def _list_imports(path: str, files: dict[str, ConfigFile], host: HostPaths) -> Iterator[str]:
     """What a file imports, and what those import; each file once, so that a circle ends."""
     document = _parse(files[path].content if path in files else None)
     patterns = document.get("imports")
     for pattern in patterns if isinstance(patterns, list) else ():
         if not isinstance(pattern, str):
             continue
-        for found in sorted(glob.glob(os.path.join(os.path.dirname(path), pattern))):  # noqa: PTH118, PTH120, PTH207  # the pattern may be absolute or relative, and is no path
+        # Normalised, so that a file is the same by whatever way it is named.
+        absolute = os.path.normpath(os.path.join(os.path.dirname(path), pattern))  # noqa: PTH118, PTH120  # the pattern may be absolute or relative, and is no path
+        for found in host.list_matching(absolute):
             if found not in files:
                 yield found
-                yield from _list_imports(found, files)
+                yield from _list_imports(found, files, host)
 
 
 def _parse(content: bytes | None) -> dict[str, object]:
@@ -67,10 +67,8 @@ def _parse(content: bytes | None) -> dict[str, object]:
         return {}
 
 
-def _read_into(files: dict[str, ConfigFile], path: str) -> None:
+def _read_into(files: dict[str, ConfigFile], path: str, host: HostPaths) -> None:
     try:
-        files[path] = ConfigFile(path=path, content=read_bounded(Path(path), limit_bytes=_LIMIT_BYTES))
-    except FileUnreadable as error:
-        files[path] = ConfigFile(path=path, problem="" if error.is_absent else str(error))
+        files[path] = ConfigFile(path=path, content=host.read(path, limit_bytes=_LIMIT_BYTES))
     except HostError as error:
         files[path] = ConfigFile(path=path, problem=str(error))

@@ -4,6 +4,7 @@ Owns the list of sockets, and the way from a socket to the process behind it: th
 tells the binary and the command line, which are truer than any convention.
 """
 
+import itertools
 import socket as sockets
 import struct
 from collections.abc import Iterator
@@ -16,9 +17,18 @@ from msgspec.structs import replace
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
+from nodeagent.edge.container_runtime.kubelet_endpoint import (
+    parse_kubelet_config,
+    parse_kubelet_config_flag,
+    parse_kubelet_endpoint,
+)
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.kernel.log import get_logger
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 
+_log = get_logger(component="runtime")
 SOCKETS: Final = (
     (RuntimeKind.CONTAINERD, RuntimeFlavour.PLAIN, "/run/containerd/containerd.sock"),
     (RuntimeKind.CONTAINERD, RuntimeFlavour.K3S, "/run/k3s/containerd/containerd.sock"),
@@ -29,13 +39,21 @@ SOCKETS: Final = (
 )
 WRAPPERS: Final = ("/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-container-runtime")
 _RKE2_DATA: Final = "/var/lib/rancher/rke2"
-_ENDPOINT_FLAG: Final = "--container-runtime-endpoint"
+_PROGRAMS: Final = {
+    RuntimeKind.CONTAINERD: "containerd",
+    RuntimeKind.CRIO: "crio",
+    RuntimeKind.DOCKER: "dockerd",
+}
+_DOCKER_ADAPTER: Final = "/cri-dockerd.sock"
 _CREDENTIALS: Final = struct.Struct("3i")
 _CONNECT_SECONDS: Final = 1.0
 
 
 class RuntimeDetector:
-    """Sees the node's runtimes; the configured socket is looked at besides the usual ones."""
+    """Sees the node's runtimes; the configured socket is looked at besides the usual ones.
+
+    All paths that go in and come out are the host's, wherever its root is seen.
+    """
 
     def __init__(
         self,
@@ -45,12 +63,13 @@ class RuntimeDetector:
         socket: Path | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
-        self._host_root, self._proc_root, self._socket = host_root, proc_root, socket
+        self._host, self._proc_root, self._socket = HostPaths(host_root), proc_root, socket
         self._timeout_seconds = timeout_seconds
 
     async def read_evidence(self) -> RuntimeEvidence:
         """Look once; a runtime that hangs costs its timeout and no more."""
-        places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets()))
+        endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
+        places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets(endpoint)))
         candidates: list[RuntimeCandidate] = []
         async with anyio.create_task_group() as tasks:
             for kind, flavour, socket in places:
@@ -59,7 +78,6 @@ class RuntimeDetector:
                     candidates.append(await self._look_at(kind, flavour, socket))
 
                 tasks.start_soon(look, kind, flavour, socket, name=f"look at {socket}")
-        endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
         wrapper = await anyio.to_thread.run_sync(self._find_wrapper)
         order = [socket for _, _, socket in places]
         return RuntimeEvidence(
@@ -69,25 +87,34 @@ class RuntimeDetector:
         )
 
     def _find_wrapper(self) -> str:
-        return next((path for path in WRAPPERS if self._on_host(path).exists()), "")
+        return next((path for path in WRAPPERS if self._host.here(path).exists()), "")
 
-    def _list_sockets(self) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
-        listed = {path for _, _, path in SOCKETS}
-        if self._socket is not None and str(self._socket) not in listed:
+    def _list_sockets(self, endpoint: str) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
+        listed = {self._host.here(path) for _, _, path in SOCKETS}
+        if self._socket is not None and self._host.here(str(self._socket)) not in listed:
+            listed.add(self._host.here(str(self._socket)))
             yield _guess_kind(self._socket), RuntimeFlavour.PLAIN, str(self._socket)
+        # The adapter in front of Docker is no runtime of its own.
+        if endpoint and not endpoint.endswith(_DOCKER_ADAPTER) and self._is_strange(endpoint, listed):
+            yield _guess_kind(Path(endpoint)), RuntimeFlavour.PLAIN, endpoint
         for kind, flavour, path in SOCKETS:
-            if self._on_host(path).is_socket():
+            if self._host.here(path).is_socket():
                 yield kind, self._refine(flavour), path
+
+    def _is_strange(self, endpoint: str, listed: set[Path]) -> bool:
+        """Whether the kubelet was told of a socket that is not among the usual ones."""
+        places = {self._host.here(path) for path in (endpoint, f"/var{endpoint}", endpoint.removeprefix("/var"))}
+        return not places & listed and self._host.here(endpoint).is_socket()
 
     def _refine(self, flavour: RuntimeFlavour) -> RuntimeFlavour:
         """K3s and RKE2 share a socket and differ by where their data is."""
-        is_rke2 = flavour is RuntimeFlavour.K3S and self._on_host(_RKE2_DATA).is_dir()
+        is_rke2 = flavour is RuntimeFlavour.K3S and self._host.here(_RKE2_DATA).is_dir()
         return RuntimeFlavour.RKE2 if is_rke2 else flavour
 
     async def _look_at(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
         candidate = await anyio.to_thread.run_sync(lambda: self._look_behind(kind, flavour, socket))
         try:
-            answer = await self._ask(kind, str(self._on_host(socket)))
+            answer = await self._ask(kind, str(self._host.here(socket)))
         except RuntimeSilent as error:
             return replace(candidate, problem=error.reason)
         return replace(
@@ -99,8 +126,8 @@ class RuntimeDetector:
         )
 
     def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
-        """The process that listens there."""
-        pid = read_peer_pid(self._on_host(socket))
+        """The process that listens there, or the only one of its name where the kernel hides who listens."""
+        pid = read_peer_pid(self._host.here(socket)) or self._find_only(_PROGRAMS[kind])
         process = self._proc_root / str(pid)
         return RuntimeCandidate(
             kind=kind,
@@ -117,24 +144,29 @@ class RuntimeDetector:
         return await anyio.to_thread.run_sync(lambda: ask_docker(socket, timeout_seconds=self._timeout_seconds))
 
     def _find_kubelet_endpoint(self) -> str:
-        """What the running kubelet was started with; its configuration file is not searched for."""
-        for name in list_names(self._proc_root):
-            if name.isdigit() and read_attribute(self._proc_root / name / "comm") == "kubelet":
-                return parse_kubelet_endpoint(_read_arguments(self._proc_root / name))
+        """What the running kubelet was told, by its command line or by the file that it names."""
+        for process in self._find_processes("kubelet"):
+            arguments = _read_arguments(process)
+            return parse_kubelet_endpoint(arguments) or self._read_endpoint(parse_kubelet_config_flag(arguments))
         return ""
 
-    def _on_host(self, path: str) -> Path:
-        return self._host_root / path.lstrip("/")
+    def _read_endpoint(self, config_file: str) -> str:
+        try:
+            content = self._host.read(config_file) if config_file else None
+        except HostError as error:
+            _log.debug("kubelet_config_unreadable", path=config_file, reason=str(error))
+            return ""
+        return parse_kubelet_config(content) if content else ""
 
+    def _find_processes(self, name: str) -> Iterator[Path]:
+        for number in list_names(self._proc_root):
+            if number.isdigit() and read_attribute(self._proc_root / number / "comm") == name:
+                yield self._proc_root / number
 
-def parse_kubelet_endpoint(arguments: tuple[str, ...]) -> str:
-    """The socket in the kubelet's command line; empty when it is not there."""
-    for number, argument in enumerate(arguments):
-        name, equals, value = argument.partition("=")
-        if name == _ENDPOINT_FLAG:
-            value = value if equals else "".join(arguments[number + 1 : number + 2])
-            return value.removeprefix("unix://")
-    return ""
+    def _find_only(self, name: str) -> int | None:
+        """The one process of this name; `None` when there are several, which would be a guess."""
+        found = list(itertools.islice(self._find_processes(name), 2))
+        return int(found[0].name) if len(found) == 1 else None
 
 
 def read_peer_pid(path: Path) -> int | None:

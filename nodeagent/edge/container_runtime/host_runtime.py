@@ -15,8 +15,10 @@ from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.tools import check_config, find_host_root, restart_runtime
 from nodeagent.edge.host.errors import HostStuck
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
 
 T = TypeVar("T")
@@ -36,10 +38,12 @@ class HostRuntime:
         detector: RuntimeDetector,
         worker: WorkerThread,
         *,
+        host_root: Path = Path("/"),
         proc_root: Path = Path("/proc"),
         restart_timeout_seconds: float = _RESTART_SECONDS,
     ) -> None:
-        self._files, self._detector, self._worker = RuntimeFiles(state_dir), detector, worker
+        self._host = HostPaths(host_root)
+        self._files, self._detector, self._worker = RuntimeFiles(state_dir, self._host), detector, worker
         self._state_dir, self._restart_timeout_seconds = state_dir, restart_timeout_seconds
         self._proc_root = proc_root
         self._paths: tuple[str, ...] = ()
@@ -53,7 +57,7 @@ class HostRuntime:
         """The files that it reads."""
 
         def read() -> ConfigTree:
-            tree = read_config_tree(kind, main, extra=extra)
+            tree = read_config_tree(kind, main, extra=extra, host=self._host)
             self._paths = tuple(file.path for file in tree.files)
             self._seen = self._identify()
             return tree
@@ -72,7 +76,9 @@ class HostRuntime:
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
         """Have its own tool judge a configuration."""
-        return await self._run(lambda: check_config(kind, executable, tree), "checking its files", _TOOL_SECONDS)
+        return await self._run(
+            lambda: check_config(kind, executable, tree, self._find_programs()), "checking its files", _TOOL_SECONDS
+        )
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
         """Write them all, or none."""
@@ -82,16 +88,16 @@ class HostRuntime:
         """Put back what was there before these changes."""
         await self._run(lambda: self._files.undo(changes), "putting its files back", _FILE_SECONDS)
 
-    async def restore(self) -> Restored:
+    async def restore(self, withdraw: Withdraw) -> Restored:
         """Give back everything."""
-        return await self._run(self._files.restore, "putting its files back", _FILE_SECONDS)
+        return await self._run(lambda: self._files.restore(withdraw), "putting its files back", _FILE_SECONDS)
 
     async def restart(self, command: Sequence[str]) -> None:
         """Restart it through its service manager."""
         seconds = self._restart_timeout_seconds
         # A second more for the thread, so that the command's own timeout is the one that is told.
         await self._run(
-            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=find_host_root(self._proc_root)),
+            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=self._find_programs().root),
             "restarting it",
             seconds + 1.0,
         )
@@ -100,9 +106,13 @@ class HostRuntime:
         """Let the thread end."""
         self._worker.close()
 
+    def _find_programs(self) -> HostPaths:
+        """Where the host's programs are: its root that the settings name, else that of its first process."""
+        return HostPaths(find_host_root(self._proc_root)) if self._host.is_own else self._host
+
     def _identify(self) -> tuple[object, ...]:
         directories = {str(Path(path).parent) for path in self._paths}
-        return tuple(_identify(path) for path in (*self._paths, *sorted(directories)))
+        return tuple(_identify(self._host.here(path)) for path in (*self._paths, *sorted(directories)))
 
     async def _run(self, call: Callable[[], T], what: str, seconds: float) -> T:
         try:
@@ -111,7 +121,7 @@ class HostRuntime:
             raise HostStuck(self._state_dir, str(error)) from error
 
 
-def _identify(path: str) -> tuple[int, ...]:
+def _identify(path: Path) -> tuple[int, ...]:
     try:
         status = os.stat(path)  # noqa: PTH116  # called for every file, every second
     except OSError:

@@ -8,36 +8,52 @@ exactly what the daemon would read.
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from nodeagent.edge.container_runtime.errors import ConfigRefused, RestartFailed
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
+from nodeagent.edge.host.errors import FileNotWritten
+from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.roots import see_from_host
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 _CHECK_SECONDS: Final = 20.0
 _SAID_LIMIT: Final = 500
+_HOST_ENVIRONMENT: Final = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin",
+    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
+    "SYSTEMD_IGNORE_CHROOT=1",
+    # Its private way to systemd is shut for a process that does not see systemd's own; the bus is not.
+    "SYSTEMCTL_FORCE_BUS=1",
+)
 _PROGRAMS: Final = {RuntimeKind.CONTAINERD: "containerd", RuntimeKind.DOCKER: "dockerd"}
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
 
-def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
+def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: HostPaths | None = None) -> bool:
     """Have the runtime's own program read the configuration as it will be; False where it has no such check.
 
     Raises:
         ConfigRefused: it does not accept it.
+        ProgramMissing: it is gone.
+        FileNotWritten: there is no place for the copy that it is to read.
     """
+    host = host or HostPaths()
     # Another program may have opened the socket for the daemon, as systemd does for Docker.
-    if Path(executable).name != _PROGRAMS.get(kind) or not Path(executable).exists():
+    if Path(executable).name != _PROGRAMS.get(kind):
         return False
-    if kind is RuntimeKind.DOCKER and not _knows_flag(executable, "--validate"):
+    if not host.here(executable).exists():
+        raise ProgramMissing(executable)
+    if kind is RuntimeKind.DOCKER and not _knows_flag(enter_root(host.root, [executable, "--help"]), "--validate"):
         return False
-    with tempfile.TemporaryDirectory(prefix="nodeagent-check-") as directory:
-        main = _write_copy(Path(directory), kind, tree)
-        containerd = [executable, "--config", str(main), "config", "dump"]
-        docker = [executable, "--validate", "--config-file", str(main)]
+    with _make_directory(host, tree) as directory:
+        main = _write_copy(host, directory, kind, tree)
+        containerd = [executable, "--config", main, "config", "dump"]
+        docker = [executable, "--validate", "--config-file", main]
         command = containerd if kind is RuntimeKind.CONTAINERD else docker
-        said = _run(command, _CHECK_SECONDS)
+        said = _run(enter_root(host.root, command), _CHECK_SECONDS)
         if said is not None:
             raise ConfigRefused(executable, said)
     return True
@@ -49,10 +65,16 @@ def restart_runtime(command: Sequence[str], *, timeout_seconds: float, host_root
     Raises:
         RestartFailed: it has not.
     """
-    inside = [] if host_root == Path("/") else ["chroot", str(host_root)]
-    said = _run([*inside, *command], timeout_seconds)
+    said = _run(enter_root(host_root, command), timeout_seconds)
     if said is not None:
         raise RestartFailed(command, said)
+
+
+def enter_root(host_root: Path, command: Sequence[str]) -> list[str]:
+    """The command line that runs a host's program with the host's files, from a container that sees them."""
+    if host_root == Path("/"):
+        return list(command)
+    return ["chroot", str(host_root), "/usr/bin/env", *_HOST_ENVIRONMENT, *command]
 
 
 def find_host_root(proc_root: Path = Path("/proc")) -> Path:
@@ -66,24 +88,46 @@ def find_host_root(proc_root: Path = Path("/proc")) -> Path:
     return Path("/") if is_own else first
 
 
-def _write_copy(directory: Path, kind: RuntimeKind, tree: ConfigTree) -> Path:
+@contextmanager
+def _make_directory(host: HostPaths, tree: ConfigTree) -> Iterator[str]:
+    """A directory of the host's that both the agent and the host's program see; gone afterwards.
+
+    An agent in a container may be given nothing to write in but the directory of the configuration itself.
+    """
+    main = tree.files[0].path
+    places = [None] if host.is_own else ["/run", str(PurePosixPath(main).parent)]
+    failure: OSError | None = None
+    for place in places:
+        try:
+            made = tempfile.TemporaryDirectory(prefix=".nodeagent-check-", dir=place and host.here(place))
+        except OSError as error:
+            failure = error
+            continue
+        with made as directory:
+            yield str(see_from_host(Path(directory), host.root))
+        return
+    assert failure is not None
+    raise FileNotWritten(Path(main), "make a copy for its program to judge", failure, replaced=False) from failure
+
+
+def _write_copy(host: HostPaths, directory: str, kind: RuntimeKind, tree: ConfigTree) -> str:
     """The files under other names, the main one importing the others explicitly."""
     main, *others = [(file.content or b"").decode("utf-8", "replace") for file in tree.files]
-    paths = [directory / f"import-{number}.toml" for number, _ in enumerate(others)]
+    paths = [f"{directory}/import-{number}.toml" for number, _ in enumerate(others)]
     for path, text in zip(paths, others, strict=True):
-        path.write_text(_IMPORTS.sub("", text))
+        host.here(path).write_text(_IMPORTS.sub("", text))
     if kind is RuntimeKind.CONTAINERD:
         names = ", ".join(f'"{path}"' for path in paths)
         main = f"imports = [{names}]\n" + _IMPORTS.sub("", main)
-    place = directory / "main"
-    place.write_text(main)
+    place = f"{directory}/main"
+    host.here(place).write_text(main)
     return place
 
 
-def _knows_flag(program: str, flag: str) -> bool:
-    """Whether the program's own help names a flag: Docker learned to judge a configuration in release 23."""
+def _knows_flag(command: Sequence[str], flag: str) -> bool:
+    """Whether a program's own help names a flag: Docker learned to judge a configuration in release 23."""
     try:
-        helped = subprocess.run([program, "--help"], capture_output=True, timeout=_CHECK_SECONDS, check=False)  # noqa: S603  # the running daemon's own binary
+        helped = subprocess.run(command, capture_output=True, timeout=_CHECK_SECONDS, check=False)  # noqa: S603  # the running daemon's own binary
     except (OSError, subprocess.TimeoutExpired):
         return False
     return flag.encode() in helped.stdout
@@ -98,7 +142,7 @@ def _run(command: Sequence[str], timeout_seconds: float) -> str | None:
     except subprocess.TimeoutExpired:
         return f"nothing within {timeout_seconds:g} s"
     except OSError as error:
-        return f"{command[0]}: {error.strerror}"
+        return f"{error.filename or command[0]}: {error.strerror}"
     if done.returncode == 0:
         return None
     said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()

@@ -13,6 +13,7 @@ import anyio
 from nodeagent.edge.host.atomic_file import read_bounded, remove_stale_temporaries, write_atomically
 from nodeagent.edge.host.driver_files import DriverFileFinder
 from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.pseudo_file import list_names
 from nodeagent.edge.host.roots import resolve_driver_roots
 from nodeagent.kernel.errors import WorkerError
@@ -71,9 +72,19 @@ class SpecFiles:
         *,
         others: Iterable[Path] = DEFAULT_DIRECTORIES,
         worker: WorkerThread | None = None,
+        host: HostPaths | None = None,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        self._own, self._others = own, tuple(others)
+        """Wire it up.
+
+        Args:
+            own: where the agent writes, as it sees it itself; in a container it is mounted under the host's own name.
+            others: directories of the host that runtimes read too.
+            worker: the thread for file work.
+            host: where the host's directories are seen.
+            poll_seconds: how often to look for changes.
+        """
+        self._own, self._others, self._host = own, tuple(others), host or HostPaths()
         self._worker = worker or WorkerThread("cdi directories")
         self._poll_seconds = poll_seconds
         self._seen: Fingerprint | None = None
@@ -113,7 +124,9 @@ class SpecFiles:
         # Before the contents, so that a change during the reading is seen by the next comparison.
         self._seen = self._identify()
         return tuple(
-            _read_one(directory / name) for directory in self._list_directories() for name in _names(directory)
+            _read_one(place / name, directory / name)
+            for directory, place in self._list_directories()
+            for name in _names(place)
         )
 
     def write_nowait(self, name: str, content: bytes) -> None:
@@ -134,17 +147,18 @@ class SpecFiles:
         except OSError as error:
             raise FileNotWritten(path, "remove it", error, replaced=False) from error
 
-    def _list_directories(self) -> list[Path]:
-        """Each directory once, however many names lead to it; ours under the name we were given."""
+    def _list_directories(self) -> list[tuple[Path, Path]]:
+        """Each directory once, however many names lead to it: its name on the host, and where it is seen."""
         own = self._own.resolve()
-        others = [directory for directory in self._others if directory.resolve() != own]
-        return [*others, self._own]
+        others = [(directory, self._host.here(str(directory)).resolve()) for directory in self._others]
+        foreign = [(name, place) for name, place in others if place != own and not _are_same(place, own)]
+        return [*foreign, (self._own, self._own)]
 
     def _identify(self) -> Fingerprint:
         return tuple(
-            (str(directory), name, *_identify(directory / name))
-            for directory in self._list_directories()
-            for name in _names(directory)
+            (str(place), name, *_identify(place / name))
+            for _, place in self._list_directories()
+            for name in _names(place)
         )
 
 
@@ -152,11 +166,19 @@ def _names(directory: Path) -> tuple[str, ...]:
     return tuple(name for name in list_names(directory) if name.endswith(_EXTENSIONS))
 
 
-def _read_one(path: Path) -> SpecContent:
+def _read_one(place: Path, name: Path) -> SpecContent:
     try:
-        return SpecContent(path=str(path), content=read_bounded(path, limit_bytes=_LIMIT_BYTES))
+        return SpecContent(path=str(name), content=read_bounded(place, limit_bytes=_LIMIT_BYTES))
     except HostError as error:
-        return SpecContent(path=str(path), problem=str(error))
+        return SpecContent(path=str(name), problem=str(error).replace(str(place), str(name)))
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    """Whether a directory is mounted at both places."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _identify(path: Path) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ It is replaced by rename, so that a container that starts meanwhile runs the old
 from pathlib import Path
 from typing import Final
 
-from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing, HostStuck
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
 
@@ -20,11 +21,11 @@ _TIMEOUT_SECONDS: Final = 10.0
 class HookProgram:
     """The port `HookInstaller`."""
 
-    def __init__(self, worker: WorkerThread, *, built: Path = BUILT) -> None:
-        self._worker, self._built = worker, built
+    def __init__(self, worker: WorkerThread, *, built: Path = BUILT, host: HostPaths | None = None) -> None:
+        self._worker, self._built, self._host = worker, built, host or HostPaths()
 
     async def install(self, path: Path) -> bool:
-        """Have exactly our program there; False when it was there already."""
+        """Have exactly our program at a path of the host's; False when it was there already."""
         try:
             return await self._worker.run(
                 lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what="installing the hook program"
@@ -37,29 +38,13 @@ class HookProgram:
             program = read_bounded(self._built)
         except FileUnreadable as error:
             raise HookProgramMissing(self._built) from error
-        if _read(path) == program and path.stat().st_mode & _MODE == _MODE:
+        place = self._host.here(str(path))
+        if self._host.read(str(path)) == program and place.stat().st_mode & _MODE == _MODE:
             return False
+        self._host.write(str(path), program, mode=_MODE)
         try:
-            path.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+            # A file that was there keeps its mode when its content is replaced.
+            place.chmod(_MODE)
         except OSError as error:
-            raise FileNotWritten(path, "create its directory", error, replaced=False) from error
-        write_atomically(path, program, mode=_MODE)
-        _make_executable(path)
+            raise FileNotWritten(path, "make it executable", error, replaced=True) from error
         return True
-
-
-def _make_executable(path: Path) -> None:
-    """A file that was there keeps its mode when its content is replaced."""
-    try:
-        path.chmod(_MODE)
-    except OSError as error:
-        raise FileNotWritten(path, "make it executable", error, replaced=True) from error
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return read_bounded(path)
-    except FileUnreadable as error:
-        if error.is_absent:
-            return None
-        raise

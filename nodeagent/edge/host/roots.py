@@ -8,11 +8,12 @@ A driver container brings its own root file system, so absolute symbolic links i
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.ldcache import parse_library_cache
+from nodeagent.edge.host.ldcache import CachedLibrary, parse_library_cache
 from nodeagent.edge.host.pseudo_file import read_attribute
 from nodeagent.model.values import Value
 
@@ -166,10 +167,19 @@ def _resolve_dev_root(driver_root: Path, host_root: Path) -> Path:
 
 
 def _find_in_cache(root: Path, name: str) -> Path | None:
+    path = root / "etc/ld.so.cache"
     try:
-        libraries = parse_library_cache(read_bounded(root / "etc/ld.so.cache"))
-    except HostError:
+        status = path.stat()
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        libraries = _read_cache(path, identity)
+    except (HostError, OSError):
         # No cache, or a damaged one, is a root without further libraries; the loader would say the same.
         return None
     found = (resolve_in_root(root, library.path) for library in libraries if library.name == name)
     return next((path for path in found if path is not None), None)
+
+
+@lru_cache(maxsize=2)
+def _read_cache(path: Path, _identity: tuple[int, ...]) -> tuple[CachedLibrary, ...]:
+    """Kept while the file is the same one: it has thousands of entries, and is asked for again and again."""
+    return parse_library_cache(read_bounded(path))

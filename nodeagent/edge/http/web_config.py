@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodeagent.edge.http.errors import WebConfigInvalid
+from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
 
 FILE_BYTES_MAX: Final = 256 * 1024
 CLIENT_AUTH: Final = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -71,13 +72,10 @@ def read_web_config(path: Path) -> WebConfig:
         raise WebConfigInvalid(path, [(error.strerror or str(error)).lower()]) from error
     if len(content) > FILE_BYTES_MAX:
         raise WebConfigInvalid(path, [f"larger than {FILE_BYTES_MAX} bytes"])
-    # Imported here: most nodes have no such file and do without a YAML parser.
-    import yaml  # noqa: PLC0415 - see above
-
     try:
-        tree = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise WebConfigInvalid(path, [f"not YAML: {' '.join(str(error).split())}"]) from error
+        tree = parse_yaml(content)
+    except YamlUnreadable as error:
+        raise WebConfigInvalid(path, [str(error)]) from error
     return parse_web_config(tree, path)
 
 

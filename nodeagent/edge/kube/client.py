@@ -5,6 +5,7 @@ wrong. Refuses to know any kind of object: paths and documents come from the mod
 """
 
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from nodeagent.edge.kube.rate_limit import RateLimit
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.cluster import ApiCall
 
 Json = dict[str, Any]
 
@@ -29,9 +31,10 @@ RENEW_SECONDS = 60.0
 """How long a token is used before its source is read again; the kubelet replaces files minutes before they end."""
 LOAD_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 300.0
+NO_ANSWER = "none"
 _log = get_logger(component="kube")
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-_JSON = "application/json"
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class KubeClient:
         self._session: _Session | None = None
         self._watched: set[aiohttp.ClientResponse] = set()
         self._opening = anyio.Lock()
+        self.counts: Counter[ApiCall] = Counter()
+        """How often each verb met with each outcome, since the agent started."""
 
     async def request(
         self,
@@ -76,7 +81,8 @@ class KubeClient:
         attempted: str,
         query: Mapping[str, str] | None = None,
         body: object = None,
-        content_type: str = _JSON,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Json:
         """One request and its answer; `attempted` says in words what it is for.
 
@@ -84,13 +90,13 @@ class KubeClient:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
         try:
-            return await self._request(method, path, attempted, query, body, content_type)
+            return await self._request(method, path, attempted, query, body, (content_type, accept))
         except ApiUnauthorized:
             await self.aclose()
-            return await self._request(method, path, attempted, query, body, content_type)
+            return await self._request(method, path, attempted, query, body, (content_type, accept))
 
     async def watch(
-        self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float
+        self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float, accept: str = JSON
     ) -> AsyncGenerator[Json, None]:
         """The lines of a watch until the server ends it.
 
@@ -98,17 +104,18 @@ class KubeClient:
             KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
         """
         session = await self._take_turn(attempted)
-        with self._translating(session, attempted):
+        with self._translating(session, attempted, "WATCH"):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.transport.GET(
                     session.server + path,
-                    headers=_headers(session, _JSON),
+                    headers=_headers(session, JSON, accept),
                     query_params=list(query.items()),
                     _preload_content=False,
                 )
         self._watched.add(response)
         try:
-            with self._translating(session, attempted):
+            with self._translating(session, attempted, "WATCH"):
+                self._count("WATCH", str(response.status))
                 await self._check(response, attempted)
                 while True:
                     with anyio.fail_after(silence_seconds):
@@ -150,22 +157,24 @@ class KubeClient:
         attempted: str,
         query: Mapping[str, str] | None,
         body: object,
-        content_type: str,
+        types: tuple[str, str],
     ) -> Json:
         session = await self._take_turn(attempted)
-        with self._translating(session, attempted):
+        with self._translating(session, attempted, method):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.transport.request(
                     method,
                     session.server + path,
-                    headers=_headers(session, content_type),
+                    headers=_headers(session, *types),
                     query_params=list((query or {}).items()),
                     body=body,
                     _preload_content=False,
                 )
                 async with response:
+                    content = await response.read()
+                    self._count(method, str(response.status))
                     await self._check(response, attempted)
-                    return _parse(await response.read())
+                    return _parse(content)
 
     async def _take_turn(self, attempted: str) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
@@ -233,17 +242,21 @@ class KubeClient:
         message = _find_message(await response.read()) or response.reason or "no reason given"
         raise translate_status(attempted, response.status, message, retry_after)
 
+    def _count(self, verb: str, outcome: str) -> None:
+        self.counts[ApiCall(verb=verb, outcome=outcome)] += 1
+
     @contextmanager
-    def _translating(self, session: _Session, attempted: str) -> Iterator[None]:
+    def _translating(self, session: _Session, attempted: str, verb: str) -> Iterator[None]:
         try:
             yield
         except _TROUBLE as error:
+            self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
             raise ApiUnreachable(session.server, attempted, reason) from error
 
 
-def _headers(session: _Session, content_type: str) -> dict[str, str]:
-    headers = {"Accept": _JSON, "Content-Type": content_type, "User-Agent": f"nodeagent/{__version__}"}
+def _headers(session: _Session, content_type: str, accept: str) -> dict[str, str]:
+    headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": f"nodeagent/{__version__}"}
     return headers | ({"Authorization": session.authorization} if session.authorization else {})
 
 

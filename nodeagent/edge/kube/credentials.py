@@ -9,15 +9,17 @@ import asyncio
 import base64
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.pseudo_file import read_attribute
 from nodeagent.edge.kube.errors import CredentialsInvalid
 from nodeagent.edge.kube.library import Library
+from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
 
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,8 +52,7 @@ class Credentials(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccount(Struct, frozen=True):
     """The account that a pod runs as."""
 
     environ: Mapping[str, str]
@@ -82,8 +83,7 @@ class ServiceAccount:
         return configuration
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True):
     """A file as kubectl uses it."""
 
     path: Path
@@ -101,15 +101,13 @@ class Kubeconfig:
         """Read it, and whatever it names: certificates, token files, programs that give tokens."""
         from tempfile import TemporaryDirectory  # noqa: PLC0415 - likewise
 
-        import yaml  # noqa: PLC0415 - only where there is a kubeconfig; who the agent is, is asked at its very start
-
         configuration = library.Configuration()
         try:
-            document = yaml.safe_load(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))
+            document = parse_yaml(read_bounded(self.path, limit_bytes=_LIMIT_BYTES))
             _unpack_data(document, Path(scratch.enter_context(TemporaryDirectory(prefix="nodeagent-"))))
             loader = library.KubeConfigLoader(document, config_base_path=str(self.path.parent))
             asyncio.run(loader.load_and_set(configuration))
-        except (library.ConfigException, yaml.YAMLError, HostError, *_MALFORMED) as error:
+        except (library.ConfigException, YamlUnreadable, HostError, *_MALFORMED) as error:
             raise CredentialsInvalid(self.where, _describe(error)) from error
         if "server" not in _find_cluster(document):
             raise CredentialsInvalid(self.where, "the current context's cluster names no server")

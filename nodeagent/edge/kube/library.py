@@ -8,9 +8,10 @@ Where a release has other inner modules, the plain import is used instead: more 
 import importlib
 import importlib.util
 import sys
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from nodeagent.kernel.log import get_logger
 
@@ -21,8 +22,7 @@ _HOLLOW = (f"{_ROOT}", f"{_ROOT}.client", f"{_ROOT}.config")
 _log = get_logger(component="kube")
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """What is used of kubernetes_asyncio; untyped, as the package is where it matters."""
 
     Configuration: Any

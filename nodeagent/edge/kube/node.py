@@ -9,11 +9,11 @@ Refuses to force: what somebody else holds stays theirs.
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
-from typing import Any
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, NodeMissing, translate_status
+from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, NodeMissing
 from nodeagent.edge.kube.event_document import render_event
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.node_document import (
     FIELD_MANAGER,
     parse_node,
@@ -28,10 +28,6 @@ from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 NODES = "/api/v1/nodes"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 """Events about what has no namespace belong into this one."""
-WATCH_SECONDS = (240, 480)
-"""How long the server is asked to keep a watch; drawn evenly, so that nodes that started together drift apart."""
-SILENCE_SECONDS = 150.0
-"""A server sends a bookmark each minute; one that is silent for so long is gone."""
 
 _APPLY, _MERGE, _STRATEGIC = (
     "application/apply-patch+yaml",
@@ -54,7 +50,8 @@ class KubeNode:
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self._client, self._name, self._clock, self._rng = client, name, clock, rng
-        self._silence_seconds = silence_seconds
+        selector = {"fieldSelector": f"metadata.name={name}"}
+        self._follower = Follower(client, NODES, selector, f"node {name}", rng, silence_seconds=silence_seconds)
 
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
         """The node now, and after each change that anybody makes to it; runs until something breaks.
@@ -66,9 +63,11 @@ class KubeNode:
             node, version = await self._list_node()
             yield node
             try:
-                async with aclosing(self._watch(version)) as changes:
-                    async for changed in changes:
-                        yield changed
+                async with aclosing(self._follower.watch(version)) as changes:
+                    async for kind, document in changes:
+                        if kind == "DELETED":
+                            raise NodeMissing(self._name)
+                        yield self._parse(document)
             except ApiExpired:
                 continue
 
@@ -150,46 +149,13 @@ class KubeNode:
         )
 
     async def _list_node(self) -> tuple[ClusterNode, str]:
-        attempted = f"read node {self._name}"
-        listing = await self._client.request("GET", NODES, attempted=attempted, query=self._selector())
+        items, version = await self._follower.list()
+        if not items:
+            raise NodeMissing(self._name)
+        return self._parse(items[0]), version
+
+    def _parse(self, document: Json) -> ClusterNode:
         try:
-            items, version = listing["items"] or [], str(listing["metadata"]["resourceVersion"])
-            if not items:
-                raise NodeMissing(self._name)
-            return parse_node(items[0]), version
-        except (KeyError, TypeError, ValueError) as error:
-            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error})") from error
-
-    async def _watch(self, version: str) -> AsyncGenerator[ClusterNode, None]:
-        """The node's changes after a version, over as many watches as it takes."""
-        attempted = f"watch node {self._name}"
-        while True:
-            query = self._selector() | {
-                "watch": "1",
-                "resourceVersion": version,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
-            }
-            lines = self._client.watch(NODES, attempted=attempted, query=query, silence_seconds=self._silence_seconds)
-            async with aclosing(lines):
-                async for line in lines:
-                    version, node = self._read_line(line, attempted, version)
-                    if node is not None:
-                        yield node
-
-    def _read_line(self, line: Json, attempted: str, version: str) -> tuple[str, ClusterNode | None]:
-        kind, content = line.get("type"), line.get("object")
-        try:
-            if kind == "ERROR":
-                status: Any = content or {}
-                raise translate_status(attempted, int(status.get("code", 500)), str(status.get("message", "")))
-            if kind == "DELETED":
-                raise NodeMissing(self._name)
-            assert isinstance(content, dict)
-            version = str(content["metadata"]["resourceVersion"])
-            return version, None if kind == "BOOKMARK" else parse_node(content)
-        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ApiUnreachable("the API server", attempted, f"a line makes no sense ({error})") from error
-
-    def _selector(self) -> dict[str, str]:
-        return {"fieldSelector": f"metadata.name={self._name}"}
+            return parse_node(document)
+        except ValueError as error:
+            raise ApiUnreachable("the API server", f"read node {self._name}", str(error)) from error

@@ -14,11 +14,12 @@ from anyio import TASK_STATUS_IGNORED, move_on_after, sleep
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.messages import API_VERSION
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
-from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS, wait_present
+from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
 from nodeagent.edge.kubelet.wire.connection import CrashReporter, Methods, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
@@ -42,10 +43,11 @@ class RegistrySession:
         *,
         report: Callable[[AdvertisedResource], None],
         report_crash: CrashReporter,
+        times: CallTimes | None = None,
     ) -> None:
         self._plugin, self._report, self._report_crash = plugin, report, report_crash
         self._serving_socket, self._registration_socket = serving_socket, registration_socket
-        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._server = PluginServer(plugin, report_crash, self._devices_sent, times)
         self._standing = AdvertisedResource(name=plugin.resource, socket=str(serving_socket), registered=False)
         self._started: TaskStatus[None] | None = None
 
@@ -98,7 +100,7 @@ class RegistrySession:
         patience = FIRST_STREAM_SECONDS
         while await self._stream_begins(patience):
             while self._server.streaming:
-                with move_on_after(LOOK_EVERY_SECONDS):
+                with move_on_after(STANDING_LOOK_SECONDS):
                     await self._server.wait_stream_change()
                 if not registration.owns_file():
                     return

@@ -1,6 +1,6 @@
 """Notices that a socket file is there, is gone, or is another one.
 
-It looks five times a second instead of asking inotify: one `lstat` costs a few microseconds, works on every file
+It looks some times a second instead of asking inotify: one `lstat` costs a few microseconds, works on every file
 system and through every mount, and needs none of the node's inotify instances, which run out on busy nodes.
 """
 
@@ -12,6 +12,9 @@ from anyio import sleep
 from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
 
 LOOK_EVERY_SECONDS: Final = 0.2
+"""While something is awaited."""
+STANDING_LOOK_SECONDS: Final = 0.5
+"""While all is well: a kubelet that goes ends its stream, which is seen at once; the look finds what sends no sign."""
 
 
 async def wait_present(path: Path, other_than: FileIdentity | None = None) -> FileIdentity:

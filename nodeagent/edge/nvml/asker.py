@@ -4,23 +4,24 @@ Owns the suspects, and which GPUs have answered the present worker.
 Refuses to know what is asked.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec import Struct, field
 
-from nodeagent.edge.nvml.connection import Connection, WorkerDied
+from nodeagent.edge.nvml.connection import Connection, WorkerDied, WorkerStuck
 from nodeagent.edge.nvml.protocol import Answer, Request
+from nodeagent.edge.nvml.steps import parse_step
 from nodeagent.edge.nvml.suspects import Suspects
+from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlSettings:
+class NvmlSettings(Struct, frozen=True):
     """Where the driver is, and how patient the agent is with it."""
 
     driver_root: str = ""
@@ -41,16 +42,31 @@ class NvmlSettings:
     open_timeout_seconds: float = 10.0
     """For a new worker to start, load the library and initialise it."""
 
+    levels_seconds: Callable[[], float] = lambda: 0.0
+    """How old the levels may be: what moves slowly is asked that much less often."""
+
+    extras: Callable[[], tuple[str, ...]] = tuple
+    """Readings that are wanted beside the ordinary sample, as `edge.nvml.extras` names them."""
+
+    list_functions: Callable[[], Awaitable[Sequence[PciFunction]]] | None = None
+    """The GPUs that the PCI bus shows; without it nobody notices that the driver leaves one out."""
+
+    sysfs: str = ""
+    """Where the kernel shows the PCI bus; empty: its counts of errors are left out."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the worker's otherwise empty environment."""
 
 
 class GpuSilent(Exception):
-    """One GPU's calls did not come back, or ended the worker; the others may answer. `error` is how it looked."""
+    """One GPU's calls did not come back, or ended the worker; the others may answer.
 
-    def __init__(self, error: DriverError) -> None:
+    `error` is how it looked. `index` is `None` where several were asked and nobody knows which one it was.
+    """
+
+    def __init__(self, error: DriverError, index: int | None) -> None:
         super().__init__(str(error))
-        self.error = error
+        self.error, self.index = error, index
 
 
 class Asker:
@@ -96,6 +112,46 @@ class Asker:
         self._note_warm(index)
         return answer
 
+    def list_awake(self, order: Iterable[int]) -> list[int]:
+        """Those that may be asked in one question: they answered the present worker, or never sleep."""
+        is_warm = self._warm_opening == self._connection.opened and not self._connection.is_fresh()
+        awake = self._persistent | self._warm if is_warm else self._persistent
+        return [index for index in order if index in awake and not self.suspects.is_suspect(index)]
+
+    async def ask_together(
+        self, indices: Collection[int], request: Request, decoder: msgspec.json.Decoder[Answer[T]], doing: str
+    ) -> T | None:
+        """The worker's answer about several GPUs, each of which may take its time.
+
+        Raises:
+            GpuSilent: one of them did not let the worker answer.
+            RequestFailed: the worker answered that they cannot be had.
+            DriverError: the driver as a whole cannot be asked.
+        """
+        what = f"{doing} {len(indices)} GPUs"
+        try:
+            answer = await self._connection.ask(
+                request, decoder, self._settings.warm_timeout_seconds, what, is_stepwise=True
+            )
+        except WorkerStuck as error:
+            if error.call != what:
+                raise  # the driver hung before it came to any GPU
+            index = self._find_guilty(indices, error.step)
+            told = error if index is None else DriverStuck(f"{doing} GPU {index}", error.deadline_seconds)
+            raise self._note_silence(index, told) from error
+        except WorkerDied as error:
+            index = self._find_guilty(indices, error.step)
+            told_died = error if index is None else WorkerDied(f"{doing} GPU {index}", error.how)
+            raise self._note_silence(index, told_died) from error
+        for index in indices:
+            self._note_warm(index)
+        return answer
+
+    @staticmethod
+    def _find_guilty(indices: Collection[int], step: str) -> int | None:
+        index = parse_step(step)
+        return index if index in indices else None
+
     def note_persistent(self, index: int, *, is_persistent: bool) -> None:
         """Whether the driver keeps this GPU awake by itself: then it never needs the time to wake up."""
         (self._persistent.add if is_persistent else self._persistent.discard)(index)
@@ -106,9 +162,10 @@ class Asker:
         self._persistent.clear()
         self.suspects.clear()
 
-    def _note_silence(self, index: int, error: DriverError) -> GpuSilent:
-        self.suspects.note_silence(index, str(error), anyio.current_time())
-        return GpuSilent(error)
+    def _note_silence(self, index: int | None, error: DriverError) -> GpuSilent:
+        if index is not None:
+            self.suspects.note_silence(index, str(error), anyio.current_time())
+        return GpuSilent(error, index)
 
     def _decide_timeout(self, index: int, *, is_fresh: bool) -> float:
         """How long this GPU may take; `is_fresh` when it is the first to be asked of a new worker."""

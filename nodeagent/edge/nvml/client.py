@@ -15,14 +15,17 @@ from nodeagent.edge.nvml import protocol
 from nodeagent.edge.nvml.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.connection import Connection, RequestFailed
-from nodeagent.edge.nvml.errors import LOST_CODES, UNLOADABLE
+from nodeagent.edge.nvml.errors import UNLOADABLE
 from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
+from nodeagent.edge.nvml.sampling import sample_gpus
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
+from nodeagent.edge.nvml.unlisted import find_unlisted, name_missing
 from nodeagent.kernel.child_process import ChildStatistics
 from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
-from nodeagent.model.driver import NvmlAnswer
+from nodeagent.model.driver import NvmlAnswer, PciFunction
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuReadout, MissingGpu
 from nodeagent.model.ids import PciAddress
@@ -46,6 +49,7 @@ class NvmlGpus:
             settings.library,
             settings.open_timeout_seconds,
             render_environment(settings.environment),
+            sysfs=settings.sysfs,
             early=early,
         )
         self._asker = Asker(self._connection, settings)
@@ -54,6 +58,10 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
+        self._known_unlisted: set[PciAddress] = set()
+        self._listed_by = -1
+        """The opening of the library whose list was compared with the bus."""
+        self._levels_at, self._is_news = -_RENEW_LONGEST_SECONDS, True
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
         self._first: tuple[float, int, GpuReadout] | None = None
@@ -118,6 +126,29 @@ class NvmlGpus:
 
     async def _enumerate(self) -> GpuReadout:
         await self._renew_for_lost()
+        readout = await self._list_once()
+        unlisted = await self._find_unlisted(readout)
+        fresh = {one.address for one in unlisted} - self._known_unlisted
+        if fresh and self._listed_by == self._connection.opened:
+            # A session of NVML lists what was there when it began: a card that came since is seen by a new one.
+            await self._connection.renew()
+            readout = await self._list_once()
+            unlisted = await self._find_unlisted(readout)
+        self._known_unlisted = {one.address for one in unlisted}
+        self._listed_by = self._connection.opened
+        return structs.replace(readout, missing=name_missing(readout.missing, unlisted))
+
+    async def _find_unlisted(self, readout: GpuReadout) -> tuple[PciFunction, ...]:
+        if self._settings.list_functions is None:
+            return ()
+        try:
+            functions = await self._settings.list_functions()
+        except WorkerError as error:
+            self._log.warning("pci_bus_unreadable", reason=str(error))
+            return ()
+        return find_unlisted(functions, {gpu.pci.address for gpu in readout.gpus})
+
+    async def _list_once(self) -> GpuReadout:
         await self._count_gpus()
         silent: GpuSilent | None = None
         answered = 0
@@ -147,33 +178,22 @@ class NvmlGpus:
         known = dict(self._gpus)  # an enumeration may go on meanwhile
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
-        samples: dict[int, GpuSample] = {}
-        calls = 0
-        silent: GpuSilent | None = None
-        for index in self._asker.plan_order(known):
-            gpu = known[index]
-            request = Request(do="sample", gpu=gpu.pci.address, uuid=gpu.uuid)
-            try:
-                answer = await self._asker.ask(index, request, protocol.SAMPLED, "sampling")
-            except RequestFailed as failed:
-                is_silent = failed.failure.code not in LOST_CODES
-                samples[index] = GpuSample(uuid=gpu.uuid, lost=str(failed), silent=is_silent)
-            except GpuSilent as error:
-                silent = error
-            else:
-                assert answer is not None
-                samples[index] = answer.sample
-                calls += answer.calls
-        if silent is not None and not samples:
-            raise silent.error
-        for index in known.keys() - samples.keys():
-            samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
+        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began), extras=self._settings.extras())
+        for index in known.keys() - taken.samples.keys():
+            taken.samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(
             time_seconds=time_seconds,
-            gpus=tuple(samples[index] for index in sorted(samples)),
+            gpus=tuple(taken.samples[index] for index in sorted(taken.samples)),
             took_seconds=self._clock.monotonic() - began,
-            call_count=calls,
+            call_count=taken.calls,
         )
+
+    def _plan_levels(self, now: float) -> bool:
+        """Whether the levels are due: by their age, or because the driver reported something."""
+        is_due = self._is_news or now - self._levels_at >= self._settings.levels_seconds()
+        if is_due:
+            self._levels_at, self._is_news = now, False
+        return is_due
 
     async def events(self) -> AsyncGenerator[GpuEvent, None]:
         """What the driver reports; after each gap in the watch an event of kind `watch_resumed` for each GPU.
@@ -185,6 +205,7 @@ class NvmlGpus:
             await self.read_inventory()
         async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
+                self._is_news = True
                 yield event
 
     async def release(self, reason: str) -> None:

@@ -46,9 +46,17 @@ class RequestFailed(Exception):
 class WorkerDied(DriverUnavailable):
     """A question ended the worker: the library crashed over it, or over what was asked before."""
 
-    def __init__(self, what: str, how: str) -> None:
+    def __init__(self, what: str, how: str, step: str = "") -> None:
         super().__init__("use NVML", f"{what} ended the worker: it {how}")
-        self.how = how
+        self.how, self.step = how, step
+
+
+class WorkerStuck(DriverStuck):
+    """A question did not come back; `step` is what the worker had announced last."""
+
+    def __init__(self, what: str, timeout_seconds: float, step: str) -> None:
+        super().__init__(what, timeout_seconds)
+        self.step = step
 
 
 class Connection:
@@ -61,9 +69,10 @@ class Connection:
         open_seconds: float,
         environment: Mapping[str, str],
         *,
+        sysfs: str = "",
         early: EarlyWorker | None = None,
     ) -> None:
-        self._argv = render_command(root, library)
+        self._argv, self._sysfs = render_command(root, library), sysfs
         self._environment, self._open_seconds = dict(environment), open_seconds
         self._early = early
         self._child: ChildProcess | None = None
@@ -88,8 +97,11 @@ class Connection:
         what: str,
         *,
         cold_seconds: float | None = None,
+        is_stepwise: bool = False,
     ) -> T | None:
         """The worker's answer; `cold_seconds` is the time allowed where this request is a new worker's first.
+
+        With `is_stepwise` the time is that of each GPU, of which the question names several.
 
         Raises:
             RequestFailed: the worker answered that it cannot be had.
@@ -102,12 +114,12 @@ class Connection:
         async def ask_cold() -> Answer[T]:
             # The opening has its own deadline: a worker that has yet to start must not use up a GPU's short time.
             await self.open()
-            return await self._request(request, decoder, cold_seconds or timeout_seconds, what)
+            return await self._request(request, decoder, cold_seconds or timeout_seconds, what, is_stepwise=is_stepwise)
 
         async def ask_once() -> Answer[T]:
-            if self._is_fresh():
+            if self.is_fresh():
                 return await ask_cold()
-            answer = await self._request(request, decoder, timeout_seconds, what)
+            answer = await self._request(request, decoder, timeout_seconds, what, is_stepwise=is_stepwise)
             # Closed: the worker was replaced between the look and the question.
             return await ask_cold() if answer.closed else answer
 
@@ -123,7 +135,7 @@ class Connection:
         what = "initialising NVML"
 
         async def open_once() -> Answer[NvmlAnswer]:
-            return await self._request(Request(do="open"), OPENED, self._open_seconds, what)
+            return await self._request(Request(do="open", sysfs=self._sysfs), OPENED, self._open_seconds, what)
 
         try:
             answer = _unpack(await _try_twice(open_once))
@@ -169,15 +181,23 @@ class Connection:
         return payload
 
     async def _request(
-        self, request: Request, decoder: msgspec.json.Decoder[Answer[T]], timeout_seconds: float, what: str
+        self,
+        request: Request,
+        decoder: msgspec.json.Decoder[Answer[T]],
+        timeout_seconds: float,
+        what: str,
+        *,
+        is_stepwise: bool = False,
     ) -> Answer[T]:
         try:
-            payload = await self._get_child().request(encode_request(request), timeout_seconds=timeout_seconds)
+            payload = await self._get_child().request(
+                encode_request(request), timeout_seconds=timeout_seconds, is_stepwise=is_stepwise
+            )
             return decoder.decode(payload)
         except ChildDied as error:
-            raise WorkerDied(what, error.how) from error
+            raise WorkerDied(what, error.how, error.step) from error
         except ChildStuck as error:
-            raise DriverStuck(what, timeout_seconds) from error
+            raise WorkerStuck(what, timeout_seconds, error.step) from error
         except ChildError as error:
             raise DriverUnavailable("ask the NVML worker", str(error)) from error
         except msgspec.DecodeError as error:
@@ -191,7 +211,7 @@ class Connection:
             self.opened += 1
             self._said.put_nowait(None)
 
-    def _is_fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether the present worker, if there is one, has yet to open the library."""
         return self._opened_pid is None or self._get_child().statistics().pid != self._opened_pid
 

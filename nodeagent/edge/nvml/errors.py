@@ -12,6 +12,7 @@ NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 TIMEOUT = 10
 FUNCTION_NOT_FOUND = 13
+CORRUPTED_INFOROM = 14
 GPU_IS_LOST = 15
 VERSION_MISMATCH = 18
 ARGUMENT_VERSION_MISMATCH = 25
@@ -38,7 +39,7 @@ REASONS: dict[int, str] = {
     11: "the kernel found an interrupt problem with the GPU",
     12: "the NVML library is missing",
     FUNCTION_NOT_FOUND: "this driver does not know the call",
-    14: "the infoROM is corrupted",
+    CORRUPTED_INFOROM: "the infoROM is corrupted",
     GPU_IS_LOST: "the GPU is lost: it fell off the bus or is otherwise inaccessible",
     16: "the GPU must be reset before it can be used again",
     17: "the operating system blocks the GPU: check the device cgroup",

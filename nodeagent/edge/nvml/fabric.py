@@ -47,4 +47,5 @@ def _render(info: Any) -> dict[str, Any] | None:
         "cluster_uuid": f"{cluster[:8]}-{cluster[8:12]}-{cluster[12:16]}-{cluster[16:20]}-{cluster[20:]}",
         "clique_id": info.cliqueId,
         "health_mask": getattr(info, "healthMask", 0),
+        "health_summary": getattr(info, "healthSummary", 0),
     }

@@ -4,6 +4,8 @@ Runs in the worker process. Owns the sample buffers of one entity.
 Refuses intervals under a tenth of a second, for which the library gives no sense.
 """
 
+import ctypes
+import struct
 import time
 
 import pynvml
@@ -32,6 +34,9 @@ METRICS: dict[int, tuple[str, float]] = {
 }
 _INTERVAL_SECONDS = 0.11
 
+_METRIC = struct.Struct("=IId24x")
+"""Number, code and value of one metric, and three pointers to its name and unit."""
+
 
 class Profiler:
     """Two buffers, filled in turn."""
@@ -39,8 +44,8 @@ class Profiler:
     _buffers: list[Any]
     _request: Any
 
-    def __init__(self, gpu_instance: int | None = None) -> None:
-        self._gpu_instance = gpu_instance
+    def __init__(self, gpu_instance: int | None = None, metrics: dict[int, tuple[str, float]] = METRICS) -> None:
+        self._gpu_instance, self._metrics = gpu_instance, metrics
         self._buffers = []
         self._taken_at = -_INTERVAL_SECONDS
         self._filled = 0
@@ -92,22 +97,29 @@ class Profiler:
         return code == errors.SUCCESS
 
     def _compute(self, query: Query) -> dict[str, float] | None:
-        request = self._request = self._request or pynvml.c_nvmlGpmMetricsGet_t()
-        request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(METRICS)
+        request = self._request = self._request or _make_request(self._metrics)
         request.sample1, request.sample2 = self._buffers
-        for number, metric in enumerate(METRICS):
-            request.metrics[number].metricId = metric
         query.calls += 1
         code, _ = call("nvmlGpmMetricsGet", request)
         if code != errors.SUCCESS:
             query.mark("profiling", code)
             self._filled = 0  # a reset or a new MIG layout made the older sample worthless
             return None
+        start = ctypes.addressof(request) + type(request).metrics.offset
+        answers = _METRIC.iter_unpack(ctypes.string_at(start, len(self._metrics) * _METRIC.size))
         values = {
-            name: request.metrics[number].value * scale
-            for number, (name, scale) in enumerate(METRICS.values())
-            if request.metrics[number].nvmlReturn == errors.SUCCESS
-            and -_INFINITY < request.metrics[number].value < _INFINITY
+            name: value * scale
+            for (_, code, value), (name, scale) in zip(answers, self._metrics.values(), strict=True)
+            if code == errors.SUCCESS and -_INFINITY < value < _INFINITY
         }
         return values or None
+
+
+def _make_request(metrics: dict[int, tuple[str, float]]) -> Any:
+    """The question, made once: filling it in through the binding's structures takes as long as the call."""
+    assert _METRIC.size == ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
+    for number, metric in enumerate(metrics):
+        request.metrics[number].metricId = metric
+    return request

@@ -4,11 +4,13 @@ Runs in the worker process and gives the fields of `model.gpu.Gpu` by name.
 Refuses to fail: only a GPU that cannot be reached at all ends the reading, and then as `lost`.
 """
 
+import time
+
 import pynvml
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import read_link_count
+from nodeagent.edge.nvml.fields import LINK_SPEED, FieldBatch, read_link_count
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import GpuGone, Query
 from nodeagent.edge.nvml.untyped import Any
@@ -48,6 +50,9 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
 
 _CPU_MASK_WORDS = 16
+_INTEGRATED = "(nvgpu)"
+"""How the names of Tegra's GPUs end, where a library lists them at all."""
+_INFOROM_SECONDS = 3600.0
 
 # pynvml function → name in the model, for what can be taken as it comes
 _PLAIN = {
@@ -61,8 +66,8 @@ _PLAIN = {
 }
 
 
-def read_gpu(query: Query, index: int) -> dict[str, Any]:
-    """The GPU, whole.
+def read_gpu(query: Query, index: int, inforoms: dict[str, tuple[float, bool | None]]) -> dict[str, Any]:
+    """The GPU, whole; `inforoms` remembers by UUID when the infoROM was looked at, and what was found.
 
     Raises:
         GpuGone: it cannot even say who it is.
@@ -73,6 +78,7 @@ def read_gpu(query: Query, index: int) -> dict[str, Any]:
         gpu["mig"] = read_mig(query, gpu.get("memory_total_bytes", 0), gpu["uuid"])
         gpu["nvlinks"] = read_links(query)
         gpu["fabric"] = read_fabric(query)
+        _put(gpu, "inforom_valid", _read_inforom(query, gpu["uuid"], inforoms))
     except GpuGone as gone:
         gpu["lost"] = str(gone)
     gpu["unreadable"] = query.unreadable
@@ -85,6 +91,10 @@ def _read_identity(query: Query, index: int) -> dict[str, Any]:
     if code != errors.SUCCESS:
         raise GpuGone(f"its UUID cannot be read: {errors.describe_code(code)}")
     code, pci = query.attempt_of(query.handle, "nvmlDeviceGetPciInfo_v3")
+    _, name = query.attempt_of(query.handle, "nvmlDeviceGetName")
+    if code == errors.NOT_SUPPORTED or (name or "").endswith(_INTEGRATED):
+        what = name or "it"
+        raise GpuGone(f"{what} is an integrated GPU, which has no place on the PCI bus: nodeagent does not serve it")
     if code != errors.SUCCESS:
         raise GpuGone(f"its PCI address cannot be read: {errors.describe_code(code)}")
     identity = {
@@ -116,6 +126,20 @@ def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
     _put_flag(gpu, "ecc_enabled", None if ecc is None else ecc[0])
     mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
     gpu["virtualization_mode"] = VIRTUALIZATION_MODES.get(mode, "none")
+
+
+def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool | None]]) -> bool | None:
+    """Whether its checksums are right; rarely asked, because the library reads the whole flash for it."""
+    looked_at, known = inforoms.get(uuid, (-_INFOROM_SECONDS, None))
+    now = time.monotonic()
+    if now - looked_at < _INFOROM_SECONDS:
+        return known
+    code, _ = query.attempt_of(query.handle, "nvmlDeviceValidateInforom")
+    valid = True if code == errors.SUCCESS else False if code == errors.CORRUPTED_INFOROM else None
+    if valid is None:
+        query.mark("inforom_valid", code)
+    inforoms[uuid] = now, valid
+    return valid
 
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
@@ -192,9 +216,7 @@ def _add_speeds(query: Query, links: list[dict[str, Any]]) -> None:
     active = [link for link in links if link["active"]]
     if not active:
         return
-    wanted = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link["link"]) for link in active]
-    for link, value in zip(
-        active, query.ask("nvlink speed", "nvmlDeviceGetFieldValues", wanted, default=()), strict=False
-    ):
-        if value.nvmlReturn == errors.SUCCESS and value.value.uiVal:
-            link["speed_mbps"] = value.value.uiVal
+    speeds = dict(FieldBatch("nvlink speed", [(link["link"], LINK_SPEED, link["link"]) for link in active]).read(query))
+    for link in active:
+        if speeds.get(link["link"]):
+            link["speed_mbps"] = speeds[link["link"]]

@@ -56,7 +56,8 @@ def find_library(root: str, configured: str) -> str:
         raise LibraryUnusable(_WSL)
     if not whole_root:
         return SONAME
-    path = search_below(whole_root)
+    # The host of a pod is not this process's own root, and its driver may live in a container all the same.
+    path = search_below(whole_root) or search_below(whole_root + CONTAINER_ROOT)
     if path is None:
         reason = _TEGRA if is_tegra(whole_root) else "is the driver installed there?"
         raise LibraryUnusable(f"no {SONAME} below driver root {root}: {reason}")

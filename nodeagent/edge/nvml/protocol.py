@@ -35,6 +35,14 @@ class Request(Value, frozen=True, omit_defaults=True):
     uuid: str | None = None
     index: int | None = None
     others: tuple[tuple[str, str], ...] | None = None
+    gpus: tuple[tuple[int, str, str], ...] | None = None
+    """Index, PCI address and UUID of each GPU to be sampled."""
+    whole: bool = True
+    """Whether the levels are due, too."""
+    extras: tuple[str, ...] = ()
+    """Readings that are wanted beside an ordinary sample."""
+    sysfs: str = ""
+    """Where the kernel shows the PCI bus; empty where nothing is to be read there."""
 
 
 class Failure(Value, frozen=True):
@@ -54,9 +62,9 @@ class Answer(Value, Generic[T], frozen=True):
 
 
 class SampleAnswer(Value, frozen=True):
-    """A sample and its price."""
+    """The samples of the GPUs that were asked for, in that order, and their price."""
 
-    sample: GpuSample
+    samples: tuple[GpuSample, ...]
     calls: int
 
 

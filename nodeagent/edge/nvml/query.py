@@ -19,7 +19,7 @@ class GpuGone(Exception):
 class Query:
     """The questions about one GPU, from its handle."""
 
-    def __init__(self, handle: Any, hopeless: dict[str, int]) -> None:
+    def __init__(self, handle: Any, hopeless: dict[Any, int]) -> None:
         self.handle = handle
         self.unreadable: list[dict[str, str]] = []
         self.calls = 0
@@ -56,16 +56,38 @@ class Query:
             return self._hopeless[key], None
         self.calls += 1
         code, answer = call(function, handle, *arguments)
+        if code:
+            self._note_failure(key, function, code)
+        return code, answer
+
+    def fill(self, function: str, what: str, *arguments: Any) -> bool:
+        """Have the library write into buffers of ours, past the binding, which would make new ones each time.
+
+        Raises:
+            GpuGone: the GPU is lost.
+        """
+        key = self._name_question(self.handle, function, (what,))
+        code = self._hopeless.get(key)
+        if code is None:
+            self.calls += 1
+            code = call_library(function, self.handle, *arguments)
+            if code:
+                self._note_failure(key, function, code)
+        self.mark(what, code)
+        return code == errors.SUCCESS
+
+    def _note_failure(self, key: Any, function: str, code: int) -> None:
         if code in errors.LOST_CODES:
             raise GpuGone(f"{function}: {errors.describe_code(code)}")
         if code in errors.LASTING_CODES:
             self._hopeless[key] = code
-        return code, answer
 
-    def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> str:
+    def _name_question(self, handle: Any, function: str, arguments: tuple[Any, ...]) -> Any:
         """Numbers choose among the data or structure versions of one function; only times are larger than 32 bits."""
-        choices = [argument for argument in arguments if isinstance(argument, int) and argument < _CHOICES]
-        return f"{'' if handle is self.handle else 'mig '}{function} {choices}"
+        if not arguments and handle is self.handle:
+            return function
+        choices = [one for one in arguments if isinstance(one, str) or (isinstance(one, int) and one < _CHOICES)]
+        return (function, handle is self.handle, *choices)
 
     def mark(self, what: str, code: int) -> None:
         """Note that this datum could not be read, unless the hardware simply does not have it."""
@@ -83,3 +105,12 @@ def call(function: str, *arguments: Any) -> tuple[int, Any]:
         return code or errors.NOT_FOUND, None
     except UnicodeDecodeError:
         return errors.UNINTELLIGIBLE, None
+
+
+def call_library(function: str, *arguments: Any) -> int:
+    """Make one library call without the binding's help; only its code is told."""
+    try:
+        code: int = getattr(pynvml.nvmlLib, function)(*arguments)
+    except AttributeError:
+        return errors.FUNCTION_NOT_FOUND
+    return code

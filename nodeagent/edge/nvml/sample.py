@@ -4,11 +4,14 @@ Runs in the worker process and gives the fields of `model.telemetry.GpuSample` b
 left out. Owns what has to be remembered between two samples of a GPU: counters' buffers and the list of MIG devices.
 """
 
+import ctypes
+
 import pynvml
 
 from nodeagent.edge.nvml import errors
+from nodeagent.edge.nvml.aer import AerReader
 from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import read_gpu_fields, read_link_count, read_link_fields
+from nodeagent.edge.nvml.fields import FieldReader, read_link_count
 from nodeagent.edge.nvml.gpm import Profiler
 from nodeagent.edge.nvml.mig import list_mig_handles
 from nodeagent.edge.nvml.processes import read_gpu_processes, read_mig_processes
@@ -20,14 +23,16 @@ _VGPU_GUEST = 2
 _LICENSED_FEATURE = 1
 
 # pynvml function, its arguments → name in the model, for what can be taken as it comes
-_PLAIN: tuple[tuple[str, tuple[int, ...], str], ...] = (
+_SWIFT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_SM,), "sm_clock_mhz"),
     ("nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_MEM,), "memory_clock_mhz"),
-    ("nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_VIDEO,), "video_clock_mhz"),
     ("nvmlDeviceGetPerformanceState", (), "performance_state"),
+    ("nvmlDeviceGetPowerUsage", (), "power_milliwatts"),
+)
+_LEVELS: tuple[tuple[str, tuple[int, ...], str], ...] = (
+    ("nvmlDeviceGetClockInfo", (pynvml.NVML_CLOCK_VIDEO,), "video_clock_mhz"),
     ("nvmlDeviceGetMarginTemperature", (), "slowdown_margin_celsius"),
     ("nvmlDeviceGetFanSpeed", (), "fan_speed_percent"),
-    ("nvmlDeviceGetPowerUsage", (), "power_milliwatts"),
     ("nvmlDeviceGetEnforcedPowerLimit", (), "power_limit_milliwatts"),
     ("nvmlDeviceGetCurrPcieLinkGeneration", (), "pcie_generation"),
     ("nvmlDeviceGetCurrPcieLinkWidth", (), "pcie_width"),
@@ -51,14 +56,18 @@ class MigEntity:
 class Sampler:
     """Samples one GPU, over and over."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-        self._hopeless: dict[str, int] = {}
+    def __init__(self, handle: Any, pci_directory: str = "") -> None:
+        self._handle, self._aer = handle, AerReader(pci_directory)
+        self._hopeless: dict[Any, int] = {}
         self._profilers: dict[int | None, Profiler] = {}
         self._newest_process_sample = 0
         self._mig: list[MigEntity] | None = None
-        self._link_count: int | None = None
+        self._mig_processes: dict[str, list[dict[str, Any]]] = {}
+        self._fields: FieldReader | None = None
+        self._levels: dict[str, Any] | None = None
+        self._level_marks: list[dict[str, str]] = []
         self._can_profile: bool | None = None
+        self._extras: Any = None
         self._is_guest = self._is_unsure = False
         self._has_answered = False
         self.is_stale = False
@@ -67,28 +76,55 @@ class Sampler:
     def forget(self) -> None:
         """Something about the GPU may be another now: ask for everything again."""
         self._hopeless.clear()
-        self._mig = self._link_count = self._can_profile = None
+        self._mig = self._fields = self._levels = self._can_profile = None
+        self._close_extras()
 
     def close(self) -> None:
         """Give back what the library lent."""
         for profiler in self._profilers.values():
             profiler.close()
         self._profilers.clear()
+        self._close_extras()
 
-    def read(self) -> tuple[dict[str, Any], int]:
-        """The sample, and the number of library calls it took."""
+    def read(self, *, whole: bool = True, extras: tuple[str, ...] = ()) -> tuple[dict[str, Any], int]:
+        """The sample, and the number of library calls it took.
+
+        Unless it is to be `whole`, the levels (what moves slowly) are those of the last whole one. `extras` names the
+        readings that are wanted beside it.
+        """
         query = Query(self._handle, self._hopeless)
         sample: dict[str, Any] = {}
         try:
-            self._read_whole(query, sample)
+            self._learn(query)
+            if whole or self._levels is None:
+                self._read_levels(query)
+            assert self._levels is not None
+            sample.update(self._levels)
+            self._read_swift(query, sample)
+            if extras:
+                sample["extras"] = self._read_extras(query, extras)
         except GpuGone as gone:
-            sample = {"lost": str(gone)}
+            sample, self._levels = {"lost": str(gone)}, None
             self.close()
         self._judge_handle(query)
         if self._is_unsure:
-            self._mig = self._link_count = None
+            self._mig = self._fields = self._levels = None
         sample["unreadable"] = query.unreadable
         return sample, query.calls
+
+    def _read_extras(self, query: Query, names: tuple[str, ...]) -> dict[str, float]:
+        if self._extras is None or names != self._extras.names:
+            from nodeagent.edge.nvml.extras import ExtraReader  # noqa: PLC0415 - most nodes do without
+
+            self._close_extras()
+            self._extras = ExtraReader(names)
+        values: dict[str, float] = self._extras.read(query, can_profile=bool(self._can_profile))
+        return values
+
+    def _close_extras(self) -> None:
+        if self._extras is not None:
+            self._extras.close()
+            self._extras = None
 
     def _judge_handle(self, query: Query) -> None:
         """By the answer from cache, which fails for nothing but a handle that is no handle."""
@@ -99,34 +135,52 @@ class Sampler:
         self.is_stale = self._has_answered and code == errors.INVALID_ARGUMENT
         self._has_answered = self._has_answered or code == errors.SUCCESS
 
-    def _read_whole(self, query: Query, sample: dict[str, Any]) -> None:
-        self._learn(query)
-        sample.update(read_gpu_fields(query))
-        sample.update(read_link_fields(query, self._link_count or 0))
+    def _read_swift(self, query: Query, sample: dict[str, Any]) -> None:
+        assert self._fields is not None
+        sample.update(self._fields.read_swift(query))
         _read_load(query, sample)
         sample.update(_read_memory(query, query.handle, "memory"))
-        _read_window(query, sample)
-        for function, arguments, name in _PLAIN:
+        for function, arguments, name in _SWIFT:
             _put(sample, name, query.ask(name, function, *arguments))
         _put(sample, "clock_event_reasons", _read_clock_reasons(query))
         _read_temperature(query, sample)
-        fabric = read_fabric(query)
-        _put(sample, "fabric_health_mask", fabric and fabric["health_mask"])
-        _put(sample, "vgpu_license_active", _read_license(query) if self._is_guest else False)
         _put(sample, "profiling", self._read_profiling(query, None))
         if self._mig:
             marks = len(query.unreadable)
             sample["mig"] = [self._read_mig(query, entity) for entity in self._mig]
             # A device that cannot be read may be one that is no more: list them again next time.
             self._is_unsure = self._is_unsure or len(query.unreadable) > marks
-            return
-        sample["processes"], self._newest_process_sample = read_gpu_processes(query, self._newest_process_sample)
+        query.unreadable += self._level_marks
+
+    def _read_levels(self, query: Query) -> None:
+        """What moves slowly, or matters only over minutes."""
+        assert self._fields is not None
+        before, query.unreadable = query.unreadable, []
+        levels = self._fields.read_levels(query)
+        _read_window(query, levels)
+        for function, arguments, name in _LEVELS:
+            _put(levels, name, query.ask(name, function, *arguments))
+        _put(levels, "sram_threshold_exceeded", _read_sram_threshold(query))
+        _put(levels, "memory_unrepairable", _read_unrepairable(query))
+        fabric = read_fabric(query)
+        if fabric is not None:
+            levels["fabric_health_mask"], levels["fabric_health_summary"] = (
+                fabric["health_mask"],
+                fabric["health_summary"],
+            )
+        _put(levels, "vgpu_license_active", _read_license(query) if self._is_guest else False)
+        levels.update(self._aer.read())
+        if self._mig:
+            self._mig_processes = {entity.uuid: read_mig_processes(query, entity.handle) for entity in self._mig}
+        else:
+            levels["processes"], self._newest_process_sample = read_gpu_processes(query, self._newest_process_sample)
+        self._levels, self._level_marks, query.unreadable = levels, query.unreadable, before
 
     def _learn(self, query: Query) -> None:
         """What decides which questions make sense: once after each enumeration, again when it could not be read."""
         marks = len(query.unreadable)
-        if self._link_count is None:
-            self._link_count = read_link_count(query)
+        if self._fields is None:
+            self._fields = FieldReader(read_link_count(query))
             mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
             self._is_guest = mode == _VGPU_GUEST
         if self._mig is None:
@@ -155,7 +209,7 @@ class Sampler:
         }
         share.update(_read_memory(query, entity.handle, "mig memory"))
         _put(share, "profiling", self._read_profiling(query, entity.gpu_instance))
-        share["processes"] = read_mig_processes(query, entity.handle)
+        share["processes"] = self._mig_processes.get(entity.uuid, [])
         return share
 
 
@@ -195,6 +249,22 @@ def _read_memory(query: Query, handle: Any, what: str) -> dict[str, int]:
     if code:
         memory = query.ask_of(handle, what, "nvmlDeviceGetMemoryInfo")
     return {} if memory is None else _render_memory(memory)
+
+
+def _read_sram_threshold(query: Query) -> bool | None:
+    """Whether so many uncorrectable errors hit the caches that the board is to be replaced."""
+    status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
+    status.version = pynvml.nvmlEccSramErrorStatus_v1
+    answer = query.ask("sram_threshold_exceeded", "nvmlDeviceGetSramEccErrorStatus", ctypes.byref(status))
+    return None if answer is None else status.bThresholdExceeded == 1
+
+
+def _read_unrepairable(query: Query) -> bool | None:
+    """Past the binding, whose own function leaves the structure's version out."""
+    status = pynvml.c_nvmlUnrepairableMemory_v1_t()
+    status.version = pynvml.nvmlUnrepairableMemory_v1
+    function = "nvmlDeviceGetUnrepairableMemoryFlag_v1"
+    return status.unrepairableMemory == 1 if query.fill(function, "memory_unrepairable", ctypes.byref(status)) else None
 
 
 def _read_window(query: Query, sample: dict[str, Any]) -> None:

@@ -4,14 +4,13 @@ A silent GPU must not starve the others: it is left out, then asked last and on 
 One good answer clears it.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
-@dataclass(slots=True)
-class _Suspect:
+class _Suspect(Struct):
     reason: str
     times: int
     due_at: float

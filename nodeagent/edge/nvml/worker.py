@@ -18,8 +18,9 @@ from nodeagent.edge.nvml.inventory import read_gpu
 from nodeagent.edge.nvml.library import Library, LibraryUnusable, find_library, load_library
 from nodeagent.edge.nvml.query import GpuGone, Query, call
 from nodeagent.edge.nvml.sample import Sampler
+from nodeagent.edge.nvml.steps import IDLE, name_step
 from nodeagent.edge.nvml.untyped import Any
-from nodeagent.kernel.child_side import claim_answers, die_with_parent
+from nodeagent.kernel.child_side import announce_step, claim_answers, die_with_parent
 from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 
 EXIT_RENEW = 3
@@ -27,6 +28,8 @@ EXIT_RENEW = 3
 
 RENEW_SECONDS = 5
 """How long a process goes on that never could open a GPU; one that is broken for good costs the others no more."""
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
 _CUDA_MAJOR = 1000
 _CUDA_MINOR = 10
 
@@ -34,9 +37,9 @@ _CUDA_MINOR = 10
 class Device:
     """A GPU that was opened."""
 
-    def __init__(self, handle: Any, uuid: str) -> None:
+    def __init__(self, handle: Any, uuid: str, pci_directory: str) -> None:
         self.handle, self.uuid = handle, uuid
-        self.sampler = Sampler(handle)
+        self.sampler = Sampler(handle, pci_directory)
 
 
 class CallFailed(Exception):
@@ -56,6 +59,8 @@ class Worker:
         self._is_open = False
         self._opened_at = 0.0
         self._devices: dict[str, Device] = {}
+        self._inforoms: dict[str, tuple[float, bool | None]] = {}
+        self._sysfs = ""
         self._sending = threading.Lock()
         self._answers = answers
         self._watcher = Watcher(lambda event: self._send(UNASKED, event))
@@ -63,10 +68,10 @@ class Worker:
     def serve(self) -> None:
         """Answer until the parent closes the pipe."""
         for number, payload in read_frames(0):
-            self._send(number, self.answer(json.loads(payload)))
+            self._send(number, self.answer(_decode(str(payload, "utf-8"))))
 
     def _send(self, number: int, message: dict[str, Any]) -> None:
-        payload = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+        payload = _encode(message).encode()
         with self._sending:
             write_frame(self._answers, number, payload)
 
@@ -85,8 +90,9 @@ class Worker:
         except LibraryUnusable as unusable:
             return {"failure": {"code": errors.UNLOADABLE, "message": str(unusable)}}
 
-    def do_open(self) -> dict[str, Any]:
+    def do_open(self, sysfs: str = "") -> dict[str, Any]:
         """Load the library and initialise it; again, when the driver was not ready before."""
+        self._sysfs = sysfs
         if self._is_open and self._library is not None:
             return self._describe(self._library)
         path = find_library(self._root, self._configured)
@@ -126,23 +132,38 @@ class Worker:
             raise CallFailed("nvmlDeviceGetHandleByIndex_v2", code)
         self._read_uuid(handle)
         query = Query(handle, {})
-        gpu = read_gpu(query, index)
+        gpu = read_gpu(query, index, self._inforoms)
         device = self._devices.get(gpu["pci"]["address"])
         if device is not None:
             device.sampler.forget()
         return gpu
 
-    def do_sample(self, gpu: str, uuid: str) -> dict[str, Any]:
-        """What changes each second, of the GPU at this PCI address, which must still be the one with this UUID."""
+    def do_sample(
+        self, gpus: list[tuple[int, str, str]], *, whole: bool = True, extras: list[str] | tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """What changes each second, of the GPUs at these PCI addresses, which must still be those with these UUIDs.
+
+        Before each the process says which one it is about to ask, by index: if it hangs or dies, that is known.
+        """
+        samples, calls = [], 0
+        for index, address, uuid in gpus:
+            announce_step(name_step(index))
+            sample, price = self._sample(address, uuid, whole=whole, extras=tuple(extras))
+            samples.append(sample)
+            calls += price
+        announce_step(IDLE)
+        return {"samples": samples, "calls": calls}
+
+    def _sample(self, address: str, uuid: str, *, whole: bool, extras: tuple[str, ...]) -> tuple[dict[str, Any], int]:
         try:
-            device = self._open_device(gpu, uuid)
+            device = self._open_device(address, uuid)
         except (CallFailed, GpuGone) as problem:
-            return {"sample": {"uuid": uuid, "lost": str(problem)}, "calls": 2}
-        sample, calls = device.sampler.read()
+            return {"uuid": uuid, "lost": str(problem)}, 2
+        sample, calls = device.sampler.read(whole=whole, extras=extras)
         sample["uuid"] = uuid
         if device.sampler.is_stale:
             os._exit(EXIT_RENEW)
-        return {"sample": sample, "calls": calls}
+        return sample, calls
 
     def do_paths(self, gpu: str, uuid: str, others: list[tuple[str, str]]) -> list[int | None]:
         """NVML's topology level from this GPU to each of the others."""
@@ -177,7 +198,9 @@ class Worker:
             raise CallFailed("nvmlDeviceGetUUID", code)
         if found != uuid:
             raise GpuGone(f"another GPU sits at {address} now: {found}")
-        device = self._devices[address] = Device(handle, uuid)
+        device = self._devices[address] = Device(
+            handle, uuid, f"{self._sysfs}/bus/pci/devices/{address}" if self._sysfs else ""
+        )
         return device
 
     def _read_uuid(self, handle: Any) -> tuple[int, Any]:

@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
-import yaml
 
 from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
 from nodeagent.edge.simulated.hardware import GpuModel, Spec
 from nodeagent.edge.simulated.mig_geometry import plan_layout
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.ids import PciAddress, parse_pci_address
+from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
 
 _HERE = Path(__file__).parent
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml where PyYAML was built with it: a tenth of the time."""
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
@@ -132,8 +130,8 @@ def load_profile(name: str) -> Profile:
 
 def _read_spec(path: Path, kind: type[SpecT]) -> SpecT:
     try:
-        return msgspec.convert(_LOADER(path.read_bytes()).get_single_data(), kind)
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        return msgspec.convert(parse_yaml(path.read_bytes()), kind)
+    except (OSError, YamlUnreadable, msgspec.ValidationError) as error:
         raise InvalidProfile(str(path), " ".join(str(error).split())) from error
 
 

@@ -28,6 +28,7 @@ from nodeagent.model.ids import MigUuid
 NVML_SUCCESS = (0, "Success")
 NVML_NOT_LOADED = (9, "Driver Not Loaded")
 NVML_MISMATCH = (18, "Driver/library version mismatch")
+HEALTHY_FABRIC = 1
 COMPUTE_INSTANCE_ID = 0
 """Each simulated GPU instance is filled by one compute instance, which the driver numbers from 0."""
 
@@ -138,6 +139,7 @@ def _render_gpu(world: World, gpu: GpuState, index: int) -> Gpu:
         power_limit_milliwatts=model.power.limit_watts * 1000,
         persistence_mode=True,
         ecc_enabled=True,
+        inforom_valid=True,
         mig=_render_mig(gpu),
         nvlinks=world.list_links(gpu),
         fabric=_render_fabric(world.profile.fabric, pending=world.driver.fabric_pending),
@@ -155,6 +157,7 @@ def _render_fabric(spec: FabricSpec | None, *, pending: bool) -> Fabric | None:
         cluster_uuid=spec.cluster_uuid,
         clique_id=spec.clique_id,
         health_mask=spec.health_mask,
+        health_summary=HEALTHY_FABRIC,
     )
 
 

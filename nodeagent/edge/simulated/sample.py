@@ -6,25 +6,30 @@ Hopper, a recovery action from a driver that does not know it.
 
 from msgspec.structs import replace
 
+from nodeagent.edge.simulated.extras import render_extras
 from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
 from nodeagent.edge.simulated.hardware import MIB
 from nodeagent.edge.simulated.load import Phase, Tenant
-from nodeagent.edge.simulated.readout import COMPUTE_INSTANCE_ID
+from nodeagent.edge.simulated.readout import COMPUTE_INSTANCE_ID, HEALTHY_FABRIC
 from nodeagent.edge.simulated.world import World
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample, ProfilingSample
 
 RECOVERY_ACTION_SINCE_BRANCH = 565
 MEMORY_WARMER_CELSIUS = 6
+AMPERE, HOPPER = (8, 0), (9, 0)
+FIFTH_NVLINK = 5
 IDLE_VIDEO_SHARE = 0.4
 
 
-def render_sample(world: World, time_seconds: float, took_seconds: float = 0.0) -> NodeSample:
-    """All GPUs at this moment of the world."""
+def render_sample(
+    world: World, time_seconds: float, took_seconds: float = 0.0, extras: tuple[str, ...] = ()
+) -> NodeSample:
+    """All GPUs at this moment of the world, with the readings that are wanted beside the ordinary ones."""
     return NodeSample(
         time_seconds=time_seconds,
         took_seconds=took_seconds,
-        gpus=tuple(_render_gpu(world, gpu) for gpu in world.listed),
+        gpus=tuple(_add_extras(_render_gpu(world, gpu), gpu, extras) for gpu in world.listed),
         call_count=sum(1 if gpu.faults.lost else 24 + 4 * len(gpu.tenants) for gpu in world.listed),
     )
 
@@ -34,6 +39,10 @@ def _render_gpu(world: World, gpu: GpuState) -> GpuSample:
     if gpu.faults.lost:
         return GpuSample(uuid=gpu.uuid, lost=gpu.faults.lost)
     return _add_links(_add_errors(_add_work(_render_board(gpu), gpu), gpu, world), gpu, world)
+
+
+def _add_extras(sample: GpuSample, gpu: GpuState, names: tuple[str, ...]) -> GpuSample:
+    return replace(sample, extras=render_extras(gpu, sample, names)) if names and not sample.lost else sample
 
 
 def _render_board(gpu: GpuState) -> GpuSample:
@@ -99,6 +108,8 @@ def _add_errors(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
         ecc_uncorrected_volatile=ecc.uncorrected,
         ecc_corrected_aggregate=ecc.corrected_aggregate,
         ecc_uncorrected_aggregate=ecc.uncorrected_aggregate,
+        sram_threshold_exceeded=False if gpu.seat.model.compute_capability >= AMPERE else None,
+        memory_unrepairable=False if gpu.seat.model.compute_capability >= HOPPER else None,
         recovery_action=faults.recovery_action if knows_recovery_action(world) else None,
     )
     if gpu.seat.model.memory.row_remapping:
@@ -128,18 +139,50 @@ def _add_links(sample: GpuSample, gpu: GpuState, world: World) -> GpuSample:
         pcie_transmit_bytes=int(gpu.pcie_transmit_bytes),
         pcie_receive_bytes=int(gpu.pcie_receive_bytes),
         fabric_health_mask=world.profile.fabric.health_mask if world.profile.fabric else None,
+        fabric_health_summary=HEALTHY_FABRIC if world.profile.fabric else None,
     )
+    if model.compute_capability >= HOPPER:
+        sample = replace(sample, pcie_correctable_error_count=0, pcie_non_fatal_error_count=0, pcie_fatal_error_count=0)
     if model.nvlink is None:
         return sample
-    return replace(
+    active = world.count_active_links(gpu)
+    sample = replace(
         sample,
         nvlink_transmit_kib=int(gpu.nvlink_transmit_kib),
         nvlink_receive_kib=int(gpu.nvlink_receive_kib),
-        nvlink_replay_count=gpu.nvlink_errors,
-        nvlink_recovery_count=gpu.nvlink_errors,
-        nvlink_crc_flit_count=gpu.nvlink_errors,
-        nvlink_crc_data_count=gpu.nvlink_errors,
-        nvlinks_active=world.count_active_links(gpu),
+        nvlinks_active=active,
+        nvlink_speed_min_mbps=model.nvlink.speed_mbps if active else None,
+        nvlink_speed_max_mbps=model.nvlink.speed_mbps if active else None,
+    )
+    return _add_link_errors(sample, gpu.nvlink_errors, is_fifth=model.nvlink.version >= FIFTH_NVLINK)
+
+
+def _add_link_errors(sample: GpuSample, errors: int, *, is_fifth: bool) -> GpuSample:
+    """The fifth generation of NVLink counts otherwise than those before."""
+    if not is_fifth:
+        return replace(
+            sample,
+            nvlink_replay_count=errors,
+            nvlink_recovery_count=errors,
+            nvlink_crc_flit_count=errors,
+            nvlink_crc_data_count=errors,
+        )
+    return replace(
+        sample,
+        nvlink_malformed_packet_count=0,
+        nvlink_buffer_overrun_count=0,
+        nvlink_receive_error_count=0,
+        nvlink_remote_error_count=0,
+        nvlink_general_error_count=0,
+        nvlink_integrity_error_count=0,
+        nvlink_transmit_discard_count=0,
+        nvlink_recovered_count=0,
+        nvlink_recovery_failed_count=errors,
+        nvlink_recovery_event_count=errors,
+        nvlink_effective_error_count=0,
+        nvlink_symbol_error_count=0,
+        nvlink_effective_ber=0.0,
+        nvlink_symbol_ber=0.0,
     )
 
 

@@ -3,8 +3,14 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from nodeagent.model.ports.cluster import LabelFile, NodeApi
-from nodeagent.model.ports.containers import ContainerRuntime, DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
+from nodeagent.model.ports.containers import (
+    ContainerRuntime,
+    DriverFileSource,
+    HookInstaller,
+    SpecDirectories,
+    Withdraw,
+)
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
@@ -46,10 +52,12 @@ __all__ = [
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PodApi",
     "PodListing",
     "PodResources",
     "ProcessPlace",
     "ProcessPlaces",
     "SpecDirectories",
     "ValidationMarkers",
+    "Withdraw",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
 
-from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, PodLabelTable, Taint
 
 
 class NodeApi(Protocol):
@@ -54,6 +54,18 @@ class NodeApi(Protocol):
 
         Raises:
             NodeagentError: it was not written.
+        """
+        ...
+
+
+class PodApi(Protocol):
+    """The pods of this node in the cluster."""
+
+    def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
+        """Their labels now and after each change; runs until something breaks.
+
+        Raises:
+            NodeagentError: they cannot be followed (any longer).
         """
         ...
 

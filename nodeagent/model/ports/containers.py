@@ -1,11 +1,14 @@
 """What is asked of the driver's files, CDI directories and container runtimes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
-from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
+from nodeagent.model.runtime import ConfigTree, EditedFile, FileChange, Restored, RuntimeEvidence, RuntimeKind
+
+Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
+"""Makes of a file that others have edited one without our part, `None` for none at all; raises a NodeagentError."""
 
 
 class DriverFileSource(Protocol):
@@ -103,8 +106,8 @@ class ContainerRuntime(Protocol):
         """Put back what was there before these changes."""
         ...
 
-    async def restore(self) -> Restored:
-        """Give back everything that was ever changed, byte for byte."""
+    async def restore(self, withdraw: Withdraw) -> Restored:
+        """Give back everything that was ever changed, byte for byte; from files of others our part is withdrawn."""
         ...
 
     async def restart(self, command: Sequence[str]) -> None:

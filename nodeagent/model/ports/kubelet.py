@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import field
 
-from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.allocation import Allocation, ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.values import Value
@@ -92,6 +92,8 @@ class PodListing(Value, frozen=True):
     """All active pods, also those without devices: only so can a forgotten holder be told from one that is gone."""
     containers: tuple[ContainerDevices, ...] = ()
     """The containers that hold devices."""
+    claimed: tuple[ClaimedDevice, ...] = ()
+    """What containers hold by claims, which is another matter than devices of plugins."""
 
 
 class PodResources(Protocol):

@@ -13,6 +13,7 @@ import pytest
 from nodeagent.edge.host import hook_program
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing
 from nodeagent.edge.host.hook_program import HookProgram
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.ldcache import parse_library_cache
 from nodeagent.kernel.worker_thread import WorkerThread
 from tests.support.driver_tree import encode_library
@@ -215,4 +216,7 @@ async def test_the_program_is_put_on_the_host_once(tmp_path: Path) -> None:
         await installer.install(tmp_path / "file/hook")
     with pytest.raises(FileUnreadable, match="is a directory"):
         await installer.install(tmp_path)
+    # From a container, a path of the host's is one below the host's root.
+    await HookProgram(worker, built=built, host=HostPaths(tmp_path / "root")).install(Path("/usr/local/hook"))
+    assert (tmp_path / "root/usr/local/hook").read_bytes() == b"program"
     worker.close()

@@ -1,6 +1,6 @@
 """The cluster component between the bus and a node in a cluster, on virtual time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -8,16 +8,17 @@ from typing import Any
 
 import anyio
 import pytest
+import structlog
 
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.cluster import KubernetesSettings
+from nodeagent.config.sections.cluster import KubernetesSettings, MetricsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
-from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
+from nodeagent.model.cluster import ClusterLink, ClusterNode, PodLabels, PodLabelTable, Taint
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, NodeagentError
@@ -70,6 +71,26 @@ class FakeControl:
         return ""
 
 
+class FakePods:
+    """Tells one table after the other; breaks when the next one is an error."""
+
+    def __init__(self) -> None:
+        self.following = 0
+        self.tables: list[PodLabelTable | NodeagentError] = []
+
+    async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
+        self.following += 1
+        try:
+            while self.tables:
+                table = self.tables.pop(0)
+                if isinstance(table, NodeagentError):
+                    raise table
+                yield table
+            await anyio.sleep_forever()
+        finally:
+            self.following -= 1
+
+
 class Stage:
     """The component with everything round it."""
 
@@ -78,13 +99,21 @@ class Stage:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         plugin = DevicePluginSettings(config_dir=Path("/configs") if named else None)
         self.live = LiveSettings(Settings(kubernetes=KubernetesSettings(**kubernetes), device_plugin=plugin))
-        self.api, self.control = FakeNodeApi(), FakeControl()
+        self.api, self.pods, self.control = FakeNodeApi(), FakePods(), FakeControl()
         self._clock = clock
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Stage"]:
         cluster = Cluster(
-            self.bus, self.conditions, self._clock, self.live, self.api, self.control, self.control, rng=Random(1)
+            self.bus,
+            self.conditions,
+            self._clock,
+            self.live,
+            self.api,
+            self.control,
+            self.control,
+            pods=self.pods,
+            rng=Random(1),
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cluster.run(task_status=task_status))
@@ -318,3 +347,69 @@ async def test_without_a_directory_the_label_means_nothing(clock: FakeClock) -> 
     async with stage.running():
         await settle(10)
         assert stage.control.done == []
+
+
+MIG = "nvidia.com/mig.config"
+
+
+async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -> None:
+    """The condition and one event name what is asked for; they follow the manager's word and go with the wish."""
+    stage = Stage(clock)
+    stage.api.become(labels={MIG: "all-disabled"})
+    async with stage.running():
+        stage.say(STUCK, make_inventory([make_gpu(0, mig=["1g.10gb"])]))
+        await settle(10)
+        assert not {each for each in stage.codes() if each.startswith("mig-config")}, "nobody can ask the GPUs now"
+        stage.say(READY)
+        await settle(10)
+        assert "mig-config-not-applied" in stage.codes()
+        assert [event.reason for event, _ in stage.api.events] == ["MIGConfigNotApplied"]
+        assert "GPU 0 is not cut as all-disabled asks" in stage.api.events[0][0].note
+        stage.api.become(labels={MIG: "all-disabled", f"{MIG}.state": "pending"})
+        await settle(10)
+        assert {each for each in stage.codes() if each.startswith("mig-config")} == {"mig-config-changing"}
+        stage.say(make_inventory([make_gpu(0)]))
+        stage.api.become(labels={MIG: "all-disabled", f"{MIG}.state": "success"})
+        await settle(10)
+        assert not {each for each in stage.codes() if each.startswith("mig-config")}
+        assert len(stage.api.events) == 1
+        assert MIG not in "".join(stage.api.writes), "the labels are the manager's"
+
+
+async def test_labels_of_pods_are_followed_while_they_are_wanted(clock: FakeClock) -> None:
+    """Nothing is asked by default; what breaks is said and begun anew, what is known stays; switched off, it goes."""
+    stage = Stage(clock)
+    first = PodLabelTable(pods=(PodLabels(namespace="ml", pod="a", uid="1", labels={"team": "blue"}),))
+    stage.pods.tables = [first, *[GONE] * 9]
+    async with stage.running():
+        await settle(60)
+        assert len(stage.pods.tables) == 10
+        stage.live.replace(Settings(metrics=MetricsSettings(pod_labels=True)))
+        await settle(15)
+        told = stage.bus.latest(PodLabelTable)
+        assert told is not None
+        assert told.value == first
+        assert "pod-labels-unknown" in stage.codes()
+        stage.pods.tables = [PodLabelTable()]
+        await settle(120)
+        assert stage.pods.following == 1
+        assert "pod-labels-unknown" not in stage.codes()
+        stage.live.replace(Settings())
+        await settle(20)
+        assert stage.bus.latest(PodLabelTable) is None
+        assert stage.pods.following == 0
+
+
+async def test_another_reason_for_an_outage_is_logged_again(clock: FakeClock) -> None:
+    """A server that comes back and refuses is another matter than one that is away."""
+
+    class Refused(NodeagentError):
+        pass
+
+    async with Stage(clock).running() as stage:
+        with structlog.testing.capture_logs() as logs:
+            stage.api.go_away(GONE)
+            await settle(30)
+            stage.api.trouble = Refused("no token")
+            await settle(120)
+        assert [each["reason"] for each in logs if each["event"] == "api_server_away"] == [str(GONE), "no token"]

@@ -187,7 +187,7 @@ async def test_an_expired_watch_lists_anew(tmp_path: Path) -> None:
     [
         (line("ERROR", code=500, message="etcd"), ApiFailed),
         (b'{"type": "ERROR", "object": null}\n', ApiFailed),
-        (line("DELETED"), NodeMissing),
+        (line("DELETED", metadata={"resourceVersion": "1"}), NodeMissing),
         (line("MODIFIED", metadata={"resourceVersion": "1"}), ApiUnreachable),
         (b'{"type": "MODIFIED", "object": 5}\n', ApiUnreachable),
         (b"{not json\n", ApiUnreachable),
@@ -421,7 +421,7 @@ def owners_of(server: FakeApiServer) -> list[tuple[str, str]]:
 
 
 async def test_a_node_feature_belongs_to_the_daemon_set_and_its_pod(tmp_path: Path) -> None:
-    """It outlives the pod by the DaemonSet; the next pod takes it over when it reads it, and labels stay as they are."""
+    """It outlives the pod by the DaemonSet; the next pod takes it over by reading it, and labels stay."""
     async with open_feature(tmp_path, pod_name="agent-1") as (server, feature):
         server.pods = {each: make_pod(each, DAEMON_SET) for each in ("agent-1", "agent-2")}
         await feature.write("a=1\n")

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.edge.nvml.asker import NvmlSettings
 from nodeagent.edge.nvml.client import NvmlGpus

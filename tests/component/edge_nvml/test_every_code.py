@@ -30,6 +30,7 @@ QUIET = {
     "nvmlDeviceGetGpuInstancePossiblePlacements_v2": "placements are a privilege",
 }
 QUIET_CODES = {
+    ("nvmlDeviceValidateInforom", 14): "this is how the driver says that the infoROM is not valid",
     ("nvmlDeviceGetGpuInstanceProfileInfoV", 2): "this is how the driver says that there is no such profile",
     ("nvmlDeviceGetGpuInstanceProfileInfoV", 25): "version 1 is asked",
     ("nvmlDeviceGetNvLinkState", 2): "this is how some drivers say that there is no such link",
@@ -49,7 +50,7 @@ def read_all(loaded: InProcess, sampler: Sampler) -> dict[str, Any]:
     """One GPU's inventory and sample together."""
     found: dict[str, Any] = {"unreadable": []}
     try:
-        gpu = read_gpu(Query(sampler._handle, {}), 0)
+        gpu = read_gpu(Query(sampler._handle, {}), 0, {})
     except GpuGone as gone:
         gpu = {"gone": str(gone)}
     sampler.forget()

@@ -27,7 +27,7 @@ Load = Callable[..., InProcess]
 
 def read_gpus(loaded: InProcess) -> list[Gpu]:
     """Every GPU through NVML, in the model's words."""
-    found = [read_gpu(Query(loaded.handle(index), {}), index) for index in range(pynvml.nvmlDeviceGetCount())]
+    found = [read_gpu(Query(loaded.handle(index), {}), index, {}) for index in range(pynvml.nvmlDeviceGetCount())]
     return [msgspec.json.decode(msgspec.json.encode(gpu), type=Gpu) for gpu in found]
 
 

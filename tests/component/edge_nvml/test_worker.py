@@ -1,6 +1,7 @@
 """The worker's own side, run in the test's process on the fake library: answers to requests, and odd libraries."""
 
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from nodeagent.edge.nvml.command import render_command
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE, UNLOADABLE
 from nodeagent.edge.nvml.events import Watcher
 from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import read_gpu_fields
+from nodeagent.edge.nvml.fields import _ITEM, FieldReader
 from nodeagent.edge.nvml.library import SONAME, load_library
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import Query, call
@@ -40,6 +41,7 @@ def _no_exit(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Exited(status)
 
     monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(worker, "announce_step", lambda _name: None)  # this process has a name of its own
 
 
 @pytest.fixture
@@ -60,6 +62,11 @@ def make_worker(load_in_process: Load, pipe: tuple[int, int]) -> MakeWorker:
         return Worker("", str(loaded.library), pipe[1]), loaded
 
     return make
+
+
+def ask_sample(address: str, uuid: str) -> dict[str, Any]:
+    """The question for a sample of the first GPU."""
+    return {"do": "sample", "gpus": [(0, address, uuid)]}
 
 
 def test_nothing_is_answered_before_the_library_is_open(make_worker: MakeWorker) -> None:
@@ -89,12 +96,12 @@ def test_a_new_enumeration_makes_the_samples_ask_again(make_worker: MakeWorker) 
     """What a GPU did not support before may be there after a change; a bad index is a failure of that index."""
     worker, loaded = make_worker("t4")
     worker.answer({"do": "open"})
-    request = {"do": "sample", "gpu": "0000:00:1e.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
-    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["sample"]
+    request = ask_sample("0000:00:1e.0", loaded.fake.gpu(0).uuid.decode())
+    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["samples"][0]
     loaded.fake.gpu(0).fan_percent = 30
-    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["sample"]
+    assert "fan_speed_percent" not in worker.answer(dict(request))["value"]["samples"][0]
     assert worker.answer({"do": "gpu", "index": 0})["value"]["name"] == "Tesla T4"
-    assert worker.answer(dict(request))["value"]["sample"]["fan_speed_percent"] == 30
+    assert worker.answer(dict(request))["value"]["samples"][0]["fan_speed_percent"] == 30
     assert worker.answer({"do": "gpu", "index": 1})["failure"]["code"] == 2
 
 
@@ -123,7 +130,7 @@ def test_another_gpu_at_the_address_is_not_taken_for_the_known_one(
     """A card that was exchanged has another UUID: its sample says so instead of its numbers."""
     worker, _ = make_worker()
     worker.answer({"do": "open"})
-    sample = worker.answer({"do": "sample", "gpu": "0000:1b:00.0", "uuid": "GPU-other"})["value"]["sample"]
+    sample = worker.answer(ask_sample("0000:1b:00.0", "GPU-other"))["value"]["samples"][0]
     assert "another GPU sits at 0000:1b:00.0" in sample["lost"]
 
 
@@ -135,7 +142,8 @@ def test_a_gpu_that_cannot_be_opened_is_lost(make_worker: MakeWorker) -> None:
     request = {"gpu": "0000:1b:00.0", "uuid": uuid}
     for function in ("nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetUUID"):
         with loaded.fake.failing(function, 999):
-            assert function in worker.answer({"do": "sample", **request})["value"]["sample"]["lost"]
+            sampled = worker.answer(ask_sample(request["gpu"], uuid))["value"]["samples"][0]
+            assert function in sampled["lost"]
             assert function in worker.answer({"do": "watch", **request})["failure"]["message"]
 
 
@@ -143,8 +151,8 @@ def test_stale_handles_need_a_new_process(make_worker: MakeWorker) -> None:
     """After a reset the process cannot open the GPU anew; before it has ever answered, staleness is not assumed."""
     worker, loaded = make_worker()
     worker.answer({"do": "open"})
-    request = {"do": "sample", "gpu": "0000:1b:00.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
-    assert "lost" not in worker.answer(dict(request))["value"]["sample"]
+    request = ask_sample("0000:1b:00.0", loaded.fake.gpu(0).uuid.decode())
+    assert "lost" not in worker.answer(dict(request))["value"]["samples"][0]
     loaded.fake.restore(0)
     with pytest.raises(Exited, match=str(EXIT_RENEW)):
         worker.answer(dict(request))
@@ -157,8 +165,8 @@ def test_a_gpu_reset_before_it_was_ever_opened_needs_a_new_process(
     worker, loaded = make_worker()
     worker.answer({"do": "open"})
     loaded.fake.restore(0)
-    request = {"do": "sample", "gpu": "0000:1b:00.0", "uuid": loaded.fake.gpu(0).uuid.decode()}
-    assert "handle may be stale" in worker.answer(dict(request))["value"]["sample"]["lost"]
+    request = ask_sample("0000:1b:00.0", loaded.fake.gpu(0).uuid.decode())
+    assert "handle may be stale" in worker.answer(dict(request))["value"]["samples"][0]["lost"]
     assert "handle may be stale" in worker.answer({"do": "gpu", "index": 0})["failure"]["message"]
     later = time.monotonic() + RENEW_SECONDS
     monkeypatch.setattr(time, "monotonic", lambda: later)
@@ -288,13 +296,29 @@ def test_a_field_of_an_unknown_type_is_unintelligible(load_in_process: Load, mon
     """A value type that this agent does not know is not guessed at; the "unsupported" triple is absence."""
     loaded = load_in_process("t4")
     query = Query(loaded.handle(0), {})
-    values = pynvml.nvmlDeviceGetFieldValues(query.handle, [83, 94, 82])
-    values[0].valueType = 99
-    values[1].timestamp = values[1].latencyUsec = values[1].valueType = 0
-    values[2].nvmlReturn, values[2].timestamp, values[2].value.uiVal = SUCCESS, 1, 250
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", lambda _handle, _wanted: values)
-    assert read_gpu_fields(query) == {}
-    assert [mark["what"] for mark in query.unreadable] == ["energy_millijoules"]
+    answers = {
+        74: (1, 1, 99, bytes(8)),
+        75: (0, 0, 0, bytes(8)),
+        82: (1, 1, 1, struct.pack("=Q", 250)),
+        83: (1, 1, 0, struct.pack("=d", float("nan"))),
+        197: (1, 1, 5, struct.pack("=i4x", -3)),
+    }
+
+    def answer(_function: str, _handle: Any, _count: Any, buffer: Any) -> int:
+        items = []
+        for field, scope, *_ in _ITEM.iter_unpack(buffer.raw):
+            timestamp, latency, kind, value = answers.get(field, (1, 1, 3, bytes(8)))
+            items.append(_ITEM.pack(field, scope, timestamp, latency, kind, SUCCESS, value))
+        buffer.raw = b"".join(items)
+        return SUCCESS
+
+    monkeypatch.setattr("nodeagent.edge.nvml.query.call_library", answer)
+    assert FieldReader(0).read_swift(query) == {
+        "pcie_transmit_bytes": -3,
+        "pcie_receive_bytes": 0,
+        "recovery_action": 0,
+    }
+    assert [mark["what"] for mark in query.unreadable] == ["power_violation_nanoseconds", "energy_millijoules"]
 
 
 def test_implausible_temperatures_are_absent(load_in_process: Load) -> None:

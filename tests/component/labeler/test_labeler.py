@@ -318,7 +318,7 @@ async def test_a_node_seen_twice_is_patched_once(clock: FakeClock) -> None:
 
 
 async def test_labels_go_from_places_that_are_no_longer_wanted(clock: FakeClock) -> None:
-    """Also those that an earlier life wrote there; others' stay, what fails is told and tried again, then all is quiet."""
+    """Also those of an earlier life; others' stay, what fails is told and tried again, then all is quiet."""
     stage = Stage(clock, "stdout")
     stage.file.text = f"{COUNT}=8\n"
     stage.file.trouble = NodeagentError("read-only")
@@ -340,6 +340,24 @@ async def test_labels_go_from_places_that_are_no_longer_wanted(clock: FakeClock)
         assert f"{COUNT}=1\n" in stage.file.text
         stage.reach()
         stage.live.replace(Settings(labels=LabelsSettings(sinks=())))
+        await settle(20)
+        stage.reach()
         await settle(3600)
         assert (stage.api.node.labels, stage.file.text) == ({"team": "blue"}, "")
         assert stage.api.writes == ["labels"] * 3
+
+
+async def test_a_label_that_is_taken_away_again_and_again_comes_back_each_time(clock: FakeClock) -> None:
+    """Also when it was whole for so short a time that the labeler never saw it so."""
+    async with Stage(clock, "node").running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach()
+        await settle()
+        whole = stage.api.node
+        robbed = replace(whole, labels={key: text for key, text in whole.labels.items() if key != COUNT})
+        for _ in range(3):
+            stage.say(whole)
+            stage.api.node = robbed
+            stage.reach()
+            await settle()
+            assert COUNT in stage.api.node.labels

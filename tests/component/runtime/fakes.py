@@ -8,6 +8,7 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import (
     ConfigFile,
     ConfigTree,
@@ -87,7 +88,7 @@ class FakeRuntime:
         await self._work()
         self._put(changes, back=True)
 
-    async def restore(self) -> Restored:
+    async def restore(self, withdraw: Withdraw) -> Restored:
         await self._work()
         self.files = dict(self._first)
         return Restored(given_back=(MAIN,))

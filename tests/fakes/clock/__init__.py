@@ -1,1 +1,1 @@
-"""A wall clock that can be stepped under a running process, while every other clock goes on."""
+"""Clocks that are stepped, and that run faster than the world's, under processes that know nothing of it."""

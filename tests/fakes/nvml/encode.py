@@ -11,7 +11,7 @@ from nodeagent.edge.simulated.profile import Profile, Seat
 from nodeagent.edge.simulated.topology import find_path, list_nvlinks
 from nodeagent.model.gpu import PathKind
 from tests.fakes.nvml import layout
-from tests.fakes.nvml.layout import ABSENT_32
+from tests.fakes.nvml.layout import ABSENT_32, ABSENT_64
 
 ARCHITECTURES = {"Turing": 6, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
 BRANDS = {"NVIDIA": 14, "NVIDIA RTX": 13, "Tesla": 2}
@@ -28,6 +28,9 @@ AMPERE = 8
 
 XID_AND_ECC_EVENTS = 0x1F | 0x80
 LATER_EVENTS = 0xFF00
+FIFTH_NVLINK = 5
+NO_BIT_ERRORS = 15 << 8 | 255
+AMPERE_CAPABILITY, HOPPER_CAPABILITY = (8, 0), (9, 0)
 PROFILING_METRICS = (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 20, 21, 60, 61)
 
 
@@ -111,6 +114,10 @@ def _encode_rest(gpu: layout.Gpu, model: GpuModel) -> None:
     gpu.pcie_width = gpu.pcie_width_max = model.pci.width
     gpu.jpeg_percent = gpu.ofa_percent = 0 if model.compute_capability >= (8, 0) else ABSENT_32
     _encode_wear(gpu, row_remapping=memory.row_remapping)
+    is_hopper = model.compute_capability >= HOPPER_CAPABILITY
+    gpu.pcie_correctable_count = gpu.pcie_non_fatal_count = gpu.pcie_fatal_count = 0 if is_hopper else ABSENT_64
+    gpu.sram_threshold_exceeded = 0 if model.compute_capability >= AMPERE_CAPABILITY else ABSENT_32
+    gpu.memory_unrepairable = 0 if is_hopper else ABSENT_32
     gpu.recovery_action = 0
     gpu.events_supported = XID_AND_ECC_EVENTS | (LATER_EVENTS if model.compute_capability >= (8, 0) else 0)
     gpu.gpm_supported = int(model.has_profiling)
@@ -138,6 +145,11 @@ def _encode_links(gpu: layout.Gpu, profile: Profile, seat: Seat) -> None:
         slot.remote_type = 2 if link.remote_is_switch else 0
         slot.version, slot.speed_mbps = link.version or 0, link.speed_mbps or 0
         slot.remote_bus_id = f"0000{link.remote.upper()}".encode() if link.remote else b""
+        is_fifth = (link.version or 0) >= FIFTH_NVLINK
+        for name in ("replay_count", "recovery_count", "crc_flit_count", "crc_data_count"):
+            setattr(slot, name, ABSENT_64 if is_fifth else 0)
+        slot.fifth[:] = [0 if is_fifth else ABSENT_64] * layout.FIFTH_COUNTERS
+        slot.effective_ber = slot.symbol_ber = NO_BIT_ERRORS if is_fifth else ABSENT_64
 
 
 def _encode_fabric(gpu: layout.Gpu, profile: Profile) -> None:

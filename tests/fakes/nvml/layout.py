@@ -17,6 +17,7 @@ FIELDS_MAX = 320
 GPM_MAX = 64
 EVENTS_MAX = 256
 FUNCTIONS_MAX = 160
+FIFTH_COUNTERS = 12
 ANY_GPU = GPUS_MAX
 """The fault slot for calls on any GPU, or on none."""
 
@@ -74,6 +75,9 @@ class Link(Structure):
         ("recovery_count", c_uint64),
         ("crc_flit_count", c_uint64),
         ("crc_data_count", c_uint64),
+        ("fifth", c_uint64 * FIFTH_COUNTERS),  # ABSENT_64 before NVLink 5, from which on those above are
+        ("effective_ber", c_uint64),  # packed as NVML does; ABSENT_64 likewise
+        ("symbol_ber", c_uint64),
     )
 
 
@@ -207,6 +211,10 @@ class Gpu(Structure):
         ("pcie_throughput_kb", c_uint32 * 2),  # transmit, receive
         ("pcie_bytes", c_uint64 * 2),
         ("pcie_correctable_count", c_uint64),
+        ("pcie_non_fatal_count", c_uint64),
+        ("pcie_fatal_count", c_uint64),
+        ("inforom_corrupt", c_uint32),
+        ("memory_unrepairable", c_uint32),
         ("ecc_corrected_volatile", c_uint64),
         ("ecc_uncorrected_volatile", c_uint64),
         ("ecc_corrected_aggregate", c_uint64),
@@ -267,6 +275,7 @@ class State(Structure):
         ("nvml_version", c_char * 80),
         ("cuda_version", c_uint32),
         ("confidential_compute", c_uint32),
+        ("lists_at_start", c_uint32),  # GPUs that are plugged in later are seen by the next process only
         ("event_head", c_uint64),
         ("events", Event * EVENTS_MAX),
         ("gpus", Gpu * GPUS_MAX),
@@ -301,6 +310,8 @@ FIELDS: dict[int, tuple[str, int]] = {
     144: ("remapped_pending", 1),
     145: ("remapped_failed", 1),
     173: ("pcie_correctable_count", 3),
+    179: ("pcie_non_fatal_count", 3),
+    180: ("pcie_fatal_count", 3),
     185: ("power_milliwatts", 1),
     186: ("power_milliwatts", 1),
     187: ("power_min_milliwatts", 1),
@@ -326,4 +337,10 @@ LINK_FIELDS: dict[int, tuple[str, int]] = {
     164: ("speed_mbps", 1),
     165: ("active", 1),
     166: ("version", 1),
+    **{
+        field: (f"fifth[{place}]", 3)
+        for place, field in enumerate((206, 207, 208, 209, 210, 211, 212, 213, 214, 215, 219, 221))
+    },
+    220: ("effective_ber", 3),
+    222: ("symbol_ber", 3),
 }

@@ -55,6 +55,20 @@ LINK_SUMS = {
     "nvlink_crc_flit_count": "crc_flit_count",
     "nvlink_crc_data_count": "crc_data_count",
 }
+FIFTH_COUNTERS = (
+    "nvlink_malformed_packet_count",
+    "nvlink_buffer_overrun_count",
+    "nvlink_receive_error_count",
+    "nvlink_remote_error_count",
+    "nvlink_general_error_count",
+    "nvlink_integrity_error_count",
+    "nvlink_transmit_discard_count",
+    "nvlink_recovered_count",
+    "nvlink_recovery_failed_count",
+    "nvlink_recovery_event_count",
+    "nvlink_effective_error_count",
+    "nvlink_symbol_error_count",
+)
 RATIOS = {
     1: "graphics_engine_active",
     2: "sm_active",
@@ -104,9 +118,13 @@ def encode_sample(gpu: layout.Gpu, sample: GpuSample, timestamp_microseconds: in
 
 def _encode_links(gpu: layout.Gpu, sample: GpuSample) -> None:
     for name, member in LINK_SUMS.items():
-        total = getattr(sample, name) or 0
+        total = getattr(sample, name)
         for link in range(gpu.link_count):
-            setattr(gpu.links[link], member, total if link == 0 else 0)
+            setattr(gpu.links[link], member, ABSENT_64 if total is None else total if link == 0 else 0)
+    for place, name in enumerate(FIFTH_COUNTERS):
+        total = getattr(sample, name)
+        for link in range(gpu.link_count):
+            gpu.links[link].fifth[place] = ABSENT_64 if total is None else total if link == 0 else 0
 
 
 def _encode_metrics(metrics: Any, profiling: ProfilingSample | None) -> None:

@@ -71,7 +71,13 @@ class AgentUnderTest:
     settings: Settings = dataclasses.field(default_factory=dict)
     command: Sequence[str] = COMMAND
     port: int = dataclasses.field(default_factory=lambda: choose_free_ports(1)[0])
+    api_port: int | None = None
+    """Where it reaches the API server; None for the server's own port."""
+    token: str | None = None
+    """Asked for when it starts, unless the scenario has one."""
     process: subprocess.Popen[bytes] | None = None
+    log_begins: int | None = None
+    """Where its part of the log begins; what is before is another scenario's."""
 
     @property
     def config_file(self) -> Path:
@@ -83,16 +89,28 @@ class AgentUnderTest:
 
     def start(self, *arguments: str) -> None:
         """Write its configuration and its credentials, and start it; return at once."""
-        layout, state = self.cluster.layout, self.cluster.state
-        layout.kubeconfig("agent").write_text(render_kubeconfig(layout, state.ports, request_token(self.cluster)))
-        self.config_file.write_text(render_settings(layout, self.port, self.gpus, self.settings))
+        layout = self.cluster.layout
+        self.write_credentials(self.token or request_token(self.cluster))
+        self.write_settings()
         command = (*self.command, "--config", str(self.config_file), *arguments)
         environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         with self.log.open("ab") as output:
+            if self.log_begins is None:
+                self.log_begins = output.tell()
             self.process = subprocess.Popen(
                 command, env=environment, cwd=layout.agent, stdout=output, stderr=output, start_new_session=True
             )
         write_record(self.process.pid, layout.records / RECORD)
+
+    def write_settings(self) -> None:
+        """Put its present settings where it reads them, also for a reload."""
+        self.config_file.write_text(render_settings(self.cluster.layout, self.port, self.gpus, self.settings))
+
+    def write_credentials(self, token: str) -> None:
+        """Put this token where it reads its own, also while it runs."""
+        layout, ports = self.cluster.layout, self.cluster.state.ports
+        reached = ports if self.api_port is None else dataclasses.replace(ports, api=self.api_port)
+        layout.kubeconfig("agent").write_text(render_kubeconfig(layout, reached, token))
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Signal it, and return its exit status; -9 when it had to be killed."""
@@ -133,6 +151,17 @@ class AgentUnderTest:
         except OSError as error:
             return 0, str(error)
 
+    def break_it(self, *fault: str) -> None:
+        """Have its simulated GPUs misbehave."""
+        self.run("simulate", "fault", *fault)
+
+    def run(self, *words: str) -> str:
+        """One of the agent's own commands, told to the running agent."""
+        command = (self.command[0], *words, "--config", str(self.config_file))
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def get_json(self, path: str) -> Any:
         """The JSON document at `path`, which must be there."""
         status, text = self.get(path)
@@ -140,4 +169,5 @@ class AgentUnderTest:
         return json.loads(text)
 
     def read_log(self, lines: int = 20) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        said = self.log.read_bytes()[self.log_begins or 0 :]
+        return "\n".join(said.decode(errors="replace").splitlines()[-lines:])

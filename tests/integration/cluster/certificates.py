@@ -6,7 +6,7 @@ Owns the files below `certs/`. The keys never leave the scratch directory, which
 import os
 from pathlib import Path
 
-from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.layout import NODE_NAME, SERVICE_ADDRESS
 from tests.integration.cluster.processes import run
 
 _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
@@ -19,9 +19,8 @@ def write_certificates(folder: Path) -> None:
         *("-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt"),
         *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
     )
-    _issue(
-        folder, "apiserver", "/CN=kube-apiserver", "serverAuth", "IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc"
-    )
+    names = f"IP:127.0.0.1,IP:{SERVICE_ADDRESS},DNS:localhost,DNS:kubernetes.default.svc"
+    _issue(folder, "apiserver", "/CN=kube-apiserver", "serverAuth", names)
     _issue(folder, "kubelet", f"/CN={NODE_NAME}", "serverAuth", f"DNS:{NODE_NAME},IP:127.0.0.1")
     _issue(folder, "kubelet-client", "/CN=kube-apiserver", "clientAuth", "DNS:kube-apiserver")
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{folder}/service-accounts.key")

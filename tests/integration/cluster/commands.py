@@ -5,10 +5,9 @@ The flags that surprise carry their reason; the others say what they do.
 
 from collections.abc import Callable, Mapping
 
-from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, Layout, Ports
+from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, SERVICE_RANGE, Layout, Ports
 from tests.integration.cluster.render import SERVICE_ACCOUNT_ISSUER
 
-SERVICE_RANGE = "10.0.0.0/24"
 Command = tuple[str, ...]
 
 

@@ -20,6 +20,8 @@ from tests.integration.cluster.errors import PathTooLong
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROOT_VARIABLE = "NODEAGENT_CLUSTER_ROOT"
 NODE_NAME = "gpu-node"
+SERVICE_RANGE = "10.0.0.0/24"
+SERVICE_ADDRESS = "10.0.0.1"  # of the API server, in the eyes of a pod: the first of the range
 LONGEST_ROOT = 40  # containerd refuses a shim socket directory of more than 42 bytes; ours is "<root>/s"
 EPHEMERAL_PORTS_FROM = 32_768
 KUBELET_ROOT = Path("/var/lib/kubelet")  # in the eyes of the kubelet: see `Layout.mounts`
@@ -93,17 +95,28 @@ class Layout:
     @property
     def cdi_dirs(self) -> tuple[Path, Path]:
         """Static and generated CDI specifications, as /etc/cdi and /var/run/cdi on a node."""
-        return (self.root / "cdi" / "etc", self.root / "cdi" / "run")
+        return (self.root / "cdi" / "etc", self.run / "cdi")
+
+    @property
+    def run(self) -> Path:
+        """What the cluster sees as /run."""
+        return self.root / "run"
+
+    @property
+    def cni(self) -> Path:
+        """The network plugin, its configuration, and a record for each pod that it serves."""
+        return self.root / "cni"
 
     @property
     def mounts(self) -> dict[Path, Path]:
         """What lies where in the eyes of the cluster's processes, so that nothing of them reaches the machine's own.
 
-        The kubelet's device plugin directory cannot be moved, nor can the log links it makes; and the API server must
-        find the node's name on loopback.
+        The kubelet's device plugin directory cannot be moved, nor can the log links it makes, nor where a pod's mounts
+        lead; and the API server must find the node's name on loopback.
         """
         return {
             self.root / "lib": Path("/var/lib"),
+            self.run: Path("/run"),
             self.root / "varlog": Path("/var/log"),
             self.root / "hosts": Path("/etc/hosts"),
         }
@@ -120,6 +133,11 @@ class Layout:
     @property
     def pod_resources_socket(self) -> Path:
         return self.kubelet / "pod-resources" / "kubelet.sock"
+
+    @property
+    def static_pods(self) -> Path:
+        """Manifests that the kubelet starts by itself."""
+        return self.root / "static-pods"
 
     @property
     def image(self) -> Path:
@@ -157,7 +175,8 @@ class Layout:
             self.device_plugins,
             self.root / "varlog",
             self.agent,
-            self.root / "cni",
+            self.cni,
+            self.static_pods,
         )
 
 

@@ -12,12 +12,15 @@ from tests.integration.cluster.layout import Layout
 from tests.integration.cluster.processes import PROC, ProcessId, read_record, spawn, wait_until
 
 HOLDER = "namespace"  # the name of the process that keeps it open
+SHARE = "mount --make-rshared /"  # as on a node: pods may ask to see what is mounted later
 
 
 def open_namespace(layout: Layout) -> ProcessId:
     """Create the namespace; return the process that holds it open."""
-    script = " && ".join((*(f"mount --bind {ours} {theirs}" for ours, theirs in layout.mounts.items()), "echo ready"))
-    command = ("unshare", "--mount", "--propagation", "private", "sh", "-c", f"{script} && exec sleep infinity")
+    script = " && ".join(
+        (SHARE, *(f"mount --bind {ours} {theirs}" for ours, theirs in layout.mounts.items()), "echo ready")
+    )
+    command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", f"{script} && exec sleep infinity")
     log = layout.log(HOLDER)
     holder = spawn(command, log, layout.records / HOLDER, dict(os.environ))
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import yaml
 
-from tests.integration.cluster.layout import NODE_NAME, Layout, Ports
+from tests.integration.cluster.layout import NODE_NAME, SERVICE_ADDRESS, Layout, Ports
 
 PAUSE_IMAGE = "localhost/pause:1"
 BUSYBOX_IMAGE = "localhost/busybox:1"
+POD_NETWORK = "pod-network"
+POD_PORT = 9400  # the one on which pods are asked for something: the agent's
 SERVICE_ACCOUNT_ISSUER = "https://kubernetes.default.svc"
 
 # The users of the token file: name and groups. The controller manager acts with all rights here, because creating one
@@ -58,9 +60,16 @@ def render_hosts() -> str:
     return f"127.0.0.1 localhost {NODE_NAME}\n"
 
 
-def render_cni() -> str:
-    """A network configuration that only has to load: all pods use the host's network, so its plugin is never called."""
-    return json.dumps({"cniVersion": "1.0.0", "name": "host-network-only", "plugins": [{"type": "loopback"}]})
+def render_cni(layout: Layout, ports: Ports) -> str:
+    """How pods that do not use the host's network are connected: see `pod_network.py`."""
+    plugin = {
+        "type": POD_NETWORK,
+        "directory": str(layout.cni),
+        "api": ports.api,
+        "service": [SERVICE_ADDRESS, 443],
+        "ports": [POD_PORT],
+    }
+    return json.dumps({"cniVersion": "1.0.0", "name": "test", "plugins": [plugin]})
 
 
 def render_containerd(layout: Layout) -> str:
@@ -86,8 +95,9 @@ imports = []
   cdi_spec_dirs = [{cdi}]
   restrict_oom_score_adj = true  # sandboxes ask for -998, which a restricted machine forbids
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  conf_dir = "{layout.root}/cni"
-  bin_dirs = ["{layout.root}/cni"]
+  conf_dir = "{layout.cni}"
+  bin_dirs = ["{layout.cni}"]
+  use_internal_loopback = true
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
@@ -125,6 +135,8 @@ def render_kubelet(layout: Layout, ports: Ports) -> str:
             "localStorageCapacityIsolation": False,
             "makeIPTablesUtilChains": False,
             "resolvConf": "",
+            "staticPodPath": str(layout.static_pods),
+            "fileCheckFrequency": "1s",  # it also watches the directory
             "nodeStatusUpdateFrequency": "2s",  # capacity changes show quickly
             "nodeStatusReportFrequency": "10s",
             "syncFrequency": "10s",

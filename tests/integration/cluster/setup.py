@@ -2,9 +2,10 @@
 
 import secrets
 import shutil
+import sys
 from pathlib import Path
 
-from tests.integration.cluster import render
+from tests.integration.cluster import pod_network, render
 from tests.integration.cluster.certificates import write_certificates
 from tests.integration.cluster.images import render_image
 from tests.integration.cluster.layout import Layout, Ports
@@ -23,9 +24,17 @@ def write_files(layout: Layout, ports: Ports) -> None:
         layout.kubeconfig(user).write_text(render.render_kubeconfig(layout, ports, token))
     layout.config("containerd").write_text(render.render_containerd(layout))
     layout.config("kubelet").write_text(render.render_kubelet(layout, ports))
-    (layout.root / "cni" / "10-host-network-only.conflist").write_text(render.render_cni())
+    (layout.cni / "10-pod-network.conflist").write_text(render.render_cni(layout, ports))
+    write_pod_network(layout.cni / render.POD_NETWORK)
     (layout.root / "hosts").write_text(render.render_hosts())
     layout.image.write_bytes(make_image())
+
+
+def write_pod_network(program: Path) -> None:
+    """Install the plugin, to be run by the interpreter that runs these tests."""
+    text = Path(pod_network.__file__).read_text()
+    program.write_text(f"#!{sys.executable}\n{text}")
+    program.chmod(0o755)
 
 
 def make_image() -> bytes:

@@ -4,7 +4,6 @@ The stand-in for the base image is made by debootstrap from the same release, be
 Every step is a layer in the cache, so that a second build runs only what has changed.
 """
 
-import glob
 import hashlib
 import io
 import json
@@ -73,7 +72,7 @@ def _take_step(image: Image, step: Step, context: Path, built: dict[str, Image])
         key = digest(image.key, step.text, other.key)
         layer = keep(f"layer-{key}", lambda folder: _copy_from(other, sources, target, folder))
     else:
-        files = [Path(name) for source in sources for name in sorted(glob.glob(str(context / source)))]
+        files = [file for source in sources for file in sorted(context.glob(source))]
         assert files, f"nothing to copy: {step.text}"
         key = digest(image.key, step.text, *(file.name for file in files), *(file.read_bytes() for file in files))
         layer = keep(f"layer-{key}", lambda folder: _copy(files, target, folder))

@@ -11,6 +11,7 @@ import pytest
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.errors import ConfigRefused
@@ -109,7 +110,7 @@ def test_every_configuration_version_is_read_back(programs: str, place: Path, te
     assert runtimes["runc"]["options"]["SystemdCgroup"] is True
     assert runtimes["nvidia"]["options"]["SystemdCgroup"] is True
     assert runtimes["nvidia"]["options"]["BinaryName"] == "/usr/bin/nvidia-container-runtime"
-    files.restore()
+    files.restore(withdraw)
     assert main.read_text() == text
     assert not list(place.glob("conf.d/*"))
 

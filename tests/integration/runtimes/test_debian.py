@@ -14,6 +14,7 @@ import pytest
 
 from nodeagent.components.runtime.plan import Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.tools import check_config
@@ -109,7 +110,7 @@ def test_both_configuration_versions_are_read_back_by_1_6(containerd: Path, tmp_
     assert added["options"]["BinaryName"] == WRAPPER
     assert added["options"]["SystemdCgroup"] is True
     assert after == before
-    files.restore()
+    files.restore(withdraw)
     assert main.read_text() == text
 
 

@@ -203,6 +203,7 @@ def test_what_is_wrong_is_found_with_a_remedy(change: dict[str, object], name: s
         ({"simulated": True, "evidence": replace(EVIDENCE, pci_functions=())}, "hardware", "simulated"),
         ({"evidence": replace(EVIDENCE, pci_functions=EVIDENCE.pci_functions * 2)}, "hardware", "2 NVIDIA GPUs"),
         ({"api": None}, "api server", "not used"),
+        ({"directories": (replace(DIRECTORY, free_bytes=900, total_bytes=1000),)}, "disk", "900 B of"),
         ({"kubelet": None, "pod_resources": None}, "agent", "all is well"),
         ({"evidence": replace(EVIDENCE, nvswitch_count=0)}, "fabric", "no NVSwitch"),
         ({"simulated": True}, "device nodes", "simulated, there are none"),

@@ -88,13 +88,23 @@ def test_configure_and_unconfigure_leave_no_trace(node: Node) -> None:
     assert node.run("unconfigure")[1] == "nothing of ours is there\n"
 
 
-def test_unconfigure_leaves_the_work_of_others_alone(node: Node) -> None:
-    """A file that was changed since is named, and the code says so."""
+def test_unconfigure_leaves_the_work_of_others(node: Node) -> None:
+    """From a file that was changed since our keys are taken out, and every other byte stays."""
     node.run("configure")
     node.main.write_text(node.main.read_text() + "# later\n")
     code, out, _ = node.run("unconfigure")
+    assert (code, out) == (ExitCode.OK, f"taken out: our keys in {node.main}, which somebody else has changed since\n")
+    assert node.main.read_text() == BEFORE + "# later\n"
+
+
+def test_unconfigure_names_what_it_cannot_tell_apart(node: Node) -> None:
+    """A file that is no longer readable stays as it is, and the code says so."""
+    node.run("configure")
+    node.main.write_text("version =\n")
+    code, out, _ = node.run("unconfigure")
     assert code == ExitCode.UNWELL
     assert "left alone" in out
+    assert node.main.read_text() == "version =\n"
 
 
 def test_a_broken_file_is_named_and_not_touched(node: Node) -> None:

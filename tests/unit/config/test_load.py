@@ -106,12 +106,6 @@ def test_settings_of_parts_that_are_not_built_are_noticed(tmp_path: Path, monkey
     assert loaded.settings.cdi.hooks == "ldcache"
 
 
-def test_single_settings_without_effect_are_noticed_too(tmp_path: Path) -> None:
-    """Their section works; whoever sets them is told that nothing comes of it."""
-    loaded = load_text(tmp_path, "metrics: {pod_labels: true, pod_uid: true}\n")
-    assert loaded.notices == ("setting metrics.pod_labels is accepted, nothing comes of it yet",)
-
-
 def test_kubelet_root_moves_the_pod_resources_socket_only(tmp_path: Path) -> None:
     """The socket follows the root unless it is set; the device plugin directory is fixed in the kubelet."""
     kubelet = load_text(tmp_path, "kubelet: {root_dir: /k}").settings.kubelet

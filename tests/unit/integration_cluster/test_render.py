@@ -1,6 +1,7 @@
 """Configuration files and command lines of the cluster's processes."""
 
 import csv
+import ipaddress
 import json
 import re
 import tomllib
@@ -10,7 +11,7 @@ import yaml
 
 from tests.integration.cluster import render
 from tests.integration.cluster.commands import PROCESSES
-from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, Layout, Ports
+from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, SERVICE_RANGE, Layout, Ports
 
 LAYOUT = Layout(Path("/tmp/place"))
 PORTS = Ports(2379, 2380, 6443, 10250)
@@ -40,7 +41,7 @@ def test_containerd_writes_only_below_the_scratch_directory() -> None:
     text = render.render_containerd(LAYOUT)
     runtime = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.runtime"]
     assert runtime["enable_cdi"] is True
-    assert runtime["cdi_spec_dirs"] == ["/tmp/place/cdi/etc", "/tmp/place/cdi/run"]
+    assert runtime["cdi_spec_dirs"] == ["/tmp/place/cdi/etc", "/tmp/place/run/cdi"]
     assert all(path.startswith("/tmp/place") for path in re.findall(r'"(/[^"]*)"', text))
 
 
@@ -53,10 +54,12 @@ def test_the_kubelet_answers_only_its_api_server() -> None:
     assert document["readOnlyPort"] == 0
 
 
-def test_the_network_configuration_loads_without_a_plugin() -> None:
-    """One plugin entry of a version that never asks for its status."""
-    document = json.loads(render.render_cni())
-    assert (document["cniVersion"], len(document["plugins"])) == ("1.0.0", 1)
+def test_the_network_of_pods_is_one_plugin_that_knows_the_api_server() -> None:
+    """Of a version that never asks for its status; it is told where the API server's cluster address leads."""
+    document = json.loads(render.render_cni(LAYOUT, PORTS))
+    (plugin,) = document["plugins"]
+    assert (document["cniVersion"], plugin["api"]) == ("1.0.0", PORTS.api)
+    assert ipaddress.ip_address(plugin["service"][0]) in ipaddress.ip_network(SERVICE_RANGE)
 
 
 def test_the_node_name_leads_to_loopback() -> None:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.kernel.child_side import PARENT_VARIABLE, die_with_parent
+from nodeagent.kernel.child_side import die_with_parent
+from nodeagent.kernel.frames import PARENT_VARIABLE
 
 
 class Exited(BaseException):

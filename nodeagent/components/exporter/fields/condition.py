@@ -56,6 +56,13 @@ FIELDS = (
         lambda e: e.board.fabric_health_mask,
     ),
     Field(
+        "DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY",
+        175,
+        "gauge",
+        "Health of the fabric: 0 not told, 1 healthy, 2 unhealthy, 3 limited capacity.",
+        lambda e: e.board.fabric_health_summary,
+    ),
+    Field(
         "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
         526,
         "gauge",

@@ -33,6 +33,13 @@ FIELDS = (
         lambda e: e.board.ecc_uncorrected_aggregate,
     ),
     Field(
+        "DCGM_FI_DEV_THRESHOLD_SRM",
+        346,
+        "gauge",
+        "Whether the caches had more uncorrectable errors than a board may have.",
+        lambda e: e.board.sram_threshold_exceeded,
+    ),
+    Field(
         "DCGM_FI_DEV_RETIRED_SBE",
         390,
         "counter",
@@ -83,5 +90,12 @@ FIELDS = (
         "gauge",
         "Whether rows wait for a reset to be remapped.",
         lambda e: e.board.remapped_rows_pending,
+    ),
+    Field(
+        "DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG",
+        1507,
+        "gauge",
+        "Whether the memory can no longer be repaired.",
+        lambda e: e.board.memory_unrepairable,
     ),
 )

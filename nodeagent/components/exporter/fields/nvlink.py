@@ -18,6 +18,110 @@ def _profiled_receive(entity: Entity) -> int | None:
     return to_whole(profiling.nvlink_receive_bytes_per_second) if profiling is not None else None
 
 
+FIFTH_GENERATION = (
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS",
+        1204,
+        "counter",
+        "Malformed packets received over NVLink 5.",
+        lambda e: e.board.nvlink_malformed_packet_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS",
+        1205,
+        "counter",
+        "Packets lost to full buffers on NVLink 5.",
+        lambda e: e.board.nvlink_buffer_overrun_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
+        1206,
+        "counter",
+        "Packets received with errors over NVLink 5.",
+        lambda e: e.board.nvlink_receive_error_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_REMOTE_ERRORS",
+        1207,
+        "counter",
+        "Packets marked as bad by the far end of NVLink 5.",
+        lambda e: e.board.nvlink_remote_error_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_GENERAL_ERRORS",
+        1208,
+        "counter",
+        "Packets with wrong headers received over NVLink 5.",
+        lambda e: e.board.nvlink_general_error_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS",
+        1209,
+        "counter",
+        "Times that too many errors came in a row on NVLink 5.",
+        lambda e: e.board.nvlink_integrity_error_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_TX_DISCARDS",
+        1210,
+        "counter",
+        "Packets given up before they were sent over NVLink 5.",
+        lambda e: e.board.nvlink_transmit_discard_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+        1211,
+        "counter",
+        "Recoveries of NVLink 5 that succeeded.",
+        lambda e: e.board.nvlink_recovered_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+        1212,
+        "counter",
+        "Recoveries of NVLink 5 that failed.",
+        lambda e: e.board.nvlink_recovery_failed_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",
+        1213,
+        "counter",
+        "Recoveries of NVLink 5 that were tried.",
+        lambda e: e.board.nvlink_recovery_event_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS",
+        1214,
+        "counter",
+        "Symbols received with errors over NVLink 5.",
+        lambda e: e.board.nvlink_symbol_error_count,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT",
+        1216,
+        "gauge",
+        "Symbol error rate of the worst NVLink 5.",
+        lambda e: e.board.nvlink_symbol_ber,
+        decimals=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT",
+        1218,
+        "gauge",
+        "Bit error rate of the worst NVLink 5 after error correction.",
+        lambda e: e.board.nvlink_effective_ber,
+        decimals=True,
+    ),
+    Field(
+        "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",
+        1219,
+        "counter",
+        "Errors on NVLink 5 that error correction left.",
+        lambda e: e.board.nvlink_effective_error_count,
+    ),
+)
+"""Counters that take the place of those before, from Blackwell on; over all links."""
+
 FIELDS = (
     Field(
         "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
@@ -83,4 +187,5 @@ FIELDS = (
         "Rate at which the GPU receives over NVLink, bytes per second.",
         _profiled_receive,
     ),
+    *FIFTH_GENERATION,
 )

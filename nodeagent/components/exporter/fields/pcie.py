@@ -97,4 +97,11 @@ FIELDS = (
         _receive_rate,
         default=True,
     ),
+    Field(
+        "DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS",
+        1501,
+        "counter",
+        "PCIe errors that were corrected.",
+        lambda e: e.board.pcie_correctable_error_count,
+    ),
 )

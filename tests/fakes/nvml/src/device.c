@@ -188,6 +188,19 @@ EXPORT result nvmlDeviceGetSramEccErrorStatus(void *device, struct nvmlEccSramEr
   return 0;
 }
 
+EXPORT result nvmlDeviceGetUnrepairableMemoryFlag_v1(void *device, struct nvmlUnrepairableMemory_v1_t *status) {
+  BEGIN(NEED_WHOLE, device);
+  REQUIRE(status->version == nvmlUnrepairableMemory_v1_VERSION_WORD, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+  REQUIRE(on.gpu->memory_unrepairable != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
+  status->unrepairableMemory = on.gpu->memory_unrepairable;
+  return 0;
+}
+
+EXPORT result nvmlDeviceValidateInforom(void *device) {
+  BEGIN(NEED_WHOLE, device);
+  return on.gpu->inforom_corrupt ? NVML_ERROR_CORRUPTED_INFOROM : 0;
+}
+
 EXPORT result nvmlDeviceGetRemappedRows(void *device, uint32_t *correctable, uint32_t *uncorrectable, uint32_t *pending, uint32_t *failed) {
   BEGIN(NEED_WHOLE, device);
   REQUIRE(on.gpu->remapped_correctable != ABSENT_32 && on.gpu->mig_mode != 1, NVML_ERROR_NOT_SUPPORTED);

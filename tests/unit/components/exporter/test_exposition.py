@@ -68,6 +68,7 @@ def _facts(age: float | None) -> AgentFacts:
         open_fds=2,
         cpu_seconds=0.5,
         start_time_seconds=3.0,
+        api_calls={("PATCH", "200"): 4, ("WATCH", "none"): 1},
     )
 
 
@@ -84,6 +85,8 @@ def test_the_agent_describes_itself() -> None:
     assert samples["nodeagent_bus_listener_lost_total", (("client", "web"),)] == 3
     assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1
     assert samples["nodeagent_sample_age_seconds", ()] == 0.25
+    assert samples["nodeagent_api_requests_total", (("code", "200"), ("verb", "PATCH"))] == 4
+    assert samples["nodeagent_api_requests_total", (("code", "none"), ("verb", "WATCH"))] == 1
 
 
 def test_no_sample_yet_means_no_age() -> None:

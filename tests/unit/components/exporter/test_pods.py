@@ -1,12 +1,16 @@
 """Who holds a device, and what each pod uses of it."""
 
+import dataclasses
+
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.holders import Holder, find_holders
-from nodeagent.components.exporter.node_series import NodeSeries, Wishes
+from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.selection import select_defaults
-from nodeagent.model.allocation import AllocationSource
+from nodeagent.model.allocation import AllocationSource, ClaimedDevice, ClaimTable, PodIdentity
+from nodeagent.model.cluster import PodLabels, PodLabelTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, ProfilingSample
 from tests.support.exposition import Series
@@ -234,3 +238,111 @@ def test_the_pods_uid_is_a_label_when_wanted() -> None:
     wishes = Wishes(select_defaults(), LabelStyle(pod_uid=True))
     series = read_series(render(make_node(make_sample()), know(A, B), wishes))
     assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1
+
+
+def claim(device: str, pod: str = "train", driver: str = "gpu.nvidia.com") -> ClaimedDevice:
+    return ClaimedDevice(
+        pod=PodIdentity(namespace="ml", name=pod),
+        container="main",
+        claim="big",
+        claim_namespace="ml",
+        driver=driver,
+        pool="node-a",
+        device=device,
+    )
+
+
+def claimed(*devices: ClaimedDevice, mig: int = 0) -> Knowledge:
+    known = know(gpus=2, mig=mig)
+    gpus = list(known.inventory.gpus)
+    if mig and gpus[0].mig is not None:
+        placed = [replace(one, placement_start=2 * n, placement_size=2) for n, one in enumerate(gpus[0].mig.devices)]
+        gpus[0] = replace(gpus[0], mig=replace(gpus[0].mig, devices=tuple(placed)))
+    inventory = replace(known.inventory, gpus=tuple(gpus))
+    return dataclasses.replace(known, inventory=inventory, claims=ClaimTable(devices=devices))
+
+
+def test_a_claimed_gpu_names_its_pod_and_its_claim() -> None:
+    """The GPU's series say who holds it and by which claim; the pod has series of its own, as with the plugin."""
+    series = read_series(render(make_node(make_sample(0), make_sample(1)), claimed(claim("gpu-1"))))
+    (labels,) = find(series, "DCGM_FI_DEV_GPU_TEMP", UUID=make_uuid(1))
+    named = dict(labels)
+    assert (named["namespace"], named["pod"], named["container"]) == ("ml", "train", "main")
+    assert {key: value for key, value in named.items() if key.startswith("dra_")} == {
+        "dra_claim_name": "big",
+        "dra_claim_namespace": "ml",
+        "dra_driver_name": "gpu.nvidia.com",
+        "dra_pool_name": "node-a",
+        "dra_device_name": "gpu-1",
+    }
+    assert find_value(series, "nodeagent_pod_gpu_held_seconds_total", pod="train", UUID=make_uuid(1)) == 0
+    assert not [pairs for pairs in find(series, "DCGM_FI_DEV_GPU_TEMP", UUID=make_uuid(0)) if "pod" in dict(pairs)]
+
+
+def test_a_claimed_instance_is_found_by_its_place() -> None:
+    """Parent, start and size name one MIG device, whose profile and UUID are told too."""
+    sample = make_sample(0, mig=make_mig_shares(0, 3))
+    series = read_series(render(make_node(sample, make_sample(1)), claimed(claim("gpu-0-mig-19-2-2"), mig=3)))
+    (labels,) = find(series, "DCGM_FI_DEV_GPU_TEMP", pod="train")
+    named = dict(labels)
+    assert named["GPU_I_ID"] == "8"
+    assert named["dra_mig_profile"] == "1g.10gb"
+    assert named["dra_mig_device_uuid"].startswith("MIG-")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [claim("gpu-7"), claim("gpu-vfio-0"), claim("gpu-0", driver="net.example.org"), claim("gpu-0-mig-1-2-3")],
+    ids=["unknown", "not-a-gpu", "other-driver", "unknown-instance"],
+)
+def test_a_claim_that_means_no_device_here_names_nobody(one: ClaimedDevice) -> None:
+    """Another driver's devices, and names that nothing on this node has."""
+    series = read_series(render(make_node(make_sample(0), make_sample(1)), claimed(one)))
+    assert not find(series, "DCGM_FI_DEV_GPU_TEMP", pod="train")
+
+
+LABELS = {
+    "app.kubernetes.io/name": "x",
+    "app_kubernetes_io/name": "y",
+    "9lives": "cat",
+    "gpu": '"a\\b"',
+    "team": "blue",
+}
+
+
+def labelled(*patterns: str, style: LabelStyle | None = None) -> Series:
+    table = PodLabelTable(
+        pods=(
+            PodLabels(namespace="ml", pod="a", uid="old", labels={"team": "red"}),
+            PodLabels(namespace="ml", pod="a", uid="uid-a", labels=LABELS),
+            PodLabels(namespace="ml", pod="idle", uid="uid-idle", labels=LABELS),
+        )
+    )
+    known = dataclasses.replace(know(allocate("a", UUID)), pod_labels=table)
+    wishes = Wishes(select_defaults(), pod_labels=patterns, style=style or LabelStyle())
+    return read_series(render(make_node(make_sample()), known, wishes))
+
+
+def test_labels_of_pods_are_one_series_a_pod_that_holds_a_gpu() -> None:
+    """Every key becomes a legal name that is none of the exporter's own, and hostile values are escaped."""
+    (labels,) = find(labelled(), "nodeagent_pod_labels_info")
+    assert dict(labels) == {
+        "namespace": "ml",
+        "pod": "a",
+        "label_app_kubernetes_io_name": "y",
+        "label_9lives": "cat",
+        "label_gpu": '"a\\b"',
+        "label_team": "blue",
+    }
+
+
+def test_only_allowed_labels_of_pods_are_written() -> None:
+    """Any pattern may fit any part of the key; the names of the old exporter's labels apply here too."""
+    (labels,) = find(labelled("^team$", "lives", style=LabelStyle(old_namespace=True)), "nodeagent_pod_labels_info")
+    assert dict(labels) == {"pod_namespace": "ml", "pod_name": "a", "label_9lives": "cat", "label_team": "blue"}
+
+
+def test_no_labels_of_pods_are_written_unasked() -> None:
+    """What is known from before it was switched off is not shown."""
+    known = dataclasses.replace(know(allocate("a", UUID)), pod_labels=PodLabelTable())
+    assert not find(read_series(render(make_node(make_sample()), known)), "nodeagent_pod_labels_info")

@@ -3,6 +3,7 @@
 import gzip
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.exporter.exposition import Block, make_family, render_families
 from nodeagent.components.exporter.gpu_families import build_standing_families
@@ -103,6 +104,8 @@ def _status() -> NodeStatus:
         inventory=make_inventory(2),
         driver_ready_seconds=6.0,
         devices_seen_seconds=7.0,
+        node="node-a",
+        cuda_tested=True,
     )
 
 
@@ -114,12 +117,22 @@ def test_node_status_has_the_operators_names() -> None:
         "node_driver_ready": 1,
         "node_toolkit_ready": 0,
         "node_plugin_ready": 1,
+        "node_cuda_ready": 1,
         "node_driver_validation": 1,
         "node_driver_validation_last_success_ts_seconds": 6,
         "node_device_plugin_devices_total": 1,
         "node_device_plugin_validation_last_success_ts_seconds": 7,
         "nvidia_pci_devices_total": 2,
     }
+    assert {pairs for _, pairs in series} == {(("node", "node-a"),)}
+
+
+def test_cuda_is_said_to_work_only_where_it_is_tried() -> None:
+    """Without the smoke test nobody knows, and with it a driver that is not ready has not passed it."""
+    untested = read_series(render_families(build_status_families(replace(_status(), cuda_tested=False))))
+    assert not find(untested, "gpu_operator_node_cuda_ready")
+    failed = replace(_status(), driver=DriverState(phase=DriverPhase.FAILED))
+    assert find_value(read_series(render_families(build_status_families(failed))), "gpu_operator_node_cuda_ready") == 0
 
 
 def test_a_part_that_has_said_nothing_has_no_status() -> None:

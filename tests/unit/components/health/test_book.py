@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
-from nodeagent.components.health.records import Book, GpuRecord
+from nodeagent.components.health.records import Book, CounterWindow, GpuRecord
 from nodeagent.model.health import Verdict
 from tests.support.health import Gpu0
 
@@ -112,3 +112,15 @@ def test_returns_keep_their_age_over_a_boot() -> None:
     gpu.look(2)
     book = replace(make_book(gpu), saved_at=gpu.at + 100)
     assert resumed(book, NEXT_BOOT, 10.0).returns[0].at == -90.0
+
+
+def test_a_boot_moves_the_week_of_lost_pages() -> None:
+    """How long ago the last page was lost is known on the new clock, too."""
+    gpu = Gpu0()
+    gpu.at = 1000
+    gpu.look(retired_pages_double_bit=20, nvlink_speed_min_mbps=26562, nvlink_speed_max_mbps=26562)
+    pages_at = gpu.at
+    book = make_book(gpu)
+    levels = resumed(book, NEXT_BOOT, 30.0).levels
+    assert levels.retired_double_bit == CounterWindow(at=pages_at + 30.0 - book.saved_at, count=20)
+    assert levels.nvlink_speed_expected == 26562

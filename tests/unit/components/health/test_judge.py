@@ -301,3 +301,12 @@ def test_unknown_gpu_has_an_empty_record() -> None:
     bench = Bench()
     assert bench.judge.find_record(GpuUuid("GPU-nobody")).faults == ()
     assert all(record.gpu != "GPU-nobody" for record in bench.judge.book(0).records)
+
+
+def test_passing_switch_errors_count_by_the_hour() -> None:
+    """One by one they are notes; past ten in an hour every GPU with NVLink is suspect. Old lines are not counted."""
+    bench = Bench()
+    for _ in range(10):
+        assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=True) is HEALTHY
+        assert bench.judge.note_switch_error(20001, moment(bench.at), is_fatal=False, is_old=False) is HEALTHY
+    assert bench.judge.note_switch_error(20009, moment(bench.at), is_fatal=False, is_old=False) is Verdict.SUSPECT

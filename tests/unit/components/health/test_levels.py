@@ -213,3 +213,27 @@ def test_gpu_that_tells_nothing_has_not_answered(sample: Any) -> None:
     """A hung call, a missing sample and identity from a cache are no sign of life."""
     one = judge_levels(make_gpu(0), sample, LevelMemory(), 0)
     assert (one.answered, one.findings) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"sram_threshold_exceeded": True}, [("sram-threshold", UNHEALTHY, "S")]),
+        ({"memory_unrepairable": True}, [("memory-unrepairable", UNHEALTHY, "S")]),
+        ({"sram_threshold_exceeded": False, "memory_unrepairable": False}, []),
+        ({"fabric_health_summary": 2}, [("fabric-health", UNHEALTHY, "L")]),
+        ({"fabric_health_summary": 3}, [("fabric-health", SUSPECT, "L")]),
+        ({"fabric_health_summary": 3, "fabric_health_mask": 1}, [("fabric-health", SUSPECT, "L")]),
+        ({"fabric_health_summary": 1}, []),
+        ({"fabric_health_summary": 0}, []),
+    ],
+)
+def test_flags_of_newer_drivers_are_believed(fields: dict[str, Any], expected: list[tuple[str, Verdict, str]]) -> None:
+    """What the driver has added up by itself needs no counting."""
+    assert told(look(**fields)) == expected
+
+
+@pytest.mark.parametrize(("valid", "expected"), [(None, []), (True, []), (False, [("inforom", SUSPECT, "B")])])
+def test_a_corrupted_inforom_needs_attention(valid: bool | None, expected: list[tuple[str, Verdict, str]]) -> None:
+    """The GPU works, but what the board remembers of itself may be wrong."""
+    assert told(look(gpu=replace(make_gpu(0), inforom_valid=valid))) == expected

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.findings import Finding
+from nodeagent.components.health.limits import Limits
 from nodeagent.components.health.rates import HARDWARE_SLOWDOWN, judge_rates, measure_growth
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.model.health import Verdict
@@ -18,12 +19,12 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 class Rates:
     """Looks in a row."""
 
-    def __init__(self) -> None:
-        self.memory, self.at = LevelMemory(), 0.0
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.memory, self.at, self.limits = LevelMemory(), 0.0, limits or Limits()
 
     def look(self, after_seconds: float, **fields: Any) -> list[tuple[str, Verdict]]:
         self.at += after_seconds
-        findings, self.memory = judge_rates(make_gpu(0), make_sample(**fields), self.memory, self.at)
+        findings, self.memory = judge_rates(make_gpu(0), make_sample(**fields), self.memory, self.at, self.limits)
         return [(finding.key, finding.verdict) for finding in findings if isinstance(finding, Finding)]
 
 
@@ -106,3 +107,59 @@ def test_counters_that_are_not_there_are_no_growth() -> None:
     rates = Rates()
     rates.memory = replace(rates.memory, nvlink_crc=5, nvlink_recoveries=5)
     assert rates.look(5) == []
+
+
+def test_limits_are_settings() -> None:
+    """A node that allows less is judged by less."""
+    rates = Rates(Limits(nvlink_checksum_errors_per_second=1.0, pcie_replay_ratio=0.01))
+    rates.look(0, nvlink_crc_flit_count=0, pcie_replay_count=0, pcie_generation=5, pcie_width=16)
+    found = rates.look(60, nvlink_crc_flit_count=60, pcie_replay_count=2, pcie_generation=5, pcie_width=16)
+    assert found == [("nvlink-checksums", UNHEALTHY), ("pcie-replays", SUSPECT)]
+
+
+def test_links_that_cannot_be_recovered_need_attention() -> None:
+    """NVLink 5 counts recoveries that failed; one between two looks is enough, and the next clean look ends it."""
+    rates = Rates()
+    assert rates.look(0, nvlink_recovery_failed_count=4) == []
+    assert rates.look(5, nvlink_recovery_failed_count=5) == [("nvlink-unrecovered", SUSPECT)]
+    assert rates.look(5, nvlink_recovery_failed_count=5) == []
+
+
+@pytest.mark.parametrize("counter", ["pcie_fatal_error_count", "aer_fatal_count", "aer_non_fatal_count"])
+def test_errors_that_pcie_could_not_mend_need_attention(counter: str) -> None:
+    """Whether the GPU or the kernel counted them; corrected ones are nothing."""
+    rates = Rates()
+    assert rates.look(0, **{counter: 2}, aer_correctable_count=0) == []
+    assert rates.look(5, **{counter: 2}, aer_correctable_count=900) == []
+    assert rates.look(5, **{counter: 3}, aer_correctable_count=900) == [("pcie-errors", SUSPECT)]
+
+
+DAY = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("counts", "after_days", "expected"),
+    [
+        ((15, 16), 1, []),  # not yet more than fifteen before it
+        ((16, 17), 6, [("pages-failing", UNHEALTHY)]),
+        ((16, 17), 8, []),  # slower than one a week
+        ((16, 16), 1, []),
+        ((16, 3), 1, []),  # another board
+    ],
+)
+def test_a_board_that_goes_on_losing_pages_is_worn_out(
+    counts: tuple[int, int], after_days: int, expected: list[tuple[str, Verdict]]
+) -> None:
+    """Above fifteen pages retired for double-bit errors, one more within a week is one too many."""
+    rates = Rates()
+    assert rates.look(0, retired_pages_double_bit=counts[0]) == []
+    assert rates.look(after_days * DAY, retired_pages_double_bit=counts[1]) == expected
+
+
+def test_the_week_of_lost_pages_begins_with_the_last_one() -> None:
+    """A slow one begins a new window; a count that cannot be read changes nothing."""
+    rates = Rates()
+    rates.look(0, retired_pages_double_bit=20)
+    assert rates.look(30 * DAY, retired_pages_double_bit=21) == []
+    assert rates.look(DAY) == []
+    assert rates.look(DAY, retired_pages_double_bit=22) == [("pages-failing", UNHEALTHY)]

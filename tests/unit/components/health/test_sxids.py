@@ -2,7 +2,8 @@
 
 import pytest
 
-from nodeagent.components.health.sxids import read_sxid
+from nodeagent.components.health.limits import Limits
+from nodeagent.components.health.sxids import judge_passing, read_sxid
 from nodeagent.model.health import ReturnRule, Verdict
 
 
@@ -22,3 +23,19 @@ def test_switch_error_has_its_group(number: int, is_fatal: bool, verdict: Verdic
     """Corrected ones are noted, a link marks, a whole switch takes all out; unknown ones go by the word in the line."""
     reading = read_sxid(number, is_fatal=is_fatal)
     assert (reading.verdict, reading.rule) == (verdict, ReturnRule(rule))
+
+
+def test_the_end_of_heat_is_no_fault() -> None:
+    """10004 says that the switch is too hot, 10005 that it no longer is."""
+    assert read_sxid(10004, is_fatal=False).verdict is Verdict.SUSPECT
+    assert read_sxid(10005, is_fatal=False).verdict is Verdict.HEALTHY
+
+
+def test_many_passing_errors_within_an_hour_are_a_bad_link() -> None:
+    """Up to ten are retried and forgotten; those of an hour ago count no more."""
+    assert judge_passing(range(10), 100.0, Limits()) is None
+    reading = judge_passing(range(11), 100.0, Limits())
+    assert reading is not None
+    assert (reading.verdict, reading.rule, reading.quiet_seconds) == (Verdict.SUSPECT, ReturnRule.QUIET_PERIOD, 3600)
+    assert judge_passing(range(11), 3605.0, Limits()) is None
+    assert judge_passing([1.0, 2.0], 3.0, Limits(switch_errors_per_hour=1)) is not None

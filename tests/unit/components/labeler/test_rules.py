@@ -305,8 +305,9 @@ def test_gpus_that_are_not_offered_are_not_counted() -> None:
     facts = NodeFacts(functions=(NvidiaFunction(address=gpus[0].pci.address, pci_class="0302"),))
     picture = NodePicture(facts=facts, driver=READY, inventory=Inventory(generation=1, gpus=gpus), health=report)
 
-    def count(**selectors: tuple[str, ...]) -> dict[str, str]:
-        labels = render_labels(picture, Settings(gpus=GpusSettings(**selectors)), {}).labels
+    def count(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> dict[str, str]:
+        settings = Settings(gpus=GpusSettings(include=include, exclude=exclude))
+        labels = render_labels(picture, settings, {}).labels
         keys = ("gpu.present", "gpu.product", "gpu.count", "gpu.healthy.count")
         return {key: labels[P + key] for key in keys if P + key in labels}
 

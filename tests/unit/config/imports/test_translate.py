@@ -165,7 +165,7 @@ def test_lists_of_objects_and_several_documents_are_read_through() -> None:
     [
         ("", "it is empty"),
         ("- 1\n", "not a mapping"),
-        ("a: [", "not YAML"),
+        ("a: [", "no YAML"),
         ("apiVersion: v1\nkind: Secret\n", "an object of kind Secret"),
         ("http: {listen: ':1'}\n", "nothing is known by the keys http"),
     ],

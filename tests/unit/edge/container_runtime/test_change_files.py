@@ -1,15 +1,18 @@
 """Writing a runtime's files, and the way back."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.container_runtime import change_files
+from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.model.runtime import FileChange, Restored
 
+PLAIN = b"# by hand\r\nversion = 2\r\n"
 BEFORE = b"# by hand\r\nversion = 2\n\xe2\x9c\x93"
 
 
@@ -38,19 +41,19 @@ def test_everything_is_given_back_byte_for_byte(node: Node) -> None:
     node.files.apply([node.change(b"new"), node.change(b"ours", node.drop_in)])
     assert (node.main.read_bytes(), node.drop_in.read_bytes()) == (b"new", b"ours")
     assert node.files.list_paths() == (str(node.main), str(node.drop_in))
-    restored = RuntimeFiles(node.state).restore()
+    restored = RuntimeFiles(node.state).restore(withdraw)
     assert restored == Restored(given_back=(str(node.main), str(node.drop_in)))
     assert node.main.read_bytes() == BEFORE
     assert not node.drop_in.exists()
     assert list(node.state.iterdir()) == []
-    assert node.files.restore() == Restored()
+    assert node.files.restore(withdraw) == Restored()
 
 
 def test_several_changes_lead_back_to_the_first_state(node: Node) -> None:
     """What was there before us is what counts, however often we wrote."""
     for after in (b"one", b"two", b"three"):
         node.files.apply([node.change(after)])
-    node.files.restore()
+    node.files.restore(withdraw)
     assert node.main.read_bytes() == BEFORE
 
 
@@ -59,15 +62,48 @@ def test_what_somebody_else_wrote_meanwhile_is_what_is_given_back(node: Node) ->
     node.files.apply([node.change(b"ours")])
     node.main.write_bytes(b"theirs")
     node.files.apply([node.change(b"ours again")])
-    node.files.restore()
+    node.files.restore(withdraw)
     assert node.main.read_bytes() == b"theirs"
 
 
-def test_a_file_that_others_changed_since_is_left_alone(node: Node) -> None:
+def test_our_part_is_taken_out_of_a_file_that_others_changed_since(node: Node) -> None:
+    """Theirs stays to the byte; a drop-in of ours with their keys in it stays with those; nothing is left on record."""
+    node.main.write_bytes(PLAIN)
+    ours = b"version = 2\n[a]\nours = 1\n"
+    node.files.apply([node.change(PLAIN + b"[a]\nours = 1\n"), node.change(ours, node.drop_in)])
+    node.main.write_bytes(b"# theirs\n" + node.main.read_bytes() + b"theirs = 2\n")
+    node.drop_in.write_bytes(b"version = 2\n[a]\nours = 1\n[b]\ntheirs = 2\n")
+    assert node.files.restore(withdraw) == Restored(taken_out=(str(node.main), str(node.drop_in)))
+    assert node.main.read_bytes() == b"# theirs\n" + PLAIN + b"[a]\ntheirs = 2\n"
+    assert node.drop_in.read_bytes() == b"version = 2\n[b]\ntheirs = 2\n"
+    assert node.files.list_paths() == ()
+
+
+def test_a_file_without_our_part_any_longer_is_not_written(node: Node) -> None:
+    """Somebody has taken it out already."""
+    node.main.write_bytes(PLAIN)
+    node.files.apply([node.change(PLAIN + b"ours = 1\n")])
+    node.main.write_bytes(PLAIN + b"theirs = 1\n")
+    before = node.main.stat().st_mtime_ns
+    assert node.files.restore(withdraw).taken_out == (str(node.main),)
+    assert node.main.stat().st_mtime_ns == before
+
+
+def test_a_record_of_an_earlier_release_names_the_file(node: Node) -> None:
+    """It knows what was there before and not what was made of it."""
+    node.files.apply([node.change(b"ours = 1\n")])
+    record = node.state / RECORD_NAME
+    known = json.loads(record.read_bytes())
+    record.write_text(json.dumps([{key: entry[key] for key in ("path", "before", "after")} for entry in known]))
+    node.main.write_bytes(b"ours = 1\ntheirs = 2\n")
+    assert node.files.restore(withdraw).kept == (str(node.main),)
+
+
+def test_a_file_that_cannot_be_told_apart_is_left_alone(node: Node) -> None:
     """Their work is not thrown away; it stays in the record, and the rest is given back."""
     node.files.apply([node.change(b"ours"), node.change(b"x", node.drop_in)])
     node.main.write_bytes(b"ours, and theirs")
-    restored = node.files.restore()
+    restored = node.files.restore(withdraw)
     assert restored == Restored(given_back=(str(node.drop_in),), kept=(str(node.main),))
     assert node.main.read_bytes() == b"ours, and theirs"
     assert node.files.list_paths() == (str(node.main),)
@@ -78,7 +114,7 @@ def test_a_file_that_was_removed_since_comes_back(node: Node) -> None:
     node.files.apply([node.change(b"ours"), node.change(b"x", node.drop_in)])
     node.main.unlink()
     node.drop_in.unlink()
-    assert node.files.restore().given_back == (str(node.main),)
+    assert node.files.restore(withdraw).given_back == (str(node.main),)
     assert node.main.read_bytes() == BEFORE
 
 
@@ -119,22 +155,22 @@ def test_a_symbolic_link_stays_one(node: Node) -> None:
     node.files.apply([node.change(b"ours")])
     assert node.main.is_symlink()
     assert real.read_bytes() == b"ours"
-    node.files.restore()
+    node.files.restore(withdraw)
     assert real.read_bytes() == BEFORE
 
 
 def test_the_record_is_written_before_the_file(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent killed in between still knows the way back."""
 
-    def die(_path: str, _content: bytes | None) -> None:
+    def die(_self: HostPaths, _path: str, _content: bytes | None) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(change_files, "_write", die)
+        patch.setattr(HostPaths, "write", die)
         with pytest.raises(KeyboardInterrupt):
             node.files.apply([node.change(b"ours")])
     assert node.files.list_paths() == (str(node.main),)
-    assert node.files.restore() == Restored()
+    assert node.files.restore(withdraw) == Restored()
 
 
 def test_a_damaged_record_is_told(node: Node) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nodeagent.edge.host.cdi_files import HostDriverFiles, SpecFiles
 from nodeagent.edge.host.driver_files import DriverFileFinder
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck
+from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.errors import WorkerStuck
 from nodeagent.kernel.worker_thread import WorkerThread
 from tests.support.driver_tree import VERSION, DriverTree
@@ -114,3 +115,25 @@ async def test_the_driver_is_found_off_the_loop(tmp_path: Path) -> None:
     assert found.version == VERSION
     assert found == await anyio.to_thread.run_sync(files.read_nowait)
     worker.close()
+
+
+def test_a_hosts_directories_are_read_in_its_root(tmp_path: Path) -> None:
+    """Told by the host's names, over the host's links; the directory that is mounted at two places is read once."""
+    host, own = tmp_path / "host", tmp_path / "own"
+    (host / "opt/cdi").mkdir(parents=True)
+    (host / "etc").mkdir()
+    (host / "etc/cdi").symlink_to("/opt/cdi")
+    own.mkdir()
+    (host / "run").symlink_to(own)
+    for place in (host / "opt/cdi/a.json", own / "b.json"):
+        place.write_text("{}")
+    (host / "opt/cdi/broken.json").mkdir()
+    files = SpecFiles(own, others=(Path("/etc/cdi"), Path("/none")), host=HostPaths(host))
+    found = files.read_nowait()
+    assert [spec.path for spec in found] == ["/etc/cdi/a.json", "/etc/cdi/broken.json", str(own / "b.json")]
+    assert found[1].problem.startswith("cannot read /etc/cdi/broken.json: is a directory")
+    same = SpecFiles(own, others=(Path("/same"),), host=HostPaths(tmp_path))
+    (tmp_path / "same").symlink_to("/own")
+    assert [spec.path for spec in same.read_nowait()] == [str(own / "b.json")]
+    files.close()
+    same.close()

@@ -32,6 +32,12 @@ def test_each_usual_place_is_searched(tmp_path: Path, directory: str) -> None:
     assert find_library(str(tmp_path), "") == str(file)
 
 
+def test_a_driver_container_is_found_below_the_host_of_a_pod(tmp_path: Path) -> None:
+    """A pod sees the host below a directory; the driver that a container brought lies deeper still."""
+    file = put_library(tmp_path, f"{CONTAINER_ROOT.lstrip('/')}/{SEARCH[1].lstrip('/')}")
+    assert find_library(str(tmp_path), "") == str(file)
+
+
 def test_the_first_place_wins(tmp_path: Path) -> None:
     """The order is the field's."""
     for number, directory in enumerate(reversed(SEARCH)):

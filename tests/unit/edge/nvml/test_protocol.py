@@ -17,11 +17,11 @@ GPU = GpuUuid("GPU-1")
 def test_requests_leave_out_what_they_do_not_say() -> None:
     """The worker gets exactly the arguments that its method takes."""
     assert msgspec.json.decode(protocol.encode_request(Request(do="count"))) == {"do": "count"}
-    sample = Request(do="sample", gpu="0000:1b:00.0", uuid="GPU-1")
+    sample = Request(do="sample", gpus=((0, "0000:1b:00.0", "GPU-1"),), whole=False)
     assert msgspec.json.decode(protocol.encode_request(sample)) == {
         "do": "sample",
-        "gpu": "0000:1b:00.0",
-        "uuid": "GPU-1",
+        "gpus": [[0, "0000:1b:00.0", "GPU-1"]],
+        "whole": False,
     }
 
 

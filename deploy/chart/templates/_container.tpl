@@ -1,0 +1,57 @@
+{{- define "nodeagent.image" -}}
+"{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+{{- end }}
+
+{{- /* What the agent needs of a node, whether it runs there or takes back what it did. */ -}}
+{{- define "nodeagent.container" -}}
+image: {{ include "nodeagent.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+env:
+  - name: NODE_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: spec.nodeName
+  - name: POD_NAME
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.name
+  {{- if eq .Values.gpuAccess "runtimeClass" }}
+  # What NVIDIA's runtime reads: all GPUs, and the library that looks at them.
+  - name: NVIDIA_VISIBLE_DEVICES
+    value: all
+  - name: NVIDIA_DRIVER_CAPABILITIES
+    value: utility
+  {{- end }}
+securityContext:
+  # root: the kubelet's directories are root's alone.
+  runAsUser: 0
+  readOnlyRootFilesystem: true
+  {{- if eq .Values.gpuAccess "privileged" }}
+  # The device cgroup of any other container has no GPU in it, and this is the program that puts them there.
+  privileged: true
+  {{- else }}
+  privileged: false
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: ["ALL"]
+  seccompProfile:
+    type: RuntimeDefault
+  {{- end }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+volumeMounts:
+  - {name: config, mountPath: /etc/nodeagent, readOnly: true}
+  - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+  - {name: run, mountPath: /run/nodeagent}
+  - {name: tmp, mountPath: /tmp}
+  - {name: state, mountPath: /var/lib/nodeagent}
+  - {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
+  - {name: pod-resources, mountPath: {{ .Values.kubeletRoot }}/pod-resources, readOnly: true}
+  - {name: cdi, mountPath: /var/run/cdi}
+  {{- if ne .Values.gpuAccess "none" }}
+  - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+  {{- end }}
+  {{- if eq .Values.gpuAccess "privileged" }}
+  - {name: dev, mountPath: /dev}
+  {{- end }}
+{{- end }}

@@ -1,0 +1,107 @@
+"""What the label `nvidia.com/mig.config` asks for, and whether the GPUs are cut that way; pure.
+
+Owns the reading of the configurations that every MIG manager knows by name: `all-disabled`, `all-enabled`,
+`all-balanced` and `all-<profile>`. Refuses to guess at others: what they mean lies in a file of the manager's, whose
+label `nvidia.com/mig.config.state` is then all that is known. The agent writes neither label: it partitions no GPU.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from nodeagent.model.gpu import Gpu, Mig
+from nodeagent.model.values import Value
+
+CONFIG = "nvidia.com/mig.config"
+STATE = f"{CONFIG}.state"
+_CHANGING = ("pending", "rebooting")
+_BALANCED = ({1: 2, 2: 1, 3: 1}, {1: 2, 2: 1})
+"""Slices to how many instances: on GPUs of seven slices, and on those of four."""
+
+
+class WishStanding(StrEnum):
+    """How the wish and the GPUs compare."""
+
+    NONE = "none"
+    MET = "met"
+    CHANGING = "changing"
+    FAILED = "failed"
+    UNMET = "unmet"
+    UNKNOWN = "unknown"
+
+
+class MigWish(Value, frozen=True):
+    """What is asked for, and how it stands."""
+
+    standing: WishStanding = WishStanding.NONE
+    config: str = ""
+    detail: str = ""
+
+
+def judge_mig_wish(labels: Mapping[str, str], gpus: Sequence[Gpu]) -> MigWish:
+    """How the wish of the node's labels stands; an empty label is no wish."""
+    config, state = labels.get(CONFIG, ""), labels.get(STATE, "")
+    if not config:
+        return MigWish()
+    if state in _CHANGING:
+        detail = f"another manager is carrying out {config} ({STATE}={state})"
+        return MigWish(standing=WishStanding.CHANGING, config=config, detail=detail)
+    if state == "failed":
+        detail = f"another manager could not carry out {config} ({STATE}=failed); its log says why"
+        return MigWish(standing=WishStanding.FAILED, config=config, detail=detail)
+    return _compare(config, state, gpus)
+
+
+def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigWish:
+    differing = find_differing(config, gpus)
+    if differing is None:
+        known = state == "success"
+        detail = "" if known else f"{config} is a name of a MIG manager's own, and none has said that it is carried out"
+        return MigWish(standing=WishStanding.MET if known else WishStanding.UNKNOWN, config=config, detail=detail)
+    if not differing:
+        return MigWish(standing=WishStanding.MET, config=config)
+    indexes = ", ".join(str(gpu.index) for gpu in differing)
+    claimed = " although another manager says that it is" if state == "success" else ""
+    detail = f"GPU {indexes} is not cut as {config} asks{claimed}: nodeagent partitions no GPUs, a MIG manager does"
+    return MigWish(standing=WishStanding.UNMET, config=config, detail=detail)
+
+
+def find_differing(config: str, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
+    """The GPUs that are not cut as a well-known configuration asks; nothing for a name that is not well known.
+
+    GPUs that know no MIG, and those that do not have the profile, are left as they are by every manager.
+    """
+    capable = {gpu.uuid: gpu.mig for gpu in gpus if gpu.mig is not None and not gpu.lost}
+    profile = config.removeprefix("all-")
+    if config in ("all-disabled", "all-enabled"):
+        alike = {uuid for uuid, mig in capable.items() if mig.enabled is (config == "all-enabled")}
+    elif config == "all-balanced":
+        alike = {uuid for uuid, mig in capable.items() if _is_balanced(mig)}
+    elif profile != config and any(_find_maximum(mig, profile) for mig in capable.values()):
+        alike = {uuid for uuid, mig in capable.items() if _is_all(mig, profile)}
+    else:
+        return None
+    return tuple(gpu for gpu in gpus if gpu.uuid in capable.keys() - alike)
+
+
+def _is_all(mig: Mig, profile: str) -> bool:
+    most = _find_maximum(mig, profile)
+    return not most or _list_profiles(mig) == [profile] * most
+
+
+def _find_maximum(mig: Mig, profile: str) -> int:
+    return next((one.instances_max for one in mig.profiles if _plain(one.name) == profile), 0)
+
+
+def _is_balanced(mig: Mig) -> bool:
+    devices = mig.devices if mig.enabled else ()
+    return dict(Counter(device.attributes.gpu_instance_slice_count for device in devices)) in _BALANCED
+
+
+def _list_profiles(mig: Mig) -> list[str]:
+    return [_plain(device.profile) for device in mig.devices] if mig.enabled else []
+
+
+def _plain(profile: str) -> str:
+    """As configurations and resources spell it."""
+    return profile.replace("+", ".")

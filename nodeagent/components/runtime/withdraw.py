@@ -1,0 +1,154 @@
+"""Takes our keys out of a configuration file that somebody else has edited since, and leaves the rest as it is.
+
+Owns the three-way comparison: what was there before us, what we made of it, what is there now. A value of ours goes
+back to what it was; one that somebody has changed since is theirs. The lines of others stay where the text allows it,
+and what comes out must be, by another parser, exactly what the comparison says.
+Refuses to return anything else.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from nodeagent.components.runtime.plan_others import parse_daemon_json, render_daemon_json
+from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, KeyPath, parse_toml
+from nodeagent.model.runtime import EditedFile
+
+_ABSENT: Final = object()
+
+
+def withdraw(file: EditedFile) -> bytes | None:
+    """The file without our keys; `None` when nothing would be left of it and there was none before us.
+
+    Raises:
+        ConfigUnparsable: the file is not what its format says.
+        ConfigUneditable: our keys cannot be taken out without touching something else.
+    """
+    parse = parse_daemon_json if file.path.endswith(".json") else parse_toml
+    before, ours, now = (parse(file.path, content) for content in (file.before, file.ours, file.now))
+    wanted = compare(before, ours, now)
+    if file.before is None and not wanted.keys() - {"version"}:
+        return None
+    if file.before is None and "version" in now:
+        # The keys that stay were written for it.
+        wanted = {"version": now["version"]} | wanted
+    if wanted == now:
+        return file.now
+    if file.path.endswith(".json"):
+        return render_daemon_json(wanted, file.now)
+    for attempt in (_merge_lines, _delete_keys):
+        content = attempt(file, wanted, now)
+        if content is not None and _says(file.path, content, wanted):
+            return content
+    keys = tuple(_list_differences(now, wanted))
+    raise ConfigUneditable(file.path, keys, "the file was edited since, and other lines would change with them")
+
+
+def compare(before: Mapping[str, Any], ours: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What is there now, with every value that is still ours as it was before us."""
+    result: dict[str, Any] = {}
+    for key, value in now.items():
+        then, set_by_us = before.get(key, _ABSENT), ours.get(key, _ABSENT)
+        kept = _compare_value(then, set_by_us, value)
+        if kept is not _ABSENT:
+            result[key] = kept
+    return result
+
+
+def _compare_value(then: Any, set_by_us: Any, value: Any) -> Any:
+    if set_by_us is _ABSENT or set_by_us == then:
+        return value
+    if isinstance(set_by_us, Mapping) and isinstance(value, Mapping):
+        left = compare(then if isinstance(then, Mapping) else {}, set_by_us, value)
+        return left if left or then is not _ABSENT else _ABSENT
+    if value == set_by_us:
+        return then
+    if isinstance(set_by_us, list) and isinstance(value, list):
+        known = then if isinstance(then, list) else []
+        items = [item for item in value if item in known or item not in set_by_us]
+        return items if items or then is not _ABSENT else _ABSENT
+    return value
+
+
+def _merge_lines(file: EditedFile, _wanted: Mapping[str, Any], _now: Mapping[str, Any]) -> bytes | None:
+    """Our change to the lines, the other way round, wherever those lines are now."""
+    before, ours, now = (
+        (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        for content in (file.before, file.ours, file.now)
+    )
+    places = _match(ours, now)
+    dropped: set[int] = set()
+    added: dict[int, list[str]] = {}
+    for tag, first, last, start, end in difflib.SequenceMatcher(None, ours, before, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        found = [places[number] for number in range(first, last) if number in places]
+        dropped.update(found)
+        if start < end:
+            place = found[0] if found else places.get(first - 1, -1) + 1
+            added.setdefault(place, []).extend(before[start:end])
+    lines = (
+        line
+        for number in range(len(now) + 1)
+        for line in (*added.get(number, ()), *(now[number : number + 1] if number not in dropped else ()))
+    )
+    return "".join(lines).encode()
+
+
+def _match(ours: list[str], now: list[str]) -> dict[int, int]:
+    """Where each line of ours is now, whatever its indentation became."""
+    ours, now = ([line.strip() for line in lines] for lines in (ours, now))
+    matcher = difflib.SequenceMatcher(None, ours, now, autojunk=False)
+    return {
+        block.a + offset: block.b + offset for block in matcher.get_matching_blocks() for offset in range(block.size)
+    }
+
+
+def _delete_keys(file: EditedFile, wanted: Mapping[str, Any], now: Mapping[str, Any]) -> bytes | None:
+    """Key by key, for a file that somebody has written anew from end to end."""
+    try:
+        document = tomlkit.parse(file.now.decode("utf-8"))
+        for key in _list_differences(now, wanted):
+            _put(document, key, _find(wanted, key))
+        return tomlkit.dumps(document).encode("utf-8")
+    except (TOMLKitError, RecursionError, TypeError, AttributeError, ValueError, KeyError):
+        # A layout that the library cannot change; the caller names the keys.
+        return None
+
+
+def _list_differences(now: Mapping[str, Any], wanted: Mapping[str, Any], at: KeyPath = ()) -> Iterable[KeyPath]:
+    """The paths at which two documents differ, as high up as a whole table goes."""
+    for key, value in now.items():
+        other = wanted.get(key, _ABSENT)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            yield from _list_differences(value, other, (*at, key))
+        elif other is _ABSENT or other != value:
+            yield (*at, key)
+
+
+def _find(document: Mapping[str, Any], key: KeyPath) -> Any:
+    value: Any = document
+    for part in key:
+        value = value.get(part, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    return value
+
+
+def _put(document: Any, key: KeyPath, value: Any) -> None:
+    table = document
+    for part in key[:-1]:
+        table = table[part]
+    if value is _ABSENT:
+        del table[key[-1]]
+    else:
+        table[key[-1]] = value
+
+
+def _says(path: str, content: bytes, wanted: Mapping[str, Any]) -> bool:
+    parse: Callable[[str, bytes], dict[str, Any]] = parse_toml
+    try:
+        return parse(path, content) == wanted
+    except ConfigUnparsable:
+        return False

@@ -1,0 +1,91 @@
+"""Objects of the API server as they are and as they change: one list, then watches that go on where the last one ended.
+
+Owns versions, bookmarks and the end of watches. Refuses to know what the objects mean, and to keep them.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+from nodeagent.edge.kube.client import JSON, Json, KubeClient
+from nodeagent.edge.kube.errors import ApiUnreachable, translate_status
+
+WATCH_SECONDS = (240, 480)
+"""How long the server is asked to keep a watch; drawn evenly, so that nodes that started together drift apart."""
+SILENCE_SECONDS = 150.0
+"""A server sends a bookmark each minute; one that is silent for so long is gone."""
+
+
+class Follower:
+    """One kind of object, narrowed by a selector; `what` names it for people."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        selector: Mapping[str, str],
+        what: str,
+        rng: Random,
+        *,
+        silence_seconds: float = SILENCE_SECONDS,
+        accept: tuple[str, str] = (JSON, JSON),
+    ) -> None:
+        """`accept` has the forms in which a list and the objects of a watch are wanted."""
+        self._client, self._path, self._selector, self._what = client, path, dict(selector), what
+        self._rng, self._silence_seconds, self._accept = rng, silence_seconds, accept
+
+    async def list(self) -> tuple[list[Json], str]:
+        """All of them now, and the version from which on they can be watched.
+
+        Raises:
+            KubeError: they could not be listed.
+        """
+        attempted = f"read {self._what}"
+        listing = await self._client.request(
+            "GET", self._path, attempted=attempted, query=self._selector, accept=self._accept[0]
+        )
+        try:
+            return list(listing["items"] or []), str(listing["metadata"]["resourceVersion"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error})") from error
+
+    async def watch(self, version: str) -> AsyncGenerator[tuple[str, Json], None]:
+        """What happens to them after a version, over as many watches as it takes: the kind of change and the object.
+
+        Raises:
+            ApiExpired: the version is too old; list them anew.
+            KubeError: the watch broke.
+        """
+        attempted = f"watch {self._what}"
+        while True:
+            query = self._selector | {
+                "watch": "1",
+                "resourceVersion": version,
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
+            }
+            lines = self._client.watch(
+                self._path,
+                attempted=attempted,
+                query=query,
+                silence_seconds=self._silence_seconds,
+                accept=self._accept[1],
+            )
+            async with aclosing(lines):
+                async for line in lines:
+                    kind, version, found = _read_line(line, attempted)
+                    if kind != "BOOKMARK":
+                        yield kind, found
+
+
+def _read_line(line: Json, attempted: str) -> tuple[str, str, Json]:
+    kind, content = line.get("type"), line.get("object")
+    try:
+        if kind == "ERROR":
+            status: Any = content or {}
+            raise translate_status(attempted, int(status.get("code", 500)), str(status.get("message", "")))
+        assert isinstance(content, dict)
+        return str(kind), str(content["metadata"]["resourceVersion"]), content
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ApiUnreachable("the API server", attempted, f"a line makes no sense ({error})") from error

@@ -1,0 +1,66 @@
+"""The labels of the pods on this node, followed by one watch that lasts as long as somebody wants them.
+
+Owns which part of a pod is asked for: its metadata alone, which is a tenth of it. Refuses the pods of other nodes.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from random import Random
+
+from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
+from nodeagent.model.cluster import PodLabels, PodLabelTable
+
+PODS = "/api/v1/pods"
+_WHAT = "the pods of this node"
+_METADATA = (
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+)
+
+
+class KubePods:
+    """The port `PodApi` over one client."""
+
+    def __init__(
+        self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
+        selector = {"fieldSelector": f"spec.nodeName={node_name}"}
+        self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds, accept=_METADATA)
+
+    async def follow_pods(self) -> AsyncGenerator[PodLabelTable, None]:
+        """The pods now, and after each change; runs until something breaks.
+
+        Raises:
+            KubeError: they cannot be followed (any longer).
+        """
+        while True:
+            items, version = await self._follower.list()
+            pods = dict(map(_parse, items))
+            yield _tabulate(pods)
+            try:
+                async with aclosing(self._follower.watch(version)) as changes:
+                    async for kind, document in changes:
+                        uid, pod = _parse(document)
+                        if kind == "DELETED":
+                            pods.pop(uid, None)
+                        else:
+                            pods[uid] = pod
+                        yield _tabulate(pods)
+            except ApiExpired:
+                continue
+
+
+def _parse(document: Json) -> tuple[str, PodLabels]:
+    try:
+        metadata = document["metadata"]
+        labels = {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()}
+        uid = str(metadata["uid"])
+        return uid, PodLabels(namespace=metadata["namespace"], pod=metadata["name"], uid=uid, labels=labels)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error
+
+
+def _tabulate(pods: dict[str, PodLabels]) -> PodLabelTable:
+    return PodLabelTable(pods=tuple(sorted(pods.values(), key=lambda one: (one.namespace, one.pod, one.uid))))

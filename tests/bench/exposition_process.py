@@ -1,0 +1,152 @@
+"""Renders and serves metrics alone, in a process that others measure: `python -m tests.bench.exposition_process`.
+
+With a port it serves sixteen GPUs of seven MIG devices each, sampled anew each second. Without one it says what the
+exporter costs in memory: the process with everything imported that the agent has anyhow, and again with eight GPUs
+rendered over and over, every field and pods.
+"""
+
+import socket
+import sys
+from pathlib import Path
+
+import anyio
+from msgspec.structs import replace
+
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.edge.http.routes import Route, Routes
+from nodeagent.edge.http.server import HttpServer
+from nodeagent.edge.simulated.profile import load_profile
+from nodeagent.edge.simulated.readout import render_readout
+from nodeagent.edge.simulated.sample import render_sample
+from nodeagent.edge.simulated.world import World
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.introspect import Introspection
+from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProfilingSample
+from tests.support.samples import make_gpu, make_mig
+
+START = 1_767_225_600.0
+SAMPLES = 120
+MIG_GPUS, MIG_INSTANCES = 16, 7
+Node = tuple[Inventory, NodeSample, AllocationTable]
+SERVING = "serving"
+
+
+def main() -> None:
+    """One of the two."""
+    if len(sys.argv) > 1:
+        anyio.run(_serve, int(sys.argv[1]))
+    else:
+        sys.stdout.write(f"{_weigh() / 1024:.3f}\n")
+
+
+async def _serve(port: int) -> None:
+    from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - not to be weighed
+
+    clock = SystemClock()
+    bus = Bus(clock)
+    conditions = Conditions(bus, clock, CATALOGUE)
+    renderer = MetricsRenderer(
+        bus, Gates((), clock=clock), conditions, clock, Introspection(), reports=tuple, version="", started_seconds=0
+    )
+    exporter = Exporter(bus, conditions, clock, LiveSettings(Settings()), renderer, None, host="bench")
+    inventory, sample, allocations = _make_mig_node()
+    bus.publish_state(inventory, source="bench")
+    bus.publish_state(allocations, source="bench")
+    listener = socket.create_server(("127.0.0.1", port))
+    server = HttpServer(Routes([Route("GET", "/metrics", exporter.answer)]), on_error=_give_up)
+    async with anyio.create_task_group() as tasks, server.serving(listener):
+        await tasks.start(lambda *, task_status: exporter.run(task_status=task_status))
+        sys.stdout.write(f"{SERVING}\n")
+        sys.stdout.flush()
+        while True:
+            bus.publish_state(replace(sample, time_seconds=clock.wall()), source="bench")
+            await anyio.sleep(1)
+
+
+def _give_up(what: str, error: Exception) -> None:
+    raise SystemExit(f"{what}: {error}")
+
+
+def _weigh() -> float:
+    """Private memory of the exporter alone, KiB."""
+    inventory, sample, allocations = _read_dgx()
+    before = _read_private_kib()
+    from nodeagent.components.exporter.component import Exporter  # noqa: PLC0415 - this is what is weighed
+    from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
+    from nodeagent.components.exporter.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
+    from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
+
+    series, wishes = NodeSeries(), Wishes(select_every_field())
+    known = Knowledge(inventory, None, allocations)
+    kept, body = [Exporter], b""
+    for second in range(SAMPLES):
+        part = Part(list(series.render(replace(sample, time_seconds=sample.time_seconds + second), known, wishes)))
+        body = join_scrape(part, [], openmetrics=second % 2 == 0, gzip=second % 3 == 0)
+    assert kept
+    assert body
+    return _read_private_kib() - before
+
+
+def _read_dgx() -> Node:
+    """Eight GPUs, each held by a pod."""
+    world = World(load_profile("dgx-h100"), node_name="bench", seed=1)
+    world.advance(300.0)
+    inventory = Inventory(generation=1, gpus=render_readout(world).gpus)
+    return inventory, render_sample(world, START), _hold(inventory)
+
+
+def _make_mig_node() -> Node:
+    """Each instance held by a pod."""
+    gpus = tuple(make_gpu(index, mig=make_mig(index, MIG_INSTANCES)) for index in range(MIG_GPUS))
+    inventory = Inventory(generation=1, gpus=gpus)
+    shape = render_sample(World(load_profile("a100-80gb-mig"), node_name="bench", seed=1), START).gpus[0]
+    samples = tuple(_sample(shape, number, inventory) for number in range(MIG_GPUS))
+    return inventory, NodeSample(time_seconds=START, gpus=samples), _hold(inventory)
+
+
+def _sample(shape: GpuSample, number: int, inventory: Inventory) -> GpuSample:
+    gpu = inventory.gpus[number]
+    shares = tuple(
+        MigSample(
+            uuid=device.uuid,
+            gpu_instance_id=device.gpu_instance_id,
+            compute_instance_id=device.compute_instance_id,
+            memory_used_bytes=1 << 30,
+            profiling=ProfilingSample(graphics_engine_active=0.5, tensor_active=0.25),
+        )
+        for device in gpu.mig_devices
+    )
+    return replace(shape, uuid=gpu.uuid, mig=shares)
+
+
+def _hold(inventory: Inventory) -> AllocationTable:
+    return AllocationTable(
+        allocations=tuple(
+            Allocation(
+                number=number,
+                resource=ResourceName("nvidia.com/gpu"),
+                devices=(DeviceId(uuid),),
+                since_seconds=START,
+                pod=PodIdentity(namespace="ml", name=f"train-{number}"),
+                container="main",
+            )
+            for number, uuid in enumerate(inventory.device_uuids)
+        )
+    )
+
+
+def _read_private_kib() -> float:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Another device plugin under our rows, as a process of its own that shares nothing with the agent."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench import foreign
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_foreign_plugin_has_every_row(short_dir: Path, is_fixed: bool) -> None:
+    """Registration, admission of 1, 4 and 8, processor time and memory; also where its directory cannot be chosen."""
+    directory = short_dir / "kubelet" if is_fixed else None
+    place = str(directory) if is_fixed else "{dir}"
+    rows = {
+        row.name: row
+        for row in foreign.measure(f"{sys.executable} -m tests.bench.example_plugin {place}", directory, rounds=1)
+    }
+    admitted = [f"prefer + Allocate, {size} of 8" for size in foreign.SIZES]
+    assert rows.keys() == {
+        "exec to Register",
+        "exec to advertised",
+        *admitted,
+        *(f"  processor time of the plugin each, {size}" for size in foreign.SIZES),
+        "memory, PSS",
+        "memory, RSS",
+    }
+    assert all(len(rows[name].samples) == foreign.ROUNDS_EACH for name in admitted)
+    assert all(row.percentile(0.5) > 0 for name, row in rows.items() if "processor" not in name)
+
+
+def test_a_plugin_that_does_not_run_is_said_so(tmp_path: Path) -> None:
+    """Nobody waits for the registration of a command that has ended."""
+    with pytest.raises(foreign.PluginEnded, match="ended with 3"):
+        foreign.measure(f"{sys.executable} -c 'raise SystemExit(3)'", None, rounds=1)

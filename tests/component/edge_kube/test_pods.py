@@ -1,0 +1,86 @@
+"""The labels of this node's pods, from a server on loopback."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.errors import ApiForbidden, ApiUnreachable
+from nodeagent.edge.kube.pods import KubePods
+from nodeagent.model.cluster import ApiCall, PodLabelTable
+from tests.fakes.apiserver import NODE, FakeApiServer
+
+pytestmark = pytest.mark.anyio
+
+EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=1000)
+
+
+def make_pod(name: str, **labels: str) -> dict[str, object]:
+    metadata = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "labels": labels, "resourceVersion": "7"}
+    return {"metadata": metadata if labels else metadata | {"labels": None}}
+
+
+def line(kind: str, content: object) -> bytes:
+    return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+
+@asynccontextmanager
+async def open_pods(tmp_path: Path) -> AsyncIterator[tuple[FakeApiServer, KubeClient, KubePods]]:
+    async with FakeApiServer().running() as server:
+        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+        try:
+            yield server, client, KubePods(client, NODE, Random(1))
+        finally:
+            await client.aclose()
+
+
+async def take(pods: KubePods, count: int) -> list[dict[str, dict[str, str]]]:
+    found: list[PodLabelTable] = []
+    async with aclosing(pods.follow_pods()) as tables:
+        async for table in tables:
+            found.append(table)
+            if len(found) == count:
+                break
+    return [{one.pod: one.labels for one in table.pods} for table in found]
+
+
+async def test_pods_are_listed_and_then_followed(tmp_path: Path) -> None:
+    """Come, changed, gone; a watch that is too old begins anew with a list; each table is whole."""
+    async with open_pods(tmp_path) as (server, client, pods):
+        server.pods = {"a": make_pod("a", team="blue")}
+        expired = line("ERROR", {"code": 410, "message": "too old"})
+        bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
+        server.watch_lines.extend([line("ADDED", make_pod("b")), bookmark, line("MODIFIED", make_pod("b", team="red"))])
+        server.watch_lines.extend([line("DELETED", make_pod("a")), line("DELETED", make_pod("a")), expired])
+        assert await take(pods, 6) == [
+            {"a": {"team": "blue"}},
+            {"a": {"team": "blue"}, "b": {}},
+            {"a": {"team": "blue"}, "b": {"team": "red"}},
+            {"b": {"team": "red"}},
+            {"b": {"team": "red"}},
+            {"a": {"team": "blue"}},
+        ]
+        assert [method for method, _ in server.requests] == ["GET", "WATCH", "GET"]
+        assert client.counts == {ApiCall(verb="GET", outcome="200"): 2, ApiCall(verb="WATCH", outcome="200"): 1}
+
+
+async def test_a_missing_right_is_named(tmp_path: Path) -> None:
+    """Pods are nothing the agent may read unless it was given that right."""
+    async with open_pods(tmp_path) as (server, client, pods):
+        server.answer(403)
+        with pytest.raises(ApiForbidden):
+            await take(pods, 1)
+        assert client.counts[ApiCall(verb="GET", outcome="403")] == 1
+
+
+async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
+    """Nothing of it gets any further."""
+    async with open_pods(tmp_path) as (server, _, pods):
+        server.pods = {"a": {"metadata": {"name": "a"}}}
+        with pytest.raises(ApiUnreachable, match="makes no sense"):
+            await take(pods, 1)

@@ -1,0 +1,154 @@
+"""The tables and pictures of the docs that come from the committed reference of the benches.
+
+A page is written by hand but for what stands between `<!-- made: … -->` and `<!-- end -->`, which is made anew from
+`docs/bench/reference.json`: no number in a table is anybody's memory.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.bench import reference
+from tests.bench.charts import render_chart
+from tests.bench.curves import Curve
+from tests.bench.reference import KeptRow, Reference, Soak, Story, Taken
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"(<!-- made: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOTHING = "Not taken yet.\n"
+
+
+def render_page(name: str) -> str:
+    """The page with everything in it that is made, made anew."""
+    known = reference.read()
+
+    def make(found: re.Match[str]) -> str:
+        head, kind, words, end = found.groups()
+        return f"{head}{MAKERS[kind](known, words.split())}{end}"
+
+    return BLOCK.sub(make, (DOCS / name).read_text(encoding="utf-8"))
+
+
+def render_picture(axis: str) -> str:
+    """All curves over one axis."""
+    curves = _list_curves(reference.read(), axis)
+    return render_chart(axis, curves) if curves else "<svg xmlns='http://www.w3.org/2000/svg'/>\n"
+
+
+def make_rows(known: Reference, groups: Sequence[str]) -> str:
+    """One table of the rows of some groups, in the order of the words."""
+    rows = [row for group in groups if group in known.groups for row in known.groups[group].rows]
+    if not rows:
+        return NOTHING
+    head = ["| Row | Runs | p50 | p90 | p99 | Limit |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    return "\n".join([*head, *map(_render_row, rows)]) + "\n"
+
+
+def _render_row(row: KeptRow) -> str:
+    values = [_show(row.p50, row.unit), *(("", "") if row.runs == 1 else (_show(row.p90), _show(row.p99)))]
+    name = row.name.strip()
+    return f"| {name} | {row.runs:,} | {values[0]} | {values[1]} | {values[2]} | {_render_limit(row)} |"
+
+
+def _render_limit(row: KeptRow) -> str:
+    if row.limit is None:
+        return ""
+    found = {0.5: row.p50, 0.99: row.p99}.get(row.limit_is_for, row.p99)
+    over = "" if found <= row.limit else f" **over, by {100 * (found / row.limit - 1):.0f} %**"
+    which = "" if row.runs == 1 else f"p{100 * row.limit_is_for:.0f} "
+    return f"{which}{row.limit:g}{over}"
+
+
+def _show(value: float, unit: str = "") -> str:
+    text = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{text} {unit.replace('us', 'µs')}".strip()
+
+
+def make_taken(known: Reference, groups: Sequence[str]) -> str:
+    """Of what and on what these groups were taken; each line says it once."""
+    lines: dict[str, list[str]] = {}
+    for group in groups:
+        if group in known.groups:
+            lines.setdefault(_describe(known.groups[group].taken), []).append(f"`{group}`")
+    return "".join(f"{', '.join(names)}: {text}.\n\n" for text, names in lines.items()) or NOTHING
+
+
+def _describe(taken: Taken) -> str:
+    return f"commit {taken.commit}, {taken.machine}, load {taken.load}, nice {taken.nice}"
+
+
+def make_curves(known: Reference, words: Sequence[str]) -> str:
+    """The ends of the curves over one axis, and how steep the last stretch is."""
+    curves = _list_curves(known, " ".join(words))
+    if not curves:
+        return NOTHING
+    sizes = curves[0].sizes
+    head = f"| Processor time in µs, {curves[0].axis}: | " + " | ".join(f"{size:,}" for size in sizes) + " |"
+    lines = [head, "| --- |" + " ---: |" * len(sizes)]
+    lines += [f"| {curve.name} | " + " | ".join(map(_show, curve.micros)) + " |" for curve in curves]
+    return "\n".join(lines) + "\n"
+
+
+def _list_curves(known: Reference, axis: str) -> list[Curve]:
+    return [curve for curve in (known.curves.curves if known.curves else ()) if curve.axis == axis]
+
+
+def make_chaos(known: Reference, _words: Sequence[str]) -> str:
+    """All stories of the last long run, added up, and the worst of each measure."""
+    if known.chaos is None or not known.chaos.stories:
+        return NOTHING
+    stories = known.chaos.stories
+    failed = [story for story in stories if story.violation]
+    lines = [
+        "| What | Found |",
+        "| --- | ---: |",
+        f"| stories, steps | {len(stories)}, {sum(story.steps for story in stories):,} |",
+        f"| stories in which something did not hold | {len(failed)} |",
+        f"| pods admitted | {sum(story.admitted for story in stories):,} |",
+        f"| pods refused while something was broken | {sum(story.refused for story in stories):,} |",
+        f"| ready after the last fault, p50 of the stories' latest | {_middle(stories):.1f} s |",
+        f"| ready after the last fault, at the latest | {max(story.ready_seconds for story in stories):.1f} s |",
+        f"| every neighbour told the truth, at the latest | {max(story.well_seconds for story in stories):.1f} s |",
+        f"| longest wait for a processor, not counted above | {max(one.stall_seconds for one in stories):.1f} s |",
+        f"| hours of running | {sum(story.seconds for story in stories) / 3600:.1f} |",
+    ]
+    return "\n".join(lines) + f"\n\nTaken of {_describe(known.chaos.taken)}.\n"
+
+
+def _middle(stories: Sequence[Story]) -> float:
+    return sorted(story.ready_seconds for story in stories)[len(stories) // 2]
+
+
+def make_soak(known: Reference, _words: Sequence[str]) -> str:
+    """What the last life of the agent had at its beginning and at its end."""
+    if known.soak is None or not known.soak.soaks:
+        return NOTHING
+    lines = [
+        "| Agent's hours | Ran for | Pods | RSS, PSS in MiB | Descriptors | Threads | Tasks | Grown or lost |",
+        "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
+        *(_render_soak(soak) for soak in known.soak.soaks),
+    ]
+    return "\n".join(lines) + f"\n\nTaken of {_describe(known.soak.taken)}.\n"
+
+
+def _render_soak(soak: Soak) -> str:
+    def spans() -> Iterator[str]:
+        settled = soak.moments[1:] or soak.moments
+        for name in ("descriptors", "threads", "tasks"):
+            yield f"{settled[0][name]:.0f} → {settled[-1][name]:.0f}"
+
+    settled = soak.moments[1:] or soak.moments
+    memory = ", ".join(f"{settled[0][name]:.1f} → {settled[-1][name]:.1f}" for name in ("rss_mib", "pss_mib"))
+    return (
+        f"| {soak.hours:g} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {' | '.join(spans())}"
+        f" | {'; '.join(soak.problems) or 'nothing'} |"
+    )
+
+
+MAKERS = {
+    "rows": make_rows,
+    "taken": make_taken,
+    "curves": make_curves,
+    "chaos": make_chaos,
+    "soak": make_soak,
+}

@@ -1,0 +1,209 @@
+"""A running containerd 2 under a real systemd: a change that does not work is taken back, one that works stays.
+
+Nothing here is a stand-in but the reason why a start fails.
+"""
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
+from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
+from tests.support.systemd import PYTHON, find_obstacle
+
+CONFIG = """# ours, do not reformat
+version = 3
+[plugins.'io.containerd.cri.v1.runtime'] # the runtime's half
+  enable_cdi = false
+  restrict_oom_score_adj = true
+"""
+DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
+REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
+READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
+AGENT = "nodeagent.service"
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    assert find_obstacle() == ""
+    with tempfile.TemporaryDirectory(prefix="na") as directory, running_machine(Path(directory)) as machine:
+        yield machine
+
+
+def read_pid(machine: Machine) -> str:
+    return machine.systemd.run("systemctl", "show", "--property=MainPID", "--value", CONTAINERD).strip()
+
+
+def crictl(machine: Machine, *words: str) -> str:
+    """What the running daemon says; nothing while it is being restarted."""
+    command = (str(machine.programs / "crictl"), "--runtime-endpoint", f"unix://{SOCKET}", *words)
+    return machine.systemd.call(*command).stdout
+
+
+def is_cdi_in_force(machine: Machine) -> bool:
+    return '"enableCDI": true' in crictl(machine, "info")
+
+
+def read_config(machine: Machine) -> str:
+    return machine.systemd.path(CONTAINERD_CONFIG).read_text()
+
+
+def test_a_change_that_works_is_in_force(machine: Machine) -> None:
+    """Only our own key in a file of its own, one line in the main file, and back to the byte."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    assert not is_cdi_in_force(machine)
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert done.returncode == 0, done.stderr
+    assert is_cdi_in_force(machine)
+    assert read_pid(machine) != before
+    lines = set(read_config(machine).splitlines()) - set(CONFIG.splitlines())
+    assert lines == {'imports = ["/etc/containerd/conf.d/*.toml"]'}
+    assert "the runtime's half" in read_config(machine)
+    again = machine.nodeagent("runtime", "configure", "--restart")
+    assert (again.returncode, again.stdout) == (0, "nothing to write\n")
+    assert machine.nodeagent("runtime", "unconfigure").returncode == 0
+    assert read_config(machine) == CONFIG
+    assert not machine.systemd.path(DROP_IN).exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [(REFUSES, "`systemctl restart containerd.service` failed"), (READS_ELSEWHERE, "the setting is not in force")],
+    ids=["does not start", "reads another file"],
+)
+def test_a_change_that_does_not_work_is_rolled_back(machine: Machine, more: str, reason: str) -> None:
+    """The files are as before to the byte, and containerd runs with them."""
+    machine.systemd.write("/etc/elsewhere/config.toml", CONFIG)
+    machine.install_containerd(machine.programs, CONFIG, more=more)
+    before = read_pid(machine)
+    flags = ("--restart", "--set", "runtime.restart_timeout_seconds=3")
+    done = machine.nodeagent("runtime", "configure", *flags)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert read_config(machine) == CONFIG
+    assert not machine.systemd.path(DROP_IN).exists()
+    assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"
+    assert read_pid(machine) != before
+    assert "RuntimeName:  containerd" in crictl(machine, "version")
+    assert not is_cdi_in_force(machine)
+
+
+def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Machine) -> None:
+    """In the shipped unit, with all that it takes away: configured, restarted, and put back while nobody looks."""
+    machine.install_containerd(machine.programs, CONFIG)
+    port = choose_free_ports(1)[0]
+    settings = (
+        "gpus.source=simulated:t4",
+        "runtime.manage=true",
+        "runtime.restart=now",
+        f"http.listen=127.0.0.1:{port}",
+    )
+    flags = " ".join(f"--set {setting}" for setting in settings)
+    unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
+    unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
+    # The interpreter of a test may lie in somebody's home.
+    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit.replace("ProtectHome=yes", "ProtectHome=no"))
+    machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
+    machine.systemd.run("systemctl", "daemon-reload")
+    machine.systemd.run("systemctl", "start", "--no-block", AGENT)
+    wait_in_force(machine)
+    drop_in = machine.systemd.path(DROP_IN)
+    written = drop_in.read_text()
+    drop_in.write_text(written.replace("true", "false"))
+    wait_in_force(machine)
+    assert drop_in.read_text() == written
+    machine.systemd.run("systemctl", "stop", AGENT)
+    assert is_cdi_in_force(machine)
+
+
+def wait_in_force(machine: Machine) -> None:
+    """Wait until the file says so and the daemon does so."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    place = machine.systemd.path(DROP_IN)
+    while not (place.exists() and "enable_cdi = true" in place.read_text() and is_cdi_in_force(machine)):
+        assert time.monotonic() < deadline, machine.systemd.read_journal(AGENT)
+        time.sleep(0.2)
+
+
+CONTAINER = """
+set -e
+root=/run/container
+mkdir -p $root
+mount -t tmpfs tmpfs $root
+cd $root
+mkdir -p host usr etc proc tmp dev
+for name in bin sbin lib lib64; do ln -s usr/$name $name; done
+for directory in /usr {shared}; do
+  mkdir -p ./$directory
+  mount --bind $directory ./$directory
+done
+mount --rbind / host
+mount --rbind /dev dev
+mount -t proc proc proc
+exec chroot $root {python} -m nodeagent runtime "$@"
+"""
+
+
+def run_in_container(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the agent's command in a container of the machine's, with its root at /host as a DaemonSet has it."""
+    script = CONTAINER.format(shared=f"{CHECKOUT} {PYTHON}", python=CHECKOUT / ".venv/bin/python")
+    flags = ("--set", "node.host_root=/host", "--set", "node.state_dir=/host/var/lib/nodeagent")
+    unshare = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
+    return machine.systemd.call(*unshare, "sh", "-c", script, "sh", *words, *flags)
+
+
+def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
+    """It detects, judges, writes and restarts on the host, by the host's own names, and gives everything back."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    detected = run_in_container(machine, "detect", "--json")
+    assert json.loads(detected.stdout)["config_file"] == CONTAINERD_CONFIG, detected.stderr
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"written: {DROP_IN}", f"written: {CONTAINERD_CONFIG}"]
+    assert is_cdi_in_force(machine)
+    assert read_pid(machine) != before
+    assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
+    assert run_in_container(machine, "unconfigure").returncode == 0
+    assert read_config(machine) == CONFIG
+
+
+def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:
+    """As without a container; the message names what a person would run on the host."""
+    machine.install_containerd(machine.programs, CONFIG, more=REFUSES)
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 2
+    assert "`systemctl restart containerd.service` failed" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"
+
+
+def test_a_directory_that_may_not_be_written_is_told(machine: Machine) -> None:
+    """Its error names the file and the reason; nothing is written or restarted, and nothing is on record."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    for options in ("bind", "remount,bind,ro"):
+        machine.systemd.run("mount", "-o", options, "/etc/containerd", "/etc/containerd")
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert done.returncode == 2
+    assert f"cannot write {DROP_IN}: create its directory: read-only file system" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert read_pid(machine) == before
+    assert machine.nodeagent("runtime", "unconfigure").stdout == "nothing of ours is there\n"
+
+
+def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine: Machine) -> None:
+    """A circle ends, for both; the setting is put where it counts."""
+    circle = f'version = 3\nimports = ["{CONTAINERD_CONFIG}"]\n'
+    machine.systemd.write("/etc/containerd/conf.d/50-circle.toml", circle)
+    machine.install_containerd(machine.programs, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{CONFIG}')
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert (done.returncode, done.stdout) == (0, f"written: {DROP_IN}\n"), done.stderr
+    assert is_cdi_in_force(machine)

@@ -1,0 +1,91 @@
+"""`python -m tests.soak --hours 24 --speed 40`: a day in 36 minutes; ended with 0 when nothing grew or was lost.
+
+With `--speed 1` and a fraction of an hour it is the same in the world's own time.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+
+from tests.chaos.machine import Machine
+from tests.chaos.truth import Violated
+from tests.fakes.nvml.control import FakeNvml
+from tests.soak.day import Day, plan_pace
+from tests.soak.measures import COUNTED, find_growth
+
+
+def main() -> int:
+    """Live it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--hours", type=float, default=24.0, help="of the agent's time (%(default)s)")
+    parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
+    parser.add_argument("--result", type=Path, help="a line of JSON about it is added to this file")
+    options = parser.parse_args()
+    problems: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="ns-") as directory:
+        began = time.monotonic()
+        machine, day = make_day(Path(directory), hours=options.hours, speed=options.speed, seed=options.seed)
+        try:
+            anyio.run(live, machine, day)
+            problems = find_growth(day.moments)
+        except* Violated as violations:
+            problems = [str(error) for error in violations.exceptions]
+        seconds = time.monotonic() - began
+        if problems and options.keep_log:
+            options.keep_log.write_bytes((Path(directory) / "agent.log").read_bytes())
+    told = {
+        "hours": options.hours,
+        "speed": options.speed,
+        "seconds": round(seconds),
+        "steps": day.steps,
+        "admitted": machine.admitted,
+        "refused": machine.refused,
+        "moments": [moment._asdict() for moment in day.moments],
+        "problems": problems,
+    }
+    if options.result:
+        with options.result.open("a") as file:
+            file.write(json.dumps(told) + "\n")
+    sys.stdout.write(render(day, told))
+    return int(bool(problems))
+
+
+def make_day(directory: Path, *, hours: float, speed: int, seed: int) -> tuple[Machine, Day]:
+    """A node and a day on it."""
+    (directory / "state").mkdir()
+    machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed)
+    return machine, Day(machine, hours=hours, speed=speed, seed=seed)
+
+
+async def live(machine: Machine, day: Day) -> None:
+    """From the start of the node to its end."""
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(machine.kubelet.run)
+        await machine.start()
+        try:
+            await day.live()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await machine.stop()
+            machine.gpus.fake.close()
+        tasks.cancel_scope.cancel()
+
+
+def render(day: Day, told: dict[str, object]) -> str:
+    """What people read."""
+    lines = ["hours " + " ".join(f"{name:>12}" for name in COUNTED)]
+    lines += [f"{moment.hours:5.1f} " + " ".join(f"{value:>12}" for value in moment[1:]) for moment in day.moments]
+    lines += [f"{key}: {value}" for key, value in told.items() if key not in ("moments", "problems")]
+    lines += [f"problem: {problem}" for problem in told["problems"]]  # type: ignore[attr-defined]  # a list of texts
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What must not grow while an agent lives, and whether it did. Pure but for the reading of one process family."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.bench.node import read_memory_kib
+from tests.chaos.agent import Agent
+
+SLACK = {"rss_mib": 4.0, "pss_mib": 4.0, "descriptors": 8, "threads": 5, "tasks": 8}
+"""How much more the last quarter may have than the first.
+
+Caches and histories fill. The event loop has a pool of threads that look up names, which grows to its limit and no
+further. A connection that is being opened or closed at that moment has descriptors and tasks.
+"""
+COUNTED = tuple(SLACK)
+ATTEMPTS = 50
+
+
+class Moment(NamedTuple):
+    """The agent and its GPU worker at one moment."""
+
+    hours: float
+    """Since the agent was started, on its own clock."""
+    rss_mib: float
+    pss_mib: float
+    descriptors: int
+    threads: int
+    tasks: int
+
+
+async def look(agent: Agent, hours: float) -> Moment:
+    """The agent now, which must be able to answer."""
+    status, body = await agent.get("/api/v1/debug")
+    assert status == 200, body
+    process = json.loads(body)["process"]
+    rss, pss = (_read_memory_mib(agent, kind) for kind in ("Rss", "Pss"))
+    return Moment(
+        hours, round(rss, 2), round(pss, 2), process["descriptors"], len(process["threads"]), len(process["tasks"])
+    )
+
+
+def _read_memory_mib(agent: Agent, kind: str) -> float:
+    """Of the agent and its worker; one that is just being replaced counts once the next is there."""
+    for _ in range(ATTEMPTS):
+        try:
+            family = [agent.pid, *agent.list_children()]
+            return sum(read_memory_kib(pid, kind) for pid in family) / 1024
+        except OSError:
+            continue
+    raise AssertionError("the worker never lives for long enough to be looked at")
+
+
+def find_growth(moments: Sequence[Moment]) -> list[str]:
+    """What the last quarter has more of than the first, in words; the first look, at a fresh start, counts for none."""
+    settled = moments[1:]
+    part = max(1, len(settled) // 4)
+    grown = []
+    for name in COUNTED:
+        first = max(getattr(moment, name) for moment in settled[:part])
+        last = max(getattr(moment, name) for moment in settled[-part:])
+        if last > first + SLACK[name]:
+            grown.append(f"{name} grew from {first} to {last}")
+    return grown

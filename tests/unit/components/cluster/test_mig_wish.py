@@ -1,0 +1,71 @@
+"""What the label of a MIG configuration asks for, and whether it is there."""
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.cluster.mig_wish import CONFIG, STATE, WishStanding, find_differing, judge_mig_wish
+from nodeagent.model.gpu import Gpu, Mig, MigProfile
+from tests.support.gpus import make_gpu, make_mig_devices
+
+SMALL, MEDIA_PROFILE = (
+    MigProfile(name=name, profile_id=number, slice_count=1, memory_mib=1, multiprocessor_count=1, instances_max=most)
+    for name, number, most in (("1g.10gb", 19, 7), ("1g.10gb+me", 20, 1))
+)
+
+
+def make(index: int, *profiles: str, enabled: bool = True) -> Gpu:
+    """A GPU that is cut like this, or could be."""
+    devices = make_mig_devices(index, profiles)
+    mig = Mig(enabled=enabled, pending=enabled, devices=devices, profiles=(SMALL, MEDIA_PROFILE))
+    return replace(make_gpu(index), mig=mig)
+
+
+OFF, FULL = make(0, enabled=False), make(1, *["1g.10gb"] * 7)
+MEDIA = make(2, "1g.10gb+me")
+BALANCED = make(3, "1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb")
+FOREIGN = make_gpu(4)
+
+
+@pytest.mark.parametrize(
+    ("config", "gpus", "differing"),
+    [
+        ("all-disabled", (OFF, FOREIGN), ()),
+        ("all-disabled", (OFF, FULL), (FULL,)),
+        ("all-enabled", (OFF, FULL), (OFF,)),
+        ("all-balanced", (BALANCED, FULL, OFF), (FULL, OFF)),
+        ("all-1g.10gb", (FULL, FOREIGN), ()),
+        ("all-1g.10gb", (FULL, OFF, make(5, "1g.10gb")), (OFF, make(5, "1g.10gb"))),
+        ("all-1g.10gb.me", (MEDIA, FULL), (FULL,)),
+        ("all-9g.99gb", (FULL,), None),
+        ("inference", (FULL,), None),
+        ("all-disabled", (replace(FULL, lost="off the bus"),), ()),
+    ],
+)
+def test_well_known_names_say_how_every_gpu_is_cut(
+    config: str, gpus: tuple[Gpu, ...], differing: tuple[Gpu, ...] | None
+) -> None:
+    """GPUs without MIG are never meant; names whose meaning lies with a manager cannot be judged."""
+    assert find_differing(config, gpus) == differing
+
+
+@pytest.mark.parametrize(
+    ("config", "state", "standing"),
+    [
+        ("", "failed", WishStanding.NONE),
+        ("all-disabled", "", WishStanding.MET),
+        ("all-1g.10gb", "", WishStanding.UNMET),
+        ("all-1g.10gb", "success", WishStanding.UNMET),
+        ("all-1g.10gb", "pending", WishStanding.CHANGING),
+        ("all-1g.10gb", "rebooting", WishStanding.CHANGING),
+        ("all-1g.10gb", "failed", WishStanding.FAILED),
+        ("inference", "", WishStanding.UNKNOWN),
+        ("inference", "success", WishStanding.MET),
+    ],
+)
+def test_a_wish_stands_as_the_manager_and_the_gpus_say(config: str, state: str, standing: WishStanding) -> None:
+    """The manager's word on the work, the GPUs' on the result; what is not met names the GPU and who has to act."""
+    wish = judge_mig_wish({CONFIG: config, STATE: state}, [OFF])
+    assert wish.standing is standing
+    if standing is WishStanding.UNMET:
+        assert "GPU 0" in wish.detail
+        assert "although" in wish.detail if state else "although" not in wish.detail

@@ -5,6 +5,8 @@ What is not success where it is tried, and what is not tried, is listed in `docu
 
 import json
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +24,8 @@ from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.machine.machine import Machine, fresh_machine
 from tests.support.markdown import find_block
 
-pytestmark = pytest.mark.timeout(500)
-ENDLESS_SECONDS = 4
+pytestmark = pytest.mark.timeout(590)
+ENDLESS_SECONDS = 3
 TIMED_OUT = 124
 OPERATOR = "gpu-operator"
 OLD_PLUGIN = "nvidia-device-plugin-daemonset"
@@ -69,9 +71,7 @@ def before_and_after(command: str) -> tuple[str, str]:
         )
     if command.startswith("nodeagent cdi generate -o"):
         return "systemctl stop nodeagent", "rm -f /etc/cdi/nvidia.json && systemctl start nodeagent"
-    if "runtime detect" in command or command.startswith("nodeagent cdi validate"):
-        return "true", "true"
-    return "true", "true"
+    return "", ""
 
 
 def test_commands_for_a_machine_do_what_the_pages_say(machine: Machine) -> None:
@@ -86,13 +86,17 @@ def test_commands_for_a_machine_do_what_the_pages_say(machine: Machine) -> None:
             command.replace("GPU-UUID", uuid).replace(".venv/bin/nodeagent", program).replace("--for 30s", "--for 2s")
         )
         before, after = before_and_after(command)
-        machine.run(before)
+        if before:
+            machine.run(before)
         done = machine.call(f"timeout {ENDLESS_SECONDS} {typed}" if is_endless(command) else typed)
-        machine.run(after)
+        if after:
+            machine.run(after)
         wanted = {TIMED_OUT} if is_endless(command) else STATUS.get(command, ({0}, ""))[0]
+        sys.stderr.write(f"{time.monotonic():.0f} {done.returncode} {command}\n")
         if done.returncode not in wanted:
             problems.append(f"{block.name}: {command}: {done.returncode}\n{done.stdout[-500:]}{done.stderr[-500:]}")
-        machine.wait_ready()
+        if after or command.startswith("systemctl"):
+            machine.wait_ready()
     assert problems == [], "\n".join(problems)
 
 

@@ -9,9 +9,11 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEED ?= 1
 STEPS ?= 200
+HOURS ?= 24
+SPEED ?= 40
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser bench chaos nightly generate hook manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench chaos soak nightly generate hook manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,14 +69,20 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 browser: $(STAMP) ## the status page in headless Chromium
 	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin)
-	@$(BIN)/python -m tests.bench $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
+bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; REFERENCE=1: into the docs)
+	@$(BIN)/python -m tests.bench $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
 
 chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200)
 	@unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS)
 
-nightly: $(STAMP) ## the long runs
+soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40)
+	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED)
+
+nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
+	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.integration.cluster build
+	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt

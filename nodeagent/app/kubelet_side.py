@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
@@ -11,16 +12,22 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.boot_id import read_boot_id
 from nodeagent.edge.host.handout import HandoutReader
-from nodeagent.edge.host.journal_disk import JournalDisk
+from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally
 from nodeagent.edge.kubelet.account import KubeletAccount
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.log import get_logger
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
+
+if TYPE_CHECKING:
+    from nodeagent.components.exporter.admission_families import AdmissionFacts
+    from nodeagent.components.exporter.exposition import Distribution
 
 MACHINE_ID = "etc/machine-id"
 
@@ -35,6 +42,7 @@ class KubeletSide:
         self._account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
+        self._journal_tally, self._call_times = JournalTally(), CallTimes()
         self.door = JournalDoor(str(settings.node.state_dir))
 
     def close(self) -> None:
@@ -51,9 +59,26 @@ class KubeletSide:
             self._clock,
             self._live,
             self._account,
-            store=JournalDisk(node.state_dir),
+            store=JournalDisk(node.state_dir, tally=self._journal_tally),
             door=self.door,
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
+        )
+
+    def read_admission(self) -> "AdmissionFacts":
+        """What pods have waited for since the process began."""
+        from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts  # noqa: PLC0415 - `late`
+
+        tally = self._journal_tally
+        return AdmissionFacts(
+            calls=tuple(
+                CallFacts(
+                    method=call.method, resource=call.resource, outcome=call.outcome, durations=_distribution(durations)
+                )
+                for call, durations in sorted(self._call_times.times.items())
+            ),
+            journal_writes=tally.writes,
+            journal_failures=tally.failures,
+            journal_syncs=_distribution(tally.syncs),
         )
 
     def build_plugins(self) -> DevicePlugins:
@@ -67,7 +92,15 @@ class KubeletSide:
         session: PluginSession | RegistrySession
         if kubelet.plugins_registry_dir is None:
             directory = kubelet.device_plugins_dir
-            session = PluginSession(plugin, directory, endpoint, report=report, report_crash=self._note_crash)
+            session = PluginSession(
+                plugin,
+                directory,
+                endpoint,
+                report=report,
+                report_crash=self._note_crash,
+                times=self._call_times,
+                read_allocatable=self._account.read_allocatable,
+            )
         else:
             session = RegistrySession(
                 plugin,
@@ -75,6 +108,7 @@ class KubeletSide:
                 kubelet.plugins_registry_dir / endpoint,
                 report=report,
                 report_crash=self._note_crash,
+                times=self._call_times,
             )
         await session.run()
 
@@ -87,6 +121,12 @@ class KubeletSide:
             return HandoutFacts()
         dev_root = settings.driver.dev_root or settings.driver.root
         return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
+
+
+def _distribution(durations: Durations) -> "Distribution":
+    from nodeagent.components.exporter.exposition import Distribution  # noqa: PLC0415 - see `late`
+
+    return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
 
 
 def read_machine_id(host_root: Path, node_name: str) -> str:

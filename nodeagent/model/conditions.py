@@ -311,6 +311,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         show_after_seconds=10.0,
     ),
     ConditionDefinition(
+        code="plugin-contested",
+        severity="error",
+        title="another device plugin offers a resource of this node",
+        remedy="take the other plugin off this node, or give one of the two another resource name",
+    ),
+    ConditionDefinition(
         code="api-unreachable",
         severity="warning",
         title="the API server cannot be used",

@@ -22,6 +22,8 @@ class AdvertisedResource(Value, frozen=True):
     registered: bool
     devices: tuple[AdvertisedDevice, ...] = ()
     last_error: str = ""
+    contested: str = ""
+    """What shows that another device plugin offers the same resource; empty when nothing does."""
 
 
 class PluginState(Value, frozen=True):

@@ -1,4 +1,8 @@
-"""What a pod waits for: preference and durable allocation, while the agent samples and is scraped."""
+"""What a pod waits for: preference and durable allocation, while the agent samples and is scraped.
+
+Asked as the kubelet's gRPC for Go asks (`tests.support.go_client`), and once more by gRPC's C core under Python, which
+others wrote and whose own time is a good part of that row.
+"""
 
 from tests.bench.node import BenchNode, PluginProcess, bench_node
 from tests.bench.rows import Row
@@ -13,7 +17,8 @@ SCRAPE_PAUSE_SECONDS = 0.5
 
 def measure(rounds: int = ROUNDS) -> list[Row]:
     """Whole GPUs, then replicas."""
-    return [*measure_whole(rounds), *measure_shared(max(1, min(rounds, SHARED_ROUNDS)))]
+    fewer = max(1, min(rounds, SHARED_ROUNDS))
+    return [*measure_whole(rounds), *measure_by_core(fewer), *measure_shared(fewer)]
 
 
 def measure_whole(rounds: int) -> list[Row]:
@@ -24,6 +29,13 @@ def measure_whole(rounds: int) -> list[Row]:
         for size, p50, p99 in ((4, 1.0, 2.5), (1, None, None), (8, None, None)):
             rows += admit(node, agent, f"prefer + Allocate, {size} of 8, durable", (size, rounds), (p50, p99))
     return rows
+
+
+def measure_by_core(rounds: int) -> list[Row]:
+    """Four of eight, asked by a client that is not ours."""
+    with bench_node(caller="core") as node, node.running_agent() as agent:
+        settle(node, agent, devices=8)
+        return admit(node, agent, "prefer + Allocate, 4 of 8, by C core", (4, rounds), (None, None))[:1]
 
 
 def measure_shared(rounds: int) -> list[Row]:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.simulated.kubelet.device_manager import Choice
 from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient
-from tests.bench.go_client import GoClient
+from tests.support.go_client import GoClient
 
 SERVICE: Final = "/v1beta1.DevicePlugin"
 

@@ -4,6 +4,8 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
+from nodeagent.edge.kubelet import list_check
+from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.integration.cluster.control import Cluster
@@ -37,6 +39,41 @@ async def test_update_with_overlap_heals(node: Cluster, pods: Pods) -> None:
             leave.set()
             await wait_until(lambda: any("does not follow" in report.last_error for report in standing.reports))
             await kubelet.wait_offer(GPU, 4, 4)
+
+
+@pytest.mark.parametrize("endpoint", ["theirs.sock", "ours.sock"])
+async def test_another_plugin_that_leaves_first_is_outlived(
+    node: Cluster, pods: Pods, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """The kubelet stops the resource with the plugin that came last; ours is told, and registers again by itself."""
+    monkeypatch.setattr(list_check, "LOOK_SECONDS", 1.0)
+    kubelet = RealKubelet(node, pods)
+    account = PodResourcesClient(kubelet.pod_resources_socket)
+    async with (
+        running_session(
+            FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
+        ) as standing,
+        anyio.create_task_group() as tasks,
+    ):
+        await kubelet.wait_offer(GPU, 8, 8)
+        leave = anyio.Event()
+
+        async def run_other(*, task_status: TaskStatus[None]) -> None:
+            plugin = FakeDevicePlugin(make_devices(4, prefix="other-"))
+            async with running_session(plugin, kubelet.device_plugins_dir, endpoint):
+                await kubelet.wait_offer(GPU, 4, 4)
+                task_status.started()
+                await leave.wait()
+
+        await tasks.start(run_other)
+        await wait_until(lambda: standing.now.contested)
+        assert not await kubelet.run_pod("served-by-the-other", {GPU: 1})
+        leave.set()
+        await kubelet.wait_offer(GPU, 8, 8)
+        await wait_until(lambda: standing.now.registered and not standing.now.contested)
+        assert not await kubelet.run_pod("served-by-ours", {GPU: 1})
+        await kubelet.remove_pod("served-by-the-other")
+        await kubelet.remove_pod("served-by-ours")
 
 
 async def test_plugin_is_found_through_the_registry(node: Cluster, pods: Pods) -> None:

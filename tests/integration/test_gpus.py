@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.pods import Pods, render_pod
+from tests.integration.cluster.pods import Pods, has_reached, render_pod
 from tests.integration.conftest import MakeAgent
 
 GPU = "nvidia.com/gpu"
@@ -20,6 +22,9 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
 }
 """Made-up GPUs have no device nodes and no CDI entries, so containers are told by their environment alone."""
 PATIENCE_SECONDS = 30.0
+FOLLOWED_SECONDS = 5.0
+"""Within which the node's allocatable devices follow their health; the kubelet here tells its status each 2 s."""
+FORGOTTEN_ROUNDS, FORGOTTEN_ROUNDS_AT_NIGHT = 5, 200
 
 
 def _ask(name: str, count: int = 1, resource: str = GPU) -> dict[str, Any]:
@@ -61,6 +66,14 @@ def _wait_held(agent: AgentUnderTest, wanted: dict[str, str]) -> None:
     while _held(agent) != wanted:
         assert time.monotonic() < deadline, f"the agent says {_held(agent)}, the pods say {wanted}"
         time.sleep(0.2)
+
+
+def _wait_verdict(agent: AgentUnderTest, healthy: int) -> None:
+    """Until the agent judges this many GPUs healthy, whatever it has told the kubelet."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while agent.get("/metrics")[1].count('verdict="healthy"} 1') != healthy:
+        assert time.monotonic() < deadline, f"the agent never judged {healthy} GPUs healthy"
+        time.sleep(0.1)
 
 
 def _distribution(pods: Pods, names: Iterable[str]) -> dict[str, str]:
@@ -110,6 +123,25 @@ def test_a_killed_agent_loses_no_allocation(node: Cluster, pods: Pods, make_agen
     _wait_allocatable(node, 8)
     second = pods.run(_ask("second", 5))
     _wait_held(agent, _distribution(pods, [first, second]))
+
+
+def test_an_agent_killed_during_admissions_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """Killed again and again while eight pods come, each GPU is one pod's, and the agent knows whose in the end."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    _wait_allocatable(node, 8)
+    names = [pods.create(_ask(f"caught-{number}")) for number in range(8)]
+    for pause_seconds in (0.0, 0.2, 0.6):
+        time.sleep(pause_seconds)
+        agent.stop(signal.SIGKILL)
+        agent.start()
+    agent.wait_ready()
+    _wait_allocatable(node, 8)
+    for name in names:
+        pods.wait_for(name, "decided", lambda pod: has_reached(pod, "Running") or pod["status"]["phase"] == "Failed")
+    running = [name for name in names if pods.read(name)["status"]["phase"] == "Running"]
+    _wait_held(agent, _distribution(pods, running))
+    late = pods.run(_ask("late", 8 - len(running))) if len(running) < 8 else None
+    _distribution(pods, [*running, *filter(None, [late])])
 
 
 def test_a_restarted_kubelet_hears_of_the_gpus_again(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
@@ -168,23 +200,36 @@ def _simulate_fault(agent: AgentUnderTest, *words: str) -> None:
 
 
 def test_a_lost_gpu_leaves_the_allocatable_ones_and_returns(node: Cluster, make_agent: MakeAgent) -> None:
-    """Health goes both ways: the node offers one less while the GPU is lost, and all again once it is back."""
+    """Health goes both ways, within seconds of the agent's verdict; a GPU that is back it finds at its next look."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
     _wait_allocatable(node, 8)
     _simulate_fault(agent, "lost", "3")
-    _wait_allocatable(node, 7)
+    _wait_allocatable(node, 7, seconds=FOLLOWED_SECONDS)
     _simulate_fault(agent, "back", "3")
-    _wait_allocatable(node, 8)
+    _wait_verdict(agent, healthy=8)
+    _wait_allocatable(node, 8, seconds=FOLLOWED_SECONDS)
 
 
 def test_a_kubelet_that_forgets_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """A lost checkpoint makes the kubelet think held GPUs free: five times over, no GPU has two living pods."""
+    _forget(node, pods, make_agent, FORGOTTEN_ROUNDS)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_a_kubelet_that_forgets_200_times_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """The same for a night."""
+    _forget(node, pods, make_agent, FORGOTTEN_ROUNDS_AT_NIGHT)
+
+
+def _forget(node: Cluster, pods: Pods, make_agent: MakeAgent, rounds: int) -> None:
+    """Half of the GPUs are held throughout; each kubelet that has forgotten that is asked for one more."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
     _wait_allocatable(node, 8)
     names = [pods.run(_ask("holder", 4))]
     wanted = _distribution(pods, names)
     _wait_held(agent, wanted)
-    for number in range(5):
+    for number in range(rounds):
         node.stop("kubelet", signal.SIGKILL)
         (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
         node.restart_kubelet()

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import anyio
 
+from nodeagent.edge.kubelet.list_check import ReadAllocatable
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
@@ -120,10 +121,19 @@ def no_crash(path: str, error: Exception) -> None:
 
 
 @asynccontextmanager
-async def running_session(plugin: DevicePlugin, directory: Path, endpoint: str = "n.sock") -> AsyncIterator[Standing]:
+async def running_session(
+    plugin: DevicePlugin, directory: Path, endpoint: str = "n.sock", read_allocatable: ReadAllocatable | None = None
+) -> AsyncIterator[Standing]:
     """A plugin that is kept registered for as long as the block lasts."""
     standing = Standing()
-    session = PluginSession(plugin, directory, endpoint, report=standing.reports.append, report_crash=no_crash)
+    session = PluginSession(
+        plugin,
+        directory,
+        endpoint,
+        report=standing.reports.append,
+        report_crash=no_crash,
+        read_allocatable=read_allocatable,
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(session.run)
         yield standing

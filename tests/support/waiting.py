@@ -1,5 +1,6 @@
 """Waiting for what has no event to wait for: another process, a log line, a counter."""
 
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,3 +22,22 @@ async def wait_until(is_so: Callable[[], object]) -> None:
 async def settled(outcome: T | Awaitable[T]) -> T:
     """What is there already, or what has to be awaited for it."""
     return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What `work` returns, while the loop goes on; its thread ends with it."""
+    outcome: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="in_thread", daemon=True)
+    thread.start()
+    await wait_until(lambda: not thread.is_alive())
+    if errors:
+        raise errors[0]
+    return outcome[0]

@@ -92,6 +92,7 @@ class ResourcePlugin:
     def __init__(self, offer: _Offer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
         self._list: tuple[AdvertisedDevice, ...] = ()
+        self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
         self._changed_at = 0.0
         self._changed = anyio.Event()
@@ -113,6 +114,7 @@ class ResourcePlugin:
             return
         self._listed = origin
         wanted = plan_list(offer.resource, offer.view, gone)
+        self._fit = frozenset(device.id for device in wanted if device.healthy)
         if wanted != self._list:
             self._list, self._changed_at, self.cause = wanted, anyio.current_time(), cause
             self._changed.set()
@@ -142,10 +144,9 @@ class ResourcePlugin:
         """
         offer = self._offer
         selected = select_devices(offer.resource, offer.known, devices)
-        for device in selected:
-            reason = explain_unfitness(device, offer.view)
-            if reason:
-                raise DeviceUnhealthy(device.id, reason)
+        unfit = next((device for device in selected if device.id not in self._fit), None)
+        if unfit is not None:
+            raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
         recorded = self._journal.record(offer.resource.name, devices)
         if isinstance(recorded, Allocation):
             return self._answer(offer, selected)
@@ -346,7 +347,8 @@ class DevicePlugins:
                 await anyio.sleep(RETRY_SECONDS)
         # Only now is its socket free for a successor.
         self._ending.discard(resource.name)
-        self._conditions.clear("plugin-not-registered", key=resource.name)
+        for code in ("plugin-not-registered", "plugin-contested"):
+            self._conditions.clear(code, key=resource.name)
         self._waker.wake()
 
     def _note_standing(self, standing: AdvertisedResource) -> None:
@@ -358,6 +360,10 @@ class DevicePlugins:
             self._conditions.clear("plugin-not-registered", key=standing.name)
         else:
             self._conditions.set("plugin-not-registered", key=standing.name, detail=standing.last_error)
+        if standing.contested:
+            self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
+        else:
+            self._conditions.clear("plugin-contested", key=standing.name)
         envelope = self._publish(self._served[standing.name].plugin.cause)
         if standing.devices and (before is None or before.devices != standing.devices):
             healthy = sum(device.healthy for device in standing.devices)

@@ -2,6 +2,7 @@
 
 from msgspec import field
 
+from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.values import Value
 
@@ -54,6 +55,7 @@ class AgentFacts(Value, frozen=True):
     api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
+    admission: AdmissionFacts | None = None
 
 
 class ExporterFacts(Value, frozen=True):
@@ -71,7 +73,8 @@ class ExporterFacts(Value, frozen=True):
 def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
     exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
-    return (*_life(facts), *_work(facts), *exporter, *_process(facts))
+    admission = build_admission_families(facts.admission) if facts.admission is not None else ()
+    return (*_life(facts), *_work(facts), *admission, *exporter, *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:

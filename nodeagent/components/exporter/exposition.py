@@ -5,23 +5,33 @@ A family becomes a block once; its lines are the same in both formats, only the 
 """
 
 from collections.abc import Iterable
+from itertools import accumulate
 from math import isinf, isnan
 from typing import Literal, NamedTuple
 
 from nodeagent.model.values import Value
 
-MetricType = Literal["gauge", "counter", "summary", "untyped"]
+MetricType = Literal["gauge", "counter", "histogram", "summary", "untyped"]
 Labels = tuple[tuple[str, str], ...]
 OPENMETRICS_END = b"# EOF\n"
 
 
+class Distribution(Value, frozen=True):
+    """How many values lie up to each bound and above the one before; last, those beyond all bounds."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+
 class Family(Value, frozen=True):
-    """A metric with its help and all its samples; the order given is the order written."""
+    """A metric with its help and all its samples, or its distributions; the order given is the order written."""
 
     name: str
     type: MetricType
     help: str
-    samples: tuple[tuple[Labels, float], ...]
+    samples: tuple[tuple[Labels, float], ...] = ()
+    distributions: tuple[tuple[Labels, Distribution], ...] = ()
 
 
 class Block(NamedTuple):
@@ -43,7 +53,7 @@ def render_families(families: Iterable[Family]) -> list[Block]:
     return [
         Block(family.name, family.type, family.help, "".join(_render_lines(family)))
         for family in families
-        if family.samples
+        if family.samples or family.distributions
     ]
 
 
@@ -70,7 +80,7 @@ def join_openmetrics(blocks: Iterable[Block]) -> bytes:
     parts = []
     for block in blocks:
         name = block.name
-        kind: str = block.type if block.type in {"gauge", "summary"} else "unknown"
+        kind: str = block.type if block.type in {"gauge", "histogram", "summary"} else "unknown"
         if block.type == "counter" and name.endswith("_total"):
             name, kind = name.removesuffix("_total"), "counter"
         text = _escape_help(block.help).replace('"', '\\"')
@@ -79,7 +89,19 @@ def join_openmetrics(blocks: Iterable[Block]) -> bytes:
 
 
 def _render_lines(family: Family) -> Iterable[str]:
-    return (f"{render_sample(family.name, labels, value)}\n" for labels, value in family.samples)
+    for labels, value in family.samples:
+        yield f"{render_sample(family.name, labels, value)}\n"
+    for labels, distribution in family.distributions:
+        yield from _render_distribution(family.name, labels, distribution)
+
+
+def _render_distribution(name: str, labels: Labels, distribution: Distribution) -> Iterable[str]:
+    """Buckets count everything up to their bound; bounds are floats, as OpenMetrics wants them."""
+    bounds = (*(repr(float(bound)) for bound in distribution.bounds), "+Inf")
+    for bound, count in zip(bounds, accumulate(distribution.counts), strict=True):
+        yield f"{render_sample(f'{name}_bucket', (*labels, ('le', bound)), count)}\n"
+    yield f"{render_sample(f'{name}_sum', labels, distribution.sum)}\n"
+    yield f"{render_sample(f'{name}_count', labels, sum(distribution.counts))}\n"
 
 
 def render_sample(name: str, labels: Labels, value: float) -> str:

@@ -22,6 +22,7 @@ import anyio
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 from nodeagent.edge.host.journal_file import JournalFile, JournalFiles
 from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
@@ -45,6 +46,14 @@ def plan_slowness(misses: int) -> float:
     return min(LONGEST_SLOWNESS_SECONDS, SHORTEST_SLOWNESS_SECONDS * 2.0 ** min(misses - 1, 16))
 
 
+class JournalTally:
+    """What was written since the process began; outlives the disk that counts into it."""
+
+    def __init__(self) -> None:
+        self.writes = self.failures = 0
+        self.syncs = Durations()
+
+
 class JournalDisk:
     """The journal in one directory; belongs to the event loop's thread."""
 
@@ -55,12 +64,14 @@ class JournalDisk:
         write_seconds: float = WRITE_SECONDS,
         read_seconds: float = READ_SECONDS,
         now: Callable[[], float] = time.monotonic,
+        tally: JournalTally | None = None,
     ) -> None:
         self._directory, self._now = directory, now
+        self._tally = JournalTally() if tally is None else tally
         self._write_seconds, self._read_seconds = write_seconds, read_seconds
         self._log = get_logger(component="journal")
         self._worker = WorkerThread("journal")
-        self._file = JournalFile(directory, JOURNAL_NAME)
+        self._file = self._take_file()
         self._lock = StateLock(directory / LOCK_NAME)
         self._locked = False
         self._failed = False
@@ -101,8 +112,9 @@ class JournalDisk:
             JournalUnavailable: it could not be done now.
         """
         if self._failed:
-            self._file = JournalFile(self._directory, JOURNAL_NAME)
+            self._file = self._take_file()
         file = self._file
+        self._tally.writes += 1
 
         def begin() -> None:
             if self._failed or not self._locked:
@@ -125,6 +137,7 @@ class JournalDisk:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
         now = self._now()
+        self._tally.writes += 1
         patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
         with self._noting_failure():
             pending = self._worker.run_promptly(
@@ -152,6 +165,9 @@ class JournalDisk:
             self._locked = False
             self._worker.close()
 
+    def _take_file(self) -> JournalFile:
+        return JournalFile(self._directory, JOURNAL_NAME, synced=self._tally.syncs.observe)
+
     def _take_directory(self) -> None:
         """In the thread: make the directory fit, and make sure that it is ours."""
         self._file.prepare()
@@ -174,8 +190,12 @@ class JournalDisk:
         try:
             yield
         except WorkerError as error:
-            self._failed = True
+            self._note_failure()
             raise JournalUnavailable(self.path, str(error)) from error
         except (JournalUnavailable, StateLocked):
-            self._failed = True
+            self._note_failure()
             raise
+
+    def _note_failure(self) -> None:
+        self._failed = True
+        self._tally.failures += 1

@@ -7,6 +7,8 @@ All calls block; on the event loop they belong in a worker thread.
 """
 
 import os
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,8 +40,9 @@ class JournalFiles(NamedTuple):
 class JournalFile:
     """One journal; for one writer, which holds the lock of its directory."""
 
-    def __init__(self, directory: Path, name: str) -> None:
-        self.path = directory / name
+    def __init__(self, directory: Path, name: str, *, synced: Callable[[float], None] | None = None) -> None:
+        """`synced` is told how many seconds the disk took for each sync of an append, in the thread that appends."""
+        self.path, self._synced = directory / name, synced
         self._previous = directory / f"{name}.prev"
         self._descriptor = -1
         self._expected: tuple[int, int, int] | None = None
@@ -118,7 +121,7 @@ class JournalFile:
             if not foreign:
                 self._write(content)
                 if durable:
-                    os.fdatasync(self._descriptor)
+                    self._sync()
                 self._expect(size)
         except OSError as error:
             self.close()
@@ -135,6 +138,12 @@ class JournalFile:
             # Nothing hangs on it: whatever matters was synced, or has been reported as failed.
             with suppress(OSError):
                 os.close(descriptor)
+
+    def _sync(self) -> None:
+        began = time.perf_counter()
+        os.fdatasync(self._descriptor)
+        if self._synced is not None:
+            self._synced(time.perf_counter() - began)
 
     def _write(self, content: bytes) -> None:
         rest = memoryview(content)

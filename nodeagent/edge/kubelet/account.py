@@ -1,5 +1,7 @@
 """The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -8,19 +10,20 @@ from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 CHECKPOINT_SECONDS: Final = 5.0
 
 
 class KubeletAccount:
-    """Belongs to the event loop's thread; opens its connection when first asked."""
+    """Belongs to the event loop's thread."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
-        self._socket = device_plugins_dir / "kubelet.sock"
+        # As text: a path costs as much as the call, and a pod waits for both.
+        self._socket = str(device_plugins_dir / "kubelet.sock")
         self._checkpoint = device_plugins_dir / CHECKPOINT_NAME
-        self._pod_resources_socket = pod_resources_socket
-        self._client: PodResourcesClient | None = None
+        self._client = PodResourcesClient(pod_resources_socket)
         self._worker = WorkerThread("kubelet checkpoint")
 
     async def read_pods(self) -> PodListing:
@@ -29,9 +32,15 @@ class KubeletAccount:
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
-        if self._client is None:
-            self._client = PodResourcesClient(self._pod_resources_socket)
         return await self._client.read_pods()
+
+    async def read_allocatable(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
+        """The healthy devices of each resource, those in use too.
+
+        Raises:
+            PodResourcesUnavailable: the kubelet cannot be asked now.
+        """
+        return await self._client.read_allocatable()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
         """What the kubelet wrote down for its own restart.
@@ -51,14 +60,12 @@ class KubeletAccount:
     def identify_run(self) -> tuple[str, float] | None:
         """A name for the kubelet's present run and when it began: each run makes its socket anew."""
         try:
-            status = self._socket.stat()
+            status = os.stat(self._socket)  # noqa: PTH116  see above
         except OSError:
             # Not there, or not to be seen: there is no kubelet that could ask us for anything.
             return None
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
 
     def close(self) -> None:
-        """Hang up, and end the thread."""
-        if self._client is not None:
-            self._client.close()
+        """End the thread."""
         self._worker.close()

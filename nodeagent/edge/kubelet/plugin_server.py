@@ -5,14 +5,17 @@ It decides nothing: which devices, which answer and which refusal is the plugin'
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from anyio import move_on_after
+from google.protobuf.message import Message
 from grpclib.const import Status
 
+from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.messages import fill_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
@@ -31,8 +34,15 @@ DevicesSent = Callable[[tuple[AdvertisedDevice, ...]], None]
 class PluginServer:
     """The servicer of one resource, and its streams; everything but `methods` is for while it serves."""
 
-    def __init__(self, plugin: DevicePlugin, report_crash: CrashReporter, devices_sent: DevicesSent) -> None:
+    def __init__(
+        self,
+        plugin: DevicePlugin,
+        report_crash: CrashReporter,
+        devices_sent: DevicesSent,
+        times: CallTimes | None = None,
+    ) -> None:
         self._plugin, self._report_crash, self._devices_sent = plugin, report_crash, devices_sent
+        self._times = CallTimes() if times is None else times
         self._streams: set[Replies] = set()
         self._stream_changed = asyncio.Event()
         self._server: GrpcServer
@@ -81,10 +91,48 @@ class PluginServer:
         return {
             f"{service}/GetDevicePluginOptions": Unary(wire.Empty, self._get_options),
             f"{service}/ListAndWatch": Streaming(wire.Empty, self._list_and_watch),
-            f"{service}/GetPreferredAllocation": Unary(wire.PreferredAllocationRequest, self._get_preferred),
-            f"{service}/Allocate": Unary(wire.AllocateRequest, self._allocate),
+            f"{service}/GetPreferredAllocation": Unary(
+                wire.PreferredAllocationRequest, self._timed("GetPreferredAllocation", self._get_preferred)
+            ),
+            f"{service}/Allocate": Unary(wire.AllocateRequest, self._timed("Allocate", self._allocate)),
             f"{service}/PreStartContainer": Unary(wire.PreStartContainerRequest, self._pre_start),
         }
+
+    def _timed(
+        self, method: str, handler: Callable[[Any], Message | Awaitable[Message]]
+    ) -> Callable[[Any], Message | Awaitable[Message]]:
+        """The same handler, each answer of which is timed, however it comes about."""
+
+        def observe(began: float, outcome: Outcome) -> None:
+            self._times.observe(Call(method, self._plugin.resource, outcome), time.perf_counter() - began)
+
+        @contextmanager
+        def observing_errors(began: float) -> Iterator[None]:
+            try:
+                yield
+            except CallRefused:
+                observe(began, "refused")
+                raise
+            except Exception:
+                observe(began, "failed")
+                raise
+
+        async def wait(began: float, pending: Awaitable[Message]) -> Message:
+            with observing_errors(began):
+                answer = await pending
+            observe(began, "ok")
+            return answer
+
+        def timed(request: Any) -> Message | Awaitable[Message]:
+            began = time.perf_counter()
+            with observing_errors(began):
+                answer = handler(request)
+            if not isinstance(answer, Message):
+                return wait(began, answer)
+            observe(began, "ok")
+            return answer
+
+        return timed
 
     @asynccontextmanager
     async def serve(self, path: Path) -> AsyncIterator[None]:

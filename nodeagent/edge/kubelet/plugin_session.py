@@ -1,9 +1,11 @@
 """Keeps one resource offered to the kubelet, through everything that kubelets do.
 
 It owns the order: serve, then register, then watch for what ends a registration: another kubelet process, a stream
-that the kubelet has dropped and will never open again, a socket file that somebody has removed.
+that the kubelet has dropped and will never open again, a socket file that somebody has removed, a list that the
+kubelet has lost although it follows it.
 It never registers while an older stream is alive (kubelets up to 1.36 would disconnect the new one when the old one
-ends), and never "just in case".
+ends), and never "just in case". Another plugin of the same resource is reported and not fought: each registration
+against it would take the node's devices away for a moment.
 """
 
 import time
@@ -15,7 +17,9 @@ from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.errors import KubeletError
+from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, ReadAllocatable
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
@@ -48,10 +52,13 @@ class PluginSession:
         *,
         report: Callable[[AdvertisedResource], None],
         report_crash: CrashReporter,
+        times: CallTimes | None = None,
+        read_allocatable: ReadAllocatable | None = None,
     ) -> None:
         self._plugin, self._endpoint, self._report = plugin, endpoint, report
+        self._read_allocatable = read_allocatable
         self._socket, self._kubelet_socket = directory / endpoint, directory / KUBELET_SOCKET_NAME
-        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._server = PluginServer(plugin, report_crash, self._devices_sent, times)
         self._standing = AdvertisedResource(name=plugin.resource, socket=str(self._socket), registered=False)
         self._registered_once = False
 
@@ -80,7 +87,7 @@ class PluginSession:
             await self._server.end_streams()
             await self._mend_file()
             await register_plugin(self._kubelet_socket, self._plugin.resource, self._endpoint, self._plugin.options)
-            self._say(registered=True, last_error="")
+            self._say(registered=True, last_error="", contested="")
             if not self._registered_once:
                 self._registered_once = True
                 task_status.started()
@@ -92,13 +99,27 @@ class PluginSession:
         with move_on_after(FIRST_STREAM_SECONDS):
             while not self._server.streaming:
                 await self._server.wait_stream_change()
+        check = ListCheck(self._plugin.resource, self._read_allocatable)
         while self._server.streaming:
             with move_on_after(STANDING_LOOK_SECONDS):
                 await self._server.wait_stream_change()
             if identify_file(self._kubelet_socket) not in {kubelet, None}:
                 return "another kubelet process has taken over"
-            await self._mend_file()
+            if identify_file(self._socket) is None:
+                await self._mend_file()
+            verdict = await check.look(self._standing.devices)
+            if verdict is ListVerdict.NONE:
+                return "the kubelet has lost the list of devices, although it follows it"
+            self._say(registered=True, last_error="", contested=self._find_contest(verdict))
         return "the kubelet does not follow the list of devices"
+
+    def _find_contest(self, verdict: ListVerdict) -> str:
+        """What shows that another plugin offers the same resource; empty when nothing does."""
+        if not self._server.file_is_ours:
+            return f"another device plugin has put its socket in place of {self._socket}"
+        if verdict is ListVerdict.ANOTHER:
+            return f"the kubelet has {verdict.value} of {self._plugin.resource} than nodeagent has sent"
+        return ""
 
     async def _mend_file(self) -> None:
         if not self._server.file_is_ours:
@@ -108,6 +129,8 @@ class PluginSession:
         self._standing = replace(self._standing, devices=devices)
         self._report(self._standing)
 
-    def _say(self, *, registered: bool, last_error: str) -> None:
-        self._standing = replace(self._standing, registered=registered, last_error=last_error)
-        self._report(self._standing)
+    def _say(self, *, registered: bool, last_error: str, contested: str = "") -> None:
+        standing = replace(self._standing, registered=registered, last_error=last_error, contested=contested)
+        if standing != self._standing:
+            self._standing = standing
+            self._report(standing)

@@ -14,6 +14,7 @@ from anyio import TASK_STATUS_IGNORED, move_on_after, sleep
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.messages import API_VERSION
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
@@ -42,10 +43,11 @@ class RegistrySession:
         *,
         report: Callable[[AdvertisedResource], None],
         report_crash: CrashReporter,
+        times: CallTimes | None = None,
     ) -> None:
         self._plugin, self._report, self._report_crash = plugin, report, report_crash
         self._serving_socket, self._registration_socket = serving_socket, registration_socket
-        self._server = PluginServer(plugin, report_crash, self._devices_sent)
+        self._server = PluginServer(plugin, report_crash, self._devices_sent, times)
         self._standing = AdvertisedResource(name=plugin.resource, socket=str(serving_socket), registered=False)
         self._started: TaskStatus[None] | None = None
 

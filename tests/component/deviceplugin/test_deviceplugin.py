@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings
@@ -72,6 +73,7 @@ class FakeServing:
         self.failures = 0
         self.ends_after_seconds = 0.0
         self.may_register = True
+        self.contested = ""
 
     async def __call__(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
         name = plugin.resource
@@ -86,7 +88,8 @@ class FakeServing:
             while True:
                 known = await plugin.wait_devices(known)
                 self.lists.setdefault(name, []).append((anyio.current_time(), known))
-                report(AdvertisedResource(name=name, socket=endpoint, registered=self.may_register, devices=known))
+                standing = AdvertisedResource(name=name, socket=endpoint, registered=self.may_register, devices=known)
+                report(replace(standing, contested=self.contested))
         finally:
             del self.plugins[name]
             with anyio.CancelScope(shield=True):
@@ -463,6 +466,18 @@ async def test_a_resource_that_cannot_be_served_is_tried_again(world: World) -> 
         assert world.serving.newest() == {"0": True, "1": True}
         assert world.details("plugin-not-registered") == {}
         assert world.ready.is_set()
+
+
+async def test_another_plugin_of_the_resource_is_a_condition(world: World) -> None:
+    """It is said for the resource, with what shows it, for as long as it lasts."""
+    world.serving.contested = "the kubelet has another list"
+    async with world.running():
+        await world.publish(TWO)
+        assert world.details("plugin-contested") == {GPU: "the kubelet has another list"}
+        world.serving.contested = ""
+        await world.publish(make_inventory([make_gpu(0)]))
+        await anyio.sleep(1)
+        assert world.details("plugin-contested") == {}
 
 
 async def test_switched_off_nothing_is_offered(clock: FakeClock) -> None:

@@ -1,7 +1,10 @@
 """Device plugin and allocation journal together, on real sockets and a real disk, with the stand-in kubelet."""
 
+import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,9 +18,11 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import KubeletSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
+from nodeagent.edge.host import journal_disk
 from nodeagent.edge.host.journal_disk import JournalDisk
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.plugin_session import PluginSession
+from nodeagent.edge.kubelet.proto.device_plugin_pb2 import AllocateRequest, ContainerAllocateRequest
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused
 from nodeagent.kernel.bus import Bus
@@ -28,8 +33,10 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
+from tests.support.go_client import GoClient
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.short_directory import short_dir
+from tests.support.waiting import in_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +111,45 @@ async def node(short_dir: Path, settings: Settings | None = None) -> AsyncIterat
         with anyio.fail_after(30):
             yield kubelet, Agent(short_dir, kubelet, settings)
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("patience_seconds", [0.0, 30.0], ids=["awaited", "stood still for"])
+async def test_no_answer_leaves_before_the_journal_holds_it(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, patience_seconds: float
+) -> None:
+    """As long as the sync of its record has not returned, an Allocate has no answer; then it has."""
+    monkeypatch.setattr(journal_disk, "PATIENCE_SECONDS", patience_seconds)
+    syncing, released, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def sync(_: int) -> None:
+        syncing.set()
+        released.wait(20)
+
+    def allocate(socket: Path, device: str) -> None:
+        client = GoClient(socket)
+        request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=[device])])
+        client.call("/v1beta1.DevicePlugin/Allocate", request.SerializeToString())
+        answered.set()
+        client.close()
+
+    def watch() -> bool:
+        """In a thread of its own, because the loop may stand still; whether an answer came too early."""
+        assert syncing.wait(20)
+        came_early = answered.wait(0.1)
+        released.set()
+        return came_early
+
+    async with node(short_dir) as (kubelet, agent), agent.running():
+        device = str(agent.inventory.gpus[0].uuid)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", sync)
+            asking = partial(allocate, kubelet.device_plugins_dir / "nvidia-gpu.sock", device)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(in_thread, asking)
+                assert not await in_thread(watch)
+        assert answered.is_set()
+        assert agent.holders() == {device: "-"}
+        assert device.encode() in (agent.state_dir / "allocations.journal").read_bytes()
 
 
 async def test_racing_pods_get_a_gpu_each_and_are_known_by_name(short_dir: Path) -> None:

@@ -135,6 +135,11 @@ class Layout:
         return self.kubelet / "pod-resources" / "kubelet.sock"
 
     @property
+    def static_pods(self) -> Path:
+        """Manifests that the kubelet starts by itself."""
+        return self.root / "static-pods"
+
+    @property
     def image(self) -> Path:
         return self.root / "image.tar"
 
@@ -171,6 +176,7 @@ class Layout:
             self.root / "varlog",
             self.agent,
             self.cni,
+            self.static_pods,
         )
 
 

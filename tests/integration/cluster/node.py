@@ -21,6 +21,8 @@ ALWAYS_THERE = frozenset({"kubelet.sock", "DEPRECATION"})
 def reset_node(cluster: Cluster) -> tuple[str, ...]:
     """Make the node as new; return what was wrong with it."""
     start_missing(cluster)
+    for manifest in cluster.layout.static_pods.iterdir():
+        manifest.unlink()  # the kubelet would start its pod again
     Pods(cluster).delete_all()
     layout = cluster.layout
     stains = (*find_stains(cluster.api.read_node()), *find_strange_files(watched_directories(layout)))

@@ -87,15 +87,21 @@ class Pods:
     def wait_for(
         self, name: str, what: str, holds: Callable[[Json], bool], *, timeout_seconds: float = WAIT_SECONDS
     ) -> Json:
-        """Wait until `holds` is true of the pod; an API server that is away meanwhile only costs time."""
+        """Wait until `holds` is true of the pod; an API server that is away meanwhile only costs time.
+
+        So does a pod that is not there yet: a static one comes to the API server after it has begun.
+        """
         pod: Json = {}
 
         def probe() -> str | None:
             nonlocal pod
             try:
-                pod = self.read(name)
+                found = self._cluster.api.find(f"{PATH}/{name}")
             except ApiUnreachable as error:
                 return str(error)
+            if found is None:
+                return "no such pod"
+            pod = found
             return None if holds(pod) else str(pod["status"])
 
         try:

@@ -135,6 +135,8 @@ def render_kubelet(layout: Layout, ports: Ports) -> str:
             "localStorageCapacityIsolation": False,
             "makeIPTablesUtilChains": False,
             "resolvConf": "",
+            "staticPodPath": str(layout.static_pods),
+            "fileCheckFrequency": "1s",  # it also watches the directory
             "nodeStatusUpdateFrequency": "2s",  # capacity changes show quickly
             "nodeStatusReportFrequency": "10s",
             "syncFrequency": "10s",

@@ -19,6 +19,7 @@ from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
+from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.errors import SocketUnavailable
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
@@ -32,7 +33,8 @@ from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceHeld, JournalUnavailable, RequestInvalid
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.waiting import wait_until
+from tests.support.go_client import CallFailed, GoClient
+from tests.support.waiting import in_thread, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -71,6 +73,73 @@ async def test_another_grpc_stack_understands_us(short_dir: Path) -> None:
     status, text = found["refusal"]
     assert status == "NOT_FOUND"
     assert text.endswith("unknown device: GPU-unknown")
+
+
+async def test_the_kubelets_way_of_speaking_is_understood(short_dir: Path) -> None:
+    """HPACK's memory, PINGs after answers, and a request of many frames, over one connection, 20 times."""
+    path, devices = short_dir / "p.sock", make_devices(1600)
+
+    def ask() -> list[int]:
+        client, lengths = GoClient(path), []
+        try:
+            for number in range(20):
+                offered = [device.id for device in devices[: 8 if number % 2 else 1600]]
+                container = wire.ContainerPreferredAllocationRequest(available_deviceIDs=offered, allocation_size=4)
+                request = wire.PreferredAllocationRequest(container_requests=[container])
+                answer = client.call("/v1beta1.DevicePlugin/GetPreferredAllocation", request.SerializeToString())
+                preferred = wire.PreferredAllocationResponse.FromString(answer).container_responses[0].deviceIDs
+                client.call("/v1beta1.DevicePlugin/Allocate", allocate_request(*preferred).SerializeToString())
+                lengths.append(len(preferred))
+            with pytest.raises(CallFailed, match="unknown device"):
+                client.call("/v1beta1.DevicePlugin/Allocate", allocate_request("GPU-x").SerializeToString())
+        finally:
+            client.close()
+        return lengths
+
+    async with serving(path, FakeDevicePlugin(devices)):
+        assert await in_thread(ask) == [4] * 20
+
+
+async def test_answers_are_counted_by_question_and_outcome(short_dir: Path) -> None:
+    """Every answer to a preference or an Allocate is timed: given at once or awaited, refused or failed."""
+    plugin, times, crashes = FakeDevicePlugin(), CallTimes(), Crashes()
+    methods = PluginServer(plugin, lambda path, error: crashes.append((path, error)), lambda _: None, times).methods()
+
+    def crash(path: str, error: Exception) -> None:
+        crashes.append((path, error))
+
+    path = short_dir / "p.sock"
+    async with open_grpc_server(path, methods, crash), Channel(path=str(path)) as channel:
+        stub = DevicePluginStub(channel)
+        await stub.GetPreferredAllocation(wire.PreferredAllocationRequest())
+        await stub.Allocate(allocate_request("GPU-0000"))
+        with pytest.raises(GRPCError):
+            await stub.Allocate(allocate_request("GPU-unknown"))
+        plugin.crash = ValueError("a defect")
+        with pytest.raises(GRPCError):
+            await stub.Allocate(allocate_request("GPU-0000"))
+    counted = {(call.method, call.outcome): sum(found.counts) for call, found in times.times.items()}
+    assert counted == {
+        ("GetPreferredAllocation", "ok"): 1,
+        ("Allocate", "ok"): 1,
+        ("Allocate", "refused"): 1,
+        ("Allocate", "failed"): 1,
+    }
+    assert {call.resource for call in times.times} == {plugin.resource}
+
+
+async def test_many_containers_in_one_request_are_answered_in_order(short_dir: Path) -> None:
+    """The interface allows it, though no kubelet does it; the first that is refused refuses all."""
+    plugin = FakeDevicePlugin()
+    async with serving(short_dir / "p.sock", plugin) as (_, stub, _):
+        request = allocate_request("GPU-0000")
+        request.container_requests.add(devices_ids=["GPU-0001", "GPU-0002"])
+        answer = await stub.Allocate(request)
+        told = [response.envs["NVIDIA_VISIBLE_DEVICES"] for response in answer.container_responses]
+        assert told == ["GPU-0000", "GPU-0001,GPU-0002"]
+        request.container_requests.add(devices_ids=["GPU-unknown"])
+        with pytest.raises(GRPCError, match="unknown device"):
+            await stub.Allocate(request)
 
 
 async def test_socket_is_ours_alone(short_dir: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.edge.host import journal_disk
 from nodeagent.edge.host.errors import StateLocked
-from nodeagent.edge.host.journal_disk import JournalDisk, plan_slowness
+from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally, plan_slowness
 from nodeagent.edge.host.journal_file import JournalFile
 from nodeagent.model.errors import JournalUnavailable
 from tests.support.waiting import settled
@@ -225,6 +225,24 @@ async def test_a_refusal_of_a_fast_disk_is_heard_at_once(tmp_path: Path, monkeyp
     await disk.begin(b"three\n")
     assert disk.append(b"four\n") is None
     await disk.aclose()
+
+
+async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
+    """One tally for all disks of a process: what was tried, what failed, and how long the disk took to be sure."""
+    tally = JournalTally()
+    disk = JournalDisk(tmp_path, tally=tally)
+    await disk.open()
+    await disk.begin(b"one\n")
+    await settled(disk.append(b"two\n"))
+    await settled(disk.append(b"three\n", durable=False))
+    (tmp_path / "allocations.journal").unlink()
+    with pytest.raises(JournalUnavailable):
+        await settled(disk.append(b"four\n"))
+    await disk.begin(b"five\n")
+    await disk.aclose()
+    assert (tally.writes, tally.failures) == (5, 1)
+    assert sum(tally.syncs.counts) == 1
+    assert tally.syncs.sum_seconds > 0
 
 
 def test_slowness_grows_and_is_bounded() -> None:

@@ -24,9 +24,10 @@ class CallFailed(Exception):
 
 
 class _Answer:
-    """What has come of one call."""
+    """One call: what the server takes of it still, and what has come of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: int, window: int) -> None:
+        self.stream, self.window = stream, window
         self.body = bytearray()
         self.fields: dict[bytes, bytes] = {}
         self.ended = False
@@ -46,6 +47,10 @@ class GoClient:
         self._unread = b""
         self._next_stream = 1
         self._ping_is_out = False
+        self._window = self._initial_window = frames.DEFAULT_WINDOW_BYTES
+        self._has_settings = False
+        while not self._has_settings:
+            self._read(None)
 
     def close(self) -> None:
         """Hang up."""
@@ -59,13 +64,15 @@ class GoClient:
         """
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         body = b"\0" + len(message).to_bytes(4, "big") + message
-        self._line.sendall(
-            frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream, self._encode(method))
-            + frames.encode_frame(frames.DATA, frames.END_STREAM, stream, body)
-        )
-        answer = _Answer()
+        answer = _Answer(stream, self._initial_window)
+        head = frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream, self._encode(method))
+        while len(body) > frames.DEFAULT_MAX_FRAME_BYTES:
+            part, body = body[: frames.DEFAULT_MAX_FRAME_BYTES], body[frames.DEFAULT_MAX_FRAME_BYTES :]
+            self._line.sendall(head + self._encode_data(answer, part, 0))
+            head = b""
+        self._line.sendall(head + self._encode_data(answer, body, frames.END_STREAM))
         while not answer.ended:
-            self._read(stream, answer)
+            self._read(answer)
         if answer.body and not self._ping_is_out:
             self._ping_is_out = True
             self._line.sendall(frames.encode_window_update(0, len(answer.body)) + _BANDWIDTH_PING)
@@ -94,35 +101,53 @@ class GoClient:
                 self._blocks[method] = block
         return block
 
-    def _read(self, stream: int, answer: _Answer) -> None:
+    def _encode_data(self, answer: _Answer, part: bytes, flags: int) -> bytes:
+        """A frame, once the server's windows have room for it."""
+        while min(self._window, answer.window) < len(part):
+            self._read(answer)
+        self._window -= len(part)
+        answer.window -= len(part)
+        return frames.encode_frame(frames.DATA, flags, answer.stream, part)
+
+    def _read(self, answer: _Answer | None) -> None:
         received = self._line.recv(_READ_BYTES)
         if not received:
             raise ConnectionResetError("the server hung up")
         data, position = self._unread + received, 0
         while len(data) - position >= frames.FRAME_HEADER_BYTES:
-            size, kind, flags, at = frames.parse_frame_header(data, position)
+            size, kind, flags, stream = frames.parse_frame_header(data, position)
             end = position + frames.FRAME_HEADER_BYTES + size
             if len(data) < end:
                 break
-            self._take(kind, flags, data[position + frames.FRAME_HEADER_BYTES : end], answer if at == stream else None)
+            payload = data[position + frames.FRAME_HEADER_BYTES : end]
+            if answer is not None and stream == answer.stream:
+                self._take_answer(kind, flags, payload, answer)
+            else:
+                self._take(kind, flags, payload)
             position = end
         self._unread = data[position:]
 
-    def _take(self, kind: int, flags: int, payload: bytes, answer: _Answer | None) -> None:
+    def _take_answer(self, kind: int, flags: int, payload: bytes, answer: _Answer) -> None:
+        if kind == frames.HEADERS:
+            answer.fields.update(self._decode(payload))
+        elif kind == frames.DATA:
+            answer.body += payload
+        elif kind == frames.WINDOW_UPDATE:
+            answer.window += frames.parse_word(payload)
+        answer.ended |= bool(flags & frames.END_STREAM)
+
+    def _take(self, kind: int, flags: int, payload: bytes) -> None:
         if kind == frames.SETTINGS and not flags & frames.ACK:
+            settings = dict(frames.parse_settings(payload))
+            self._initial_window = settings.get(frames.SETTING_INITIAL_WINDOW_SIZE, self._initial_window)
+            self._has_settings = True
             self._line.sendall(frames.encode_frame(frames.SETTINGS, frames.ACK, 0))
+        elif kind == frames.WINDOW_UPDATE:
+            self._window += frames.parse_word(payload)
         elif kind == frames.PING and flags & frames.ACK:
             self._ping_is_out = False
         elif kind == frames.GOAWAY:
             raise ConnectionResetError(f"the server said goodbye: {payload!r}")
-        elif kind == frames.HEADERS:
-            fields = self._decode(payload)
-            if answer is not None:
-                answer.fields.update(fields)
-        elif kind == frames.DATA and answer is not None:
-            answer.body += payload
-        if answer is not None and flags & frames.END_STREAM and kind in {frames.HEADERS, frames.DATA}:
-            answer.ended = True
 
     def _decode(self, block: bytes) -> dict[bytes, bytes]:
         """The fields; a block that changes no table means the same until one does."""

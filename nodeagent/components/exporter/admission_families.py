@@ -1,0 +1,58 @@
+"""What pods wait for when they are admitted: answers to the kubelet, and the journal that is written before them.
+
+Pure.
+"""
+
+from nodeagent.components.exporter.exposition import Distribution, Family, make_family
+from nodeagent.model.values import Value
+
+
+class CallFacts(Value, frozen=True):
+    """The answers to one question of the kubelet about one resource, with one outcome."""
+
+    method: str
+    resource: str
+    outcome: str
+    durations: Distribution
+
+
+class AdmissionFacts(Value, frozen=True):
+    """Everything the families below are made from."""
+
+    calls: tuple[CallFacts, ...]
+    journal_writes: int
+    journal_failures: int
+    journal_syncs: Distribution
+
+
+def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
+    """The metrics of admissions, in a fixed order."""
+    return (
+        Family(
+            name="nodeagent_kubelet_call_seconds",
+            type="histogram",
+            help="Time from a question of the kubelet to its answer, the journal's write included.",
+            distributions=tuple(
+                ((("call", one.method), ("resource", one.resource), ("result", one.outcome)), one.durations)
+                for one in facts.calls
+            ),
+        ),
+        make_family(
+            "nodeagent_journal_writes_total",
+            "counter",
+            "Writes to the allocation journal, failed ones included.",
+            [((), facts.journal_writes)],
+        ),
+        make_family(
+            "nodeagent_journal_failures_total",
+            "counter",
+            "Failures of the allocation journal's disk.",
+            [((), facts.journal_failures)],
+        ),
+        Family(
+            name="nodeagent_journal_sync_seconds",
+            type="histogram",
+            help="Time that the disk took to make a write to the allocation journal durable.",
+            distributions=(((), facts.journal_syncs),),
+        ),
+    )

@@ -13,7 +13,7 @@ HOURS ?= 24
 SPEED ?= 40
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser bench chaos soak nightly generate hook manifests dist lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench chaos soak nightly generate hook manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,13 @@ manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build
 dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
 	@$(BIN)/python -m tests.deploy.dist
 
+deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb)
+	deploy/deb.sh dist/nodeagent-*.whl dist
+
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
+	@$(BIN)/python -m tests.deploy.helm build
+	@$(BIN)/python -m tests.integration.machine
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 browser: $(STAMP) ## the status page in headless Chromium

@@ -66,7 +66,7 @@ class KubeletSide:
 
     def read_admission(self) -> "AdmissionFacts":
         """What pods have waited for since the process began."""
-        from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts  # noqa: PLC0415 - see `late`
+        from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts  # noqa: PLC0415 - `late`
 
         tally = self._journal_tally
         return AdmissionFacts(

@@ -90,9 +90,9 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
     return {
         "bus": _measure_bus,
         "rendering": metrics.measure,
+        "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
-        "imports": lambda: imports.measure(options.rounds),
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
         "work": agent.measure_work,

@@ -129,6 +129,10 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
         ("maxUnavailable=fifty", "/maxUnavailable"),
         ("podMonitor.intervall=15s", "intervall"),
         ("config.http=:9400", "/config/http"),
+        ("uninstall=maybe", "/uninstall"),
+        ("tolerations=all", "/tolerations"),
+        ("resources.request.memory=1Gi", "request"),
+        ("nodeSelectors.gpu=yes", "nodeSelectors"),
     ],
 )
 def test_a_wrong_value_fails_by_its_name(value: str, named: str) -> None:
@@ -142,6 +146,20 @@ def test_chart_names_the_version_of_the_agent() -> None:
     """Without a tag of its own an installation runs the agent that the chart was made for."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
+
+
+@needs_helm
+@pytest.mark.parametrize(("said", "words"), [("true", ["uninstall"]), ("keepState", ["uninstall", "--keep-state"])])
+def test_leaving_runs_no_agent(said: str, words: list[str]) -> None:
+    """What the agent did is taken back by a container with the same mounts; then something idles."""
+    before = pod_of(read_manifest())["containers"][0]
+    pod = pod_of(render_objects("--set", f"uninstall={said}"))
+    (container,), (idle,) = pod["initContainers"], pod["containers"]
+    assert container["args"] == words
+    same = ("env", "image", "securityContext", "volumeMounts")
+    assert {key: container[key] for key in same} == {key: before[key] for key in same}
+    assert idle["securityContext"]["runAsUser"] != 0
+    assert "volumeMounts" not in idle
 
 
 @needs_helm

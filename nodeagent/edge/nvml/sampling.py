@@ -5,7 +5,8 @@ Refuses to know what a sample holds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nodeagent.edge.nvml.asker import Asker, GpuSilent
 from nodeagent.edge.nvml.connection import RequestFailed
@@ -17,8 +18,7 @@ from nodeagent.model.telemetry import GpuSample
 _DOING = "sampling"
 
 
-@dataclass(slots=True)
-class Taken:
+class Taken(Struct):
     """The samples by index, and how many library calls they took."""
 
     samples: dict[int, GpuSample] = field(default_factory=dict)

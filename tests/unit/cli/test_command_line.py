@@ -167,6 +167,9 @@ def test_a_stranger_on_the_port_is_told_apart(short_dir: Path) -> None:
     """Whatever answers nonsense is reported as such, not with a trace."""
 
     class Stranger:
+        def close(self) -> None:
+            pass
+
         def request(self, *_: object, **__: object) -> None:
             raise ConnectionResetError(104, "connection reset by peer")
 

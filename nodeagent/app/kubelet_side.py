@@ -7,8 +7,6 @@ from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts
-from nodeagent.components.exporter.exposition import Distribution
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.boot_id import read_boot_id
@@ -23,6 +21,7 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.log import get_logger
+from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 

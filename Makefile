@@ -9,9 +9,11 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEED ?= 1
 STEPS ?= 200
+HOURS ?= 24
+SPEED ?= 40
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser bench chaos nightly generate hook manifests dist lock clean
+.PHONY: help setup run test lint format types contracts e2e browser bench chaos soak nightly generate hook manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,20 +57,29 @@ manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build
 dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
 	@$(BIN)/python -m tests.deploy.dist
 
+deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb)
+	deploy/deb.sh dist/nodeagent-*.whl dist
+
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster build
+	@$(BIN)/python -m tests.deploy.helm build
+	@$(BIN)/python -m tests.integration.machine
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
 
 browser: $(STAMP) ## the status page in headless Chromium
 	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin)
-	@$(BIN)/python -m tests.bench $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
+bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; REFERENCE=1: into the docs)
+	@$(BIN)/python -m tests.bench $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
 
 chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200)
 	@unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS)
 
+soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40)
+	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED)
+
 nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
+	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)

@@ -43,6 +43,10 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
         f"docs/images/cost-of-{axis.lower().replace(' ', '-')}.svg": partial(bench_pages.render_picture, axis)
         for axis in AXES
     },
+    # The chart's own copies, since Helm reads no file outside of a chart.
+    "deploy/chart/files/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
+    "deploy/chart/files/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
+    "deploy/chart/files/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),
     "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
     "deploy/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
     "deploy/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),

@@ -20,12 +20,12 @@ from nodeagent.kernel.component import Component, ComponentSpec
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
-from nodeagent.model.cluster import ApiCall
-from nodeagent.model.ports import LabelFile, PodApi
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
     from nodeagent.edge.kube.node import KubeNode
+    from nodeagent.model.cluster import ApiCall
+    from nodeagent.model.ports import LabelFile, PodApi
 
 FEATURE_FILE = "nodeagent"
 STOP_STAGE = 10
@@ -104,12 +104,12 @@ class ClusterSide:
 
             _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
             self._client = KubeClient(self._credentials, read_settings)
-            silence = self._live.now.kubernetes.watch_silence_seconds
             spread = Random()  # noqa: S311 - spreads load, keeps no secret
+            silence = self._live.now.kubernetes.watch_silence_seconds
             self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
         return self._node
 
-    def count_requests(self) -> Mapping[ApiCall, int]:
+    def count_requests(self) -> "Mapping[ApiCall, int]":
         """Requests to the API server so far; none where it is not used."""
         return self._client.counts if self._client is not None else {}
 
@@ -160,8 +160,8 @@ class ClusterSide:
             facts_after=after,
         )
 
-    def _open_pods(self) -> PodApi:
-        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - see `late`
+    def _open_pods(self) -> "PodApi":
+        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
 
         assert self._client is not None
         spread = Random()  # noqa: S311 - spreads load, keeps no secret

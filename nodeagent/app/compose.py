@@ -1,7 +1,6 @@
 """Builds every part and hands each what it needs; the table of components is here and nowhere else."""
 
 import os
-import platform
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ class Composition:
         settings = live.now
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
-        self.node = settings.node.name or platform.node()
+        self.node = settings.node.name or os.uname().nodename
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
@@ -195,13 +194,22 @@ class Composition:
             reports=self.reports,
             version=__version__,
             started_seconds=self.started_seconds,
-            read_admission=self.kubelet.read_admission,
             count_api_calls=self.cluster.count_requests,
+            read_admission=self.kubelet.read_admission,
         )
         # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
         is_simulated = self.live.now.gpus.simulated_profile is not None
         places = None if is_simulated else HostProcessPlaces(WorkerThread("process places"))
-        return Exporter(self.bus, self.conditions, self.clock, self.live, agent, places, host=self.node)
+        return Exporter(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            agent,
+            places,
+            host=self.node,
+            want=self.hardware.extras.want,
+        )
 
     def _build_web(self) -> Component:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
@@ -273,5 +281,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or platform.node(), seed, plan.early_worker)
+    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed, plan.early_worker)
     return Composition(plan, listeners, hardware, live)

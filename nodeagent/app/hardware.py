@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -21,6 +21,20 @@ class Background(Protocol):
     def __call__(self, *, task_status: TaskStatus[None]) -> Coroutine[Any, Any, None]: ...  # noqa: D102 - see above
 
 
+class ExtraReadings(Struct):
+    """Which readings are wanted beside the ordinary sample; whoever makes metrics says so, whoever samples asks."""
+
+    names: tuple[str, ...] = ()
+
+    def read(self) -> tuple[str, ...]:
+        """The names now."""
+        return self.names
+
+    def want(self, names: tuple[str, ...]) -> None:
+        """Exactly these from now on."""
+        self.names = names
+
+
 class Hardware(Struct, frozen=True):
     """The ports to GPUs and driver."""
 
@@ -33,6 +47,7 @@ class Hardware(Struct, frozen=True):
     read_place: Callable[[], DriverPlace] = DriverPlace
     set_holders: SetHolders | None = None
     """Tells simulated GPUs which pod works on them."""
+    extras: ExtraReadings = field(default_factory=ExtraReadings)
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
@@ -53,13 +68,15 @@ def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Ha
     from nodeagent.edge.simulated.profile import load_profile  # noqa: PLC0415 - a YAML parser real nodes do without
     from nodeagent.edge.simulated.source import SimulatedGpus  # noqa: PLC0415 - likewise
 
+    extras = ExtraReadings()
     gpus = SimulatedGpus(
         load_profile(profile),
         node_name=node_name,
         seed=seed,
         deadline_seconds=live.now.driver.call_timeout_seconds,
+        extras=extras.read,
     )
-    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing, set_holders=gpus.set_holders)
+    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing, set_holders=gpus.set_holders, extras=extras)
 
 
 async def _run_nothing(*, task_status: TaskStatus[None]) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.app.early_worker import name_driver
-from nodeagent.app.hardware import Hardware
+from nodeagent.app.hardware import ExtraReadings, Hardware
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -17,15 +18,19 @@ from nodeagent.edge.host.cuda_child import CudaChild
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
+from nodeagent.edge.host.sysfs import read_pci_functions
 from nodeagent.edge.nvml.asker import NvmlSettings
 from nodeagent.edge.nvml.client import NvmlGpus
 from nodeagent.edge.nvml.command import EarlyWorker
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import NodeSample
+
+_BUS_SECONDS = 2.0
 
 
 class WatchedGpus:
@@ -71,9 +76,12 @@ class RealHardware:
     """Builds the edges of a node with real GPUs, and runs what must run for them."""
 
     def __init__(self, live: LiveSettings, early: EarlyWorker | None = None) -> None:
+        self._live, self._settings = live, live.now
         settings = live.now
         self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
-        self._nvml = NvmlGpus(plan_nvml(live), SystemClock(), early=early)
+        self._extras = ExtraReadings()
+        planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
+        self._nvml = NvmlGpus(planned, SystemClock(), early=early)
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -81,7 +89,6 @@ class RealHardware:
             ask_fabric=self._nvml.read_fabric_pending,
             check_cuda=self._check_cuda,
         )
-        self._live, self._settings = live, settings
 
     def build(self) -> Hardware:
         """The ports."""
@@ -92,7 +99,15 @@ class RealHardware:
             nodes=HostDeviceNodes(self._read_files, self._workers[1]),
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,
+            extras=self._extras,
         )
+
+    async def _list_functions(self) -> tuple[PciFunction, ...]:
+        sys_root = self._settings.node.sys_dir
+        functions = await self._workers[0].run(
+            lambda: read_pci_functions(sys_root), timeout_seconds=_BUS_SECONDS, what="listing the GPUs on the PCI bus"
+        )
+        return functions.gpus
 
     async def _check_cuda(self, library: Path | None) -> str:
         driver = self._live.now.driver
@@ -121,7 +136,7 @@ class RealHardware:
                 worker.close()
 
 
-def plan_nvml(live: LiveSettings) -> NvmlSettings:
+def plan_nvml(live: LiveSettings, extras: ExtraReadings) -> NvmlSettings:
     """Where NVML is and how patient to be."""
     settings = live.now
     driver, (root, library) = settings.driver, name_driver(settings)
@@ -132,6 +147,7 @@ def plan_nvml(live: LiveSettings) -> NvmlSettings:
         environment=driver.worker_environment,
         levels_seconds=lambda: plan_levels_seconds(live.now),
         sysfs=str(settings.node.sys_dir),
+        extras=extras.read,
     )
 
 

@@ -19,7 +19,7 @@ SILENCE_SECONDS = 40.0
 
 
 class AgentClient:
-    """One agent, wherever it was found."""
+    """One agent, wherever it was found; good for one question."""
 
     def __init__(self, connection: http.client.HTTPConnection, where: str) -> None:
         self._connection, self.where = connection, where
@@ -54,6 +54,8 @@ class AgentClient:
                     yield name, value
         except (OSError, http.client.HTTPException) as error:
             raise CommandFailed(f"the agent at {self.where} went away: {error}", ExitCode.UNREACHABLE) from error
+        finally:
+            self._connection.close()
         raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
 
     def post(self, path: str, command: Mapping[str, object]) -> str:
@@ -71,6 +73,8 @@ class AgentClient:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise CommandFailed(f"the agent at {self.where} does not answer: {error}", ExitCode.UNREACHABLE) from error
+        finally:
+            self._connection.close()
         if answer.status < http.client.BAD_REQUEST or path == "/readyz":
             return content
         raise CommandFailed(_describe_problem(content, answer.status), ExitCode.BAD_INPUT)

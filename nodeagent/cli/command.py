@@ -17,6 +17,8 @@ class Argument(Struct, frozen=True):
     choices: tuple[str, ...] | None = None
     parse: Callable[[str], Any] | None = None
     nargs: str | None = None
+    offers: str = ""
+    """`module:function` of `function() -> tuple[str, ...]`: what shells offer for it, beside what else it may be."""
 
 
 class Example(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 from nodeagent.cli.command import Argument, Command
 from nodeagent.cli.commands import ROOT
@@ -30,14 +31,28 @@ def list_flags(command: Command) -> list[Argument]:
     return [argument for argument in command.arguments if argument.names[0].startswith("-")]
 
 
+def list_values(argument: Argument) -> tuple[str, ...]:
+    """What an argument may be, where that is known."""
+    if argument.choices is not None or not argument.offers:
+        return argument.choices or ()
+    module, _, function = argument.offers.partition(":")
+    values: tuple[str, ...] = getattr(import_module(module), function)()
+    return values
+
+
 def list_choices(command: Command) -> list[str]:
     """What a positional argument may be, where that is known."""
     return [
         choice
         for argument in command.arguments
         if not argument.names[0].startswith("-")
-        for choice in argument.choices or ()
+        for choice in list_values(argument)
     ]
+
+
+def takes_files(command: Command) -> bool:
+    """Whether a positional argument is a path."""
+    return any(not one.names[0].startswith("-") and one.metavar in FILES for one in command.arguments)
 
 
 def takes_value(argument: Argument) -> bool:
@@ -51,25 +66,44 @@ def render_bash(root: Command) -> str:
     for words, command in walk(root):
         names = [one.name for one in command.subcommands] + list_choices(command)
         flags = [name for argument in list_flags(command) for name in argument.names]
-        cases.append(f'    "{" ".join(words)}") words="{" ".join([*names, *flags, "--help"])}" ;;')
-    files = sorted(
-        {name for _, command in walk(root) for one in list_flags(command) if one.metavar in FILES for name in one.names}
+        also = " files=yes" if takes_files(command) else ""
+        cases.append(f'    "{" ".join(words)}") words="{" ".join([*names, *flags, "--help"])}"{also} ;;')
+    flags_known = {name: one for _, command in walk(root) for one in list_flags(command) for name in one.names}
+    files = sorted(name for name, one in flags_known.items() if one.metavar in FILES)
+    valued = "\n".join(
+        f'    {name}) _nodeagent_offer "{" ".join(list_values(one))}"; return ;;'
+        for name, one in sorted(flags_known.items())
+        if takes_value(one) and name not in files
     )
     paths = "|".join(f'"{" ".join(words)}"' for words, _ in walk(root) if words)
     body = "\n".join(cases)
     return f"""# bash completion for nodeagent; made by `nodeagent completion bash`
+_nodeagent_offer() {{
+  # Readline takes = and : for the end of a word: what stands before them is there already, and is taken off.
+  local head="${{current%"${{current##*[:=]}}"}}"
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current")
+  [[ ${{#COMPREPLY[@]}} -eq 1 && "${{COMPREPLY[0]}}" == *= ]] && compopt -o nospace
+  [[ ${{#COMPREPLY[@]}} -eq 0 ]] || COMPREPLY=("${{COMPREPLY[@]#"$head"}}")
+}}
 _nodeagent() {{
-  local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" path="" word words at
-  for ((at = 1; at < COMP_CWORD; at++)); do
-    word="${{COMP_WORDS[at]}}"
+  local line="${{COMP_LINE:0:COMP_POINT}}" current="" previous="" path="" files="" word words typed at
+  read -ra typed <<< "$line"
+  [[ "$line" == *[[:space:]] ]] && typed+=("")
+  current="${{typed[-1]}}" previous="${{typed[-2]}}"
+  for ((at = 1; at < ${{#typed[@]}} - 1; at++)); do
+    word="${{typed[at]}}"
     case "${{path:+$path }}$word" in {paths}) path="${{path:+$path }}$word" ;; esac
   done
-  case "$previous" in {"|".join(files)}) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;; esac
+  case "$previous" in
+    {"|".join(files)}) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+{valued}
+  esac
   case "$path" in
 {body}
     *) words="" ;;
   esac
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+  _nodeagent_offer "$words"
+  [[ -z "$files" ]] || mapfile -t -O ${{#COMPREPLY[@]}} COMPREPLY < <(compgen -f -- "$current")
 }}
 complete -o bashdefault -F _nodeagent nodeagent
 """
@@ -91,7 +125,10 @@ def _render_zsh_function(words: tuple[str, ...], command: Command) -> str:
     specs.append("'--help[show help]'")
     choices = list_choices(command)
     if not command.subcommands:
-        specs.append(f"'1:argument:({' '.join(choices)})'" if choices else "'*:argument:_files'")
+        if choices:
+            specs.append(f"'1:argument:({' '.join(choices)})'")
+        elif takes_files(command):
+            specs.append("'*:file:_files'")
         return f"{name}() {{\n  _arguments -s {' '.join(specs)}\n}}"
     described = " ".join(f"'{one.name}:{_quote_zsh(one.summary)}'" for one in command.subcommands)
     cases = "\n".join(
@@ -120,8 +157,11 @@ def _name_function(words: tuple[str, ...]) -> str:
 
 def _render_zsh_flag(argument: Argument) -> Iterator[str]:
     value = f":{(argument.metavar or 'value').lower()}:" if takes_value(argument) else ""
-    if value and argument.choices:
-        value += f"({' '.join(argument.choices)})"
+    values = list_values(argument)
+    if value and any(one.endswith("=") for one in values):
+        value += f'{{compadd -S "" -- {" ".join(values)}}}'  # the value follows without a space
+    elif value and values:
+        value += f"({' '.join(one.replace(':', chr(92) + ':') for one in values)})"
     elif value and argument.metavar in FILES:
         value += "_files"
     for name in argument.names:
@@ -142,6 +182,7 @@ def render_fish(root: Command) -> str:
             for one in command.subcommands
         ]
         lines += [f"complete -c nodeagent -n '{condition}' -a {choice}" for choice in list_choices(command)]
+        lines += [f"complete -c nodeagent -n '{condition}' -F"] if takes_files(command) else []
         lines += [
             f"complete -c nodeagent -n '{condition}' {_render_fish_flag(argument)}" for argument in list_flags(command)
         ]
@@ -163,7 +204,8 @@ def _render_fish_flag(argument: Argument) -> str:
     if takes_value(argument):
         parts.append("-r")
         parts += ["-F"] if argument.metavar in FILES else []
-        parts += [f"-a '{' '.join(argument.choices)}'"] if argument.choices else []
+        values = list_values(argument)
+        parts += [f"-a '{' '.join(values)}'"] if values else []
     return " ".join([*parts, f"-d {_quote_fish(argument.help)}"])
 
 

@@ -88,9 +88,13 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 
 def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Specifications, and the hook program that they may name."""
-    own = plan_own_paths(SpecFiles(settings.cdi.dir).locate)
+    directory = settings.cdi.dir
+    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
+    others = directory.is_dir() and {*directory.iterdir()} - {*own}
     hook = HostPaths(settings.node.host_root).here(str(settings.cdi.hook_dir / HOOK_PROGRAM))
-    yield from _remove([*map(Path, own), hook], "CDI", dry=dry)
+    yield from _remove([*own, hook], "CDI", dry=dry)
+    if not others and not directory.is_mount():
+        yield from _remove_directory(directory, dry=dry)
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

@@ -83,6 +83,8 @@ class DriverState(Value, frozen=True):
     module_version: str = ""
     library_path: str = ""
     open_module: bool | None = None
+    pci_gpus: tuple[PciAddress, ...] = ()
+    """The GPUs that the PCI bus shows, whatever the driver says."""
 
     @property
     def ready(self) -> bool:

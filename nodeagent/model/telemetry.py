@@ -1,5 +1,7 @@
 """One sample of what changes each second. A value the hardware does not give is `None`: absence is not zero."""
 
+from msgspec import field
+
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.values import Value
@@ -155,6 +157,8 @@ class GpuSample(Value, frozen=True):
     profiling: ProfilingSample | None = None
     processes: tuple[ProcessSample, ...] = ()
     mig: tuple[MigSample, ...] = ()
+    extras: dict[str, float] = field(default_factory=dict)
+    """Readings that somebody's own list of metrics asks for, by the names that it asks by."""
     unreadable: tuple[Unreadable, ...] = ()
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -52,7 +52,7 @@ def main() -> int:
         return 0
     sys.stdout.write(f"{render_table(rows)}\n{_describe_machine()}\nkept in {_keep(rows)}\n")
     if options.reference:
-        _refer(groups, options)
+        _refer(options)
     return int(any(row.verdict == "OVER" for row in rows))
 
 
@@ -63,13 +63,14 @@ def _measure_groups(options: argparse.Namespace) -> Iterator[tuple[str, list[Row
     for name, measure in _list_measures(options).items():
         if not options.only or name in options.only:
             sys.stderr.write(f"measuring: {name}\n")
-            yield name, measure()
+            rows = measure()
+            if options.reference:
+                reference.keep_rows(name, rows)  # at once: what comes later may fail
+            yield name, rows
 
 
-def _refer(groups: Mapping[str, Sequence[Row]], options: argparse.Namespace) -> None:
+def _refer(options: argparse.Namespace) -> None:
     """From now on these are what the docs say."""
-    for name, rows in groups.items():
-        reference.keep_rows(name, rows)
     if not options.only:
         sys.stderr.write("measuring: curves\n")
         reference.keep_curves([curves.measure(operation) for operation in OPERATIONS])
@@ -89,9 +90,9 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
     return {
         "bus": _measure_bus,
         "rendering": metrics.measure,
+        "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
         "decisions": plugin.measure_decisions,
-        "imports": lambda: imports.measure(options.rounds),
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
         "work": agent.measure_work,

@@ -21,11 +21,12 @@ XID_EVENT, XID_OFF_THE_BUS = 8, 79
 
 def measure_life(rounds: int) -> list[Row]:
     """First start on a fresh node, then kill -9 and start again, then stop."""
-    register, ready, spent, again, stop = [], [], [], [], []
+    register, loaded, ready, spent, again, stop = [], [], [], [], [], []
     for _ in range(rounds):
         with bench_node() as node:
             with node.running_agent() as agent:
                 register.append(1000 * (node.kubelet.wait("registered")["at"] - agent.began))
+                loaded.append(1000 * agent.cpu_seconds())
                 ready.append(1000 * agent.wait_ready())
                 spent.append(1000 * agent.cpu_seconds())
                 node.wait_advertised(agent, GPUS)
@@ -36,6 +37,7 @@ def measure_life(rounds: int) -> list[Row]:
                 stop.append(1000 * agent.stop())
     return [
         Row("exec to Register", "ms", register, limit=300),
+        Row("  processor time of agent and worker until then", "ms", loaded),
         Row("exec to /readyz 200", "ms", ready, limit=1000),
         Row("  processor time of agent and worker for it", "ms", spent),
         Row("killed and started to advertised", "ms", again, limit=500),

@@ -33,8 +33,8 @@ class Curve:
 
     name: str
     axis: str
-    sizes: Sequence[int]
-    micros: Sequence[float]
+    sizes: tuple[int, ...]
+    micros: tuple[float, ...]
 
 
 AXES: Mapping[str, Sequence[int]] = {

@@ -19,6 +19,11 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 ENDPOINT, RESOURCE, DEVICES = "example.sock", "example.com/thing", 8
 
 
+def write(message: Message) -> bytes:
+    """In bytes."""
+    return message.SerializeToString()
+
+
 def get_options(_request: Message, _context: Any) -> Message:
     """It has preferences."""
     return wire.DevicePluginOptions(get_preferred_allocation_available=True)
@@ -50,18 +55,12 @@ def allocate(request: Any, _context: Any) -> Message:
 
 
 METHODS = {
-    "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
-        get_options, wire.Empty.FromString, Message.SerializeToString
-    ),
-    "ListAndWatch": grpc.unary_stream_rpc_method_handler(
-        list_and_watch, wire.Empty.FromString, Message.SerializeToString
-    ),
+    "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(get_options, wire.Empty.FromString, write),
+    "ListAndWatch": grpc.unary_stream_rpc_method_handler(list_and_watch, wire.Empty.FromString, write),
     "GetPreferredAllocation": grpc.unary_unary_rpc_method_handler(
-        prefer, wire.PreferredAllocationRequest.FromString, Message.SerializeToString
+        prefer, wire.PreferredAllocationRequest.FromString, write
     ),
-    "Allocate": grpc.unary_unary_rpc_method_handler(
-        allocate, wire.AllocateRequest.FromString, Message.SerializeToString
-    ),
+    "Allocate": grpc.unary_unary_rpc_method_handler(allocate, wire.AllocateRequest.FromString, write),
 }
 
 
@@ -77,7 +76,7 @@ def main() -> None:
     with grpc.insecure_channel(f"unix:{directory / 'kubelet.sock'}") as channel:
         register = channel.unary_unary(
             "/v1beta1.Registration/Register",
-            request_serializer=Message.SerializeToString,
+            request_serializer=write,
             response_deserializer=wire.Empty.FromString,
         )
         options = wire.DevicePluginOptions(get_preferred_allocation_available=True)

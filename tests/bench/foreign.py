@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench.node import PluginProcess, bench_node
+from tests.bench.node import BenchNode, PluginProcess, bench_node
 from tests.bench.rows import Row
 
 ROUNDS_EACH = 200
@@ -12,7 +12,8 @@ SIZES = (1, 4, 8)
 
 def measure(command: str, directory: Path | None, rounds: int) -> list[Row]:
     """Start it on a stand-in kubelet and admit pods of what it offers."""
-    with bench_node(kubelet_dir=directory, caller="core") as node, node.running_plugin(command) as plugin:
+    with bench_node(kubelet_dir=directory) as node, node.running_plugin(command) as plugin:
+        plugin.wait_until(lambda: _has_registered(node, plugin))
         registered = node.kubelet.wait("registered", since=plugin.began)
         offered = node.kubelet.wait("list", since=plugin.began)
         rows = [
@@ -24,6 +25,21 @@ def measure(command: str, directory: Path | None, rounds: int) -> list[Row]:
             rows.append(Row(f"prefer + Allocate, {size} of {offered['devices']}", "ms", millis))
             rows.append(Row(f"  processor time of the plugin each, {size}", "ms", [spent]))
         return [*rows, *(Row(f"memory, {kind.upper()}", "MiB", [plugin.memory_mib(kind)]) for kind in ("Pss", "Rss"))]
+
+
+def _has_registered(node: BenchNode, plugin: PluginProcess) -> bool:
+    """Whether it has; one that has ended never will."""
+    status = plugin.process.poll()
+    if status is not None:
+        raise PluginEnded(status)
+    return any(event["event"] == "registered" for event in node.kubelet.events)
+
+
+class PluginEnded(Exception):
+    """The plugin under measurement does not run."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the plugin ended with {status} before it registered: run its command by hand to see why")
 
 
 def _admit(

@@ -44,7 +44,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 """From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
 
 NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.cuda_check")
-"""What only commands and children load."""
+"""What only commands and children load; the stubs generated for grpclib (`…_grpc`) are for tests and simulations."""
 
 CHILD = """
 import gc, importlib, json, os, sys, time
@@ -87,8 +87,12 @@ def list_modules(place: str) -> list[str]:
     """A package with all that is in it, or the one module."""
     parts = place.removeprefix("nodeagent.").split(".")
     found = walk_packages([f"{nodeagent.__path__[0]}/{'/'.join(parts)}"], f"{place}.")
-    inner = [one.name for one in found if not one.name.startswith(NOT_THE_AGENTS) and "__main__" not in one.name]
-    return [place, *inner]
+    return [place, *(one.name for one in found if is_the_agents(one.name))]
+
+
+def is_the_agents(name: str) -> bool:
+    """Whether a running agent may load it."""
+    return not name.startswith(NOT_THE_AGENTS) and not name.endswith(("__main__", "_grpc"))
 
 
 def _load_all() -> list[tuple[str, float, float]]:

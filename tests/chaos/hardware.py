@@ -25,6 +25,10 @@ class Gpus:
         self.fake, self._bus = fake, sys_dir / "bus/pci/devices"
         for seat in fake.profile.seats:
             self._plug(seat.address, f"{seat.model.pci.device_id >> 16:#06x}")
+        module = sys_dir / "module" / "nvidia"
+        module.mkdir(parents=True)
+        for name, value in (("version", fake.profile.driver.version), ("refcnt", "8")):
+            (module / name).write_text(f"{value}\n")
         self._hung: set[int] = set()
         self._cut: dict[int, Sequence[str]] = {}
         self._generation = 0

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,9 @@ HAS_NAMESPACES = (
     == 0
 )
 LONG_FREEZE_SECONDS = 60
+RESULTS = Path("results")
+RESULT = ("--result", str(RESULTS / "chaos.jsonl")) if RESULTS.is_dir() else ()
+"""Where a night keeps what its stories told; `python -m tests.bench --keep-chaos` takes it into the docs."""
 needs_namespaces = pytest.mark.skipif(not HAS_NAMESPACES, reason="needs mount namespaces, which this machine forbids")
 
 
@@ -56,4 +60,4 @@ def test_nothing_is_violated_while_everything_goes_wrong() -> None:
 @pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
 def test_nothing_is_violated_in_many_stories(seed: int) -> None:
     """The same for 20,000 steps, in which a standstill may last a minute."""
-    tell_story(seed, "--freeze-seconds", str(LONG_FREEZE_SECONDS))
+    tell_story(seed, "--freeze-seconds", str(LONG_FREEZE_SECONDS), *RESULT)

@@ -1,5 +1,6 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,10 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
         ("maxUnavailable=fifty", "/maxUnavailable"),
         ("podMonitor.intervall=15s", "intervall"),
         ("config.http=:9400", "/config/http"),
+        ("uninstall=maybe", "/uninstall"),
+        ("tolerations=all", "/tolerations"),
+        ("resources.request.memory=1Gi", "request"),
+        ("nodeSelectors.gpu=yes", "nodeSelectors"),
     ],
 )
 def test_a_wrong_value_fails_by_its_name(value: str, named: str) -> None:
@@ -142,6 +147,20 @@ def test_chart_names_the_version_of_the_agent() -> None:
     """Without a tag of its own an installation runs the agent that the chart was made for."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
+
+
+@needs_helm
+@pytest.mark.parametrize(("said", "words"), [("true", ["uninstall"]), ("keepState", ["uninstall", "--keep-state"])])
+def test_leaving_runs_no_agent(said: str, words: list[str]) -> None:
+    """What the agent did is taken back by a container with the same mounts; then something idles."""
+    before = pod_of(read_manifest())["containers"][0]
+    pod = pod_of(render_objects("--set", f"uninstall={said}"))
+    (container,), (idle,) = pod["initContainers"], pod["containers"]
+    assert container["args"] == words
+    same = ("env", "image", "securityContext", "volumeMounts")
+    assert {key: container[key] for key in same} == {key: before[key] for key in same}
+    assert idle["securityContext"]["runAsUser"] != 0
+    assert "volumeMounts" not in idle
 
 
 @needs_helm
@@ -164,6 +183,17 @@ def test_pods_may_be_read_only_for_their_labels() -> None:
     added = render_objects("--set", "config.metrics.pod_labels=true")
     reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
     assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
+def test_dashboards_are_added_when_asked_for() -> None:
+    """Each in a ConfigMap of its own, word for word as it is shipped, by a label that Grafana looks for."""
+    objects = render_objects("--set", "dashboards.enabled=true")
+    for name in ("node", "pods", "cluster"):
+        found = objects["ConfigMap", f"nodeagent-dashboard-{name}"]
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        shipped = json.loads((ROOT / f"deploy/dashboards/{name}.json").read_text())
+        assert json.loads(found["data"][f"nodeagent-{name}.json"]) == shipped
 
 
 @needs_helm

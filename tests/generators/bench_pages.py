@@ -55,7 +55,8 @@ def _render_limit(row: KeptRow) -> str:
         return ""
     found = {0.5: row.p50, 0.99: row.p99}.get(row.limit_is_for, row.p99)
     over = "" if found <= row.limit else f" **over, by {100 * (found / row.limit - 1):.0f} %**"
-    return f"p{100 * row.limit_is_for:.0f} {row.limit:g}{over}"
+    which = "" if row.runs == 1 else f"p{100 * row.limit_is_for:.0f} "
+    return f"{which}{row.limit:g}{over}"
 
 
 def _show(value: float, unit: str = "") -> str:

@@ -42,8 +42,8 @@ def installed_driver(layout: Layout, profile: str = "dgx-h100") -> Iterator[Fake
         home.rmdir()
 
 
-def make_node(path: Path) -> None:
-    """A character device that does nothing."""
+def make_node(path: Path, number: int = NULL) -> None:
+    """A character device; unless it is told otherwise, one that does nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.mknod(path, 0o666 | stat.S_IFCHR, NULL)
+    os.mknod(path, 0o666 | stat.S_IFCHR, number)
     path.chmod(0o666)

@@ -54,12 +54,9 @@ class RealKubelet:
     async def wait_offer(self, resource: str, capacity: int, allocatable: int) -> None:
         """Both the kubelet's account and the Node object must say so: either may tell of a kubelet before."""
         account = PodResourcesClient(self.pod_resources_socket)
-        try:
-            with anyio.fail_after(PATIENCE_SECONDS):
-                while not await self._offers(account, resource, capacity, allocatable):  # noqa: ASYNC110  a far process
-                    await anyio.sleep(0.1)
-        finally:
-            account.close()
+        with anyio.fail_after(PATIENCE_SECONDS):
+            while not await self._offers(account, resource, capacity, allocatable):  # noqa: ASYNC110  a far process
+                await anyio.sleep(0.1)
 
     async def _offers(self, account: PodResourcesClient, resource: str, capacity: int, allocatable: int) -> bool:
         try:

@@ -74,7 +74,6 @@ async def test_another_plugin_that_leaves_first_is_outlived(
         assert not await kubelet.run_pod("served-by-ours", {GPU: 1})
         await kubelet.remove_pod("served-by-the-other")
         await kubelet.remove_pod("served-by-ours")
-    account.close()
 
 
 async def test_plugin_is_found_through_the_registry(node: Cluster, pods: Pods) -> None:

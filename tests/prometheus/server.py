@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
 from tests.unit.deploy.queries import RULES_FILE
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 SCRAPE_SECONDS = 1
 STALE_SECONDS = 5
+PATIENCE_OF_RULES = "2s"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,17 @@ class Scene:
         """The answer now."""
         words = urllib.parse.urlencode({"query": expression})
         return list(self._get(f"{self.prometheus}/api/v1/query?{words}")["data"]["result"])
+
+    def query_range(self, expression: str, began: float, ended: float) -> list[dict[str, Any]]:
+        """The answer at each second between two moments, Unix time."""
+        span = {"start": f"{began:.3f}", "end": f"{ended:.3f}", "step": f"{SCRAPE_SECONDS}s"}
+        words = urllib.parse.urlencode({"query": expression, **span})
+        return list(self._get(f"{self.prometheus}/api/v1/query_range?{words}")["data"]["result"])
+
+    def list_holders(self) -> frozenset[str]:
+        """The pods that hold a GPU, as the agent tells it."""
+        rows = self._get(f"{self.agent}/api/v1/allocations")
+        return frozenset(row["pod"]["name"] for row in rows if row.get("pod"))
 
     def rules(self) -> list[dict[str, Any]]:
         """All rules as Prometheus evaluated them."""
@@ -89,7 +103,7 @@ def _run_scene(directory: Path, profile: str) -> Iterator[Scene]:
     interval = f"{SCRAPE_SECONDS}s"
     configuration = {
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
-        "rule_files": [str(RULES_FILE)],
+        "rule_files": [str(_hasten_rules(directory))],
         "scrape_configs": [job],
     }
     file = directory / "prometheus.yml"
@@ -112,6 +126,18 @@ def _run_scene(directory: Path, profile: str) -> Iterator[Scene]:
             process.terminate()
         for process in processes:
             process.wait(30)
+
+
+def _hasten_rules(directory: Path) -> Path:
+    """The shipped rules with their patience cut to seconds, so that alerts fire while somebody looks."""
+    document = yaml.safe_load(RULES_FILE.read_text())
+    for group in document["groups"]:
+        for rule in group["rules"]:
+            if "for" in rule:
+                rule["for"] = PATIENCE_OF_RULES
+    file = directory / "rules.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
 
 
 def _free_port() -> int:

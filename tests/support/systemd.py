@@ -104,7 +104,8 @@ def running_systemd(directory: Path, *, share: Sequence[Path] = (), base: Path |
     Args:
         directory: an empty directory, the root of the new file system.
         share: directories of this machine that are to be seen in there too, writable and under their own names.
-        base: a whole system, with systemd, to use in place of this machine's programs; nothing in it is changed.
+        base: a whole system, with systemd, to use in place of this machine's programs; nothing in it is changed, and
+            its network is its own loopback.
     """
     group = f"{_GROUP_PREFIX}{os.getpid()}"
     hierarchies = cgroups.read_hierarchies()
@@ -113,7 +114,7 @@ def running_systemd(directory: Path, *, share: Sequence[Path] = (), base: Path |
     log = directory.with_name(f"{directory.name}.log")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            _render_command(group, hierarchies, directory, share),
+            _render_command(group, hierarchies, directory, share, network=base is not None),
             env={**os.environ, "BASE": str(base or "")},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -139,10 +140,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _render_command(group: str, hierarchies: Sequence[Path], directory: Path, share: Sequence[Path]) -> tuple[str, ...]:
+def _render_command(
+    group: str, hierarchies: Sequence[Path], directory: Path, share: Sequence[Path], *, network: bool
+) -> tuple[str, ...]:
     join = "; ".join(f'echo $$ >"{hierarchy}/{group}/cgroup.procs"' for hierarchy in hierarchies)
     # If the test is killed, so is `unshare`, and with it the first process of the namespace, and so everything in it.
     flags = "--pid --mount --cgroup --uts --ipc --fork --kill-child --propagation private"
+    if network:
+        flags += " --net"
     script = f'{join}; exec setpriv --pdeathsig KILL unshare {flags} sh "$@"'
     return ("sh", "-c", script, "sh", str(BOOT), str(directory), *map(str, share))
 

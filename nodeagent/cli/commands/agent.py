@@ -36,7 +36,7 @@ FAULT = Command(
     arguments=(
         CONFIG,
         SET,
-        Argument(("fault",), "which fault", metavar="FAULT", nargs="?"),
+        Argument(("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent.cli.offers:list_faults"),
         Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
     ),
     examples=(
@@ -60,6 +60,7 @@ SIMULATE = Command(
             "which node to make up; `nodeagent simulate --profile help` lists them",
             metavar="PROFILE",
             default="dgx-h100",
+            offers="nodeagent.edge.simulated.profile:list_profiles",
         ),
         Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
         Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),

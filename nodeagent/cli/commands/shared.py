@@ -15,6 +15,7 @@ SET = Argument(
     metavar="SECTION.KEY=VALUE",
     action="append",
     default=(),
+    offers="nodeagent.cli.offers:list_settings",
 )
 
 
@@ -22,6 +23,7 @@ GPUS = Argument(
     ("--gpus",),
     "nvml for the hardware, simulated:PROFILE for made-up GPUs beside real neighbours; short for --set gpus.source=…",
     metavar="SOURCE",
+    offers="nodeagent.cli.offers:list_sources",
 )
 
 NODE = (CONFIG, SET, GPUS)

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from nodeagent.cli.client import find_agent
-from nodeagent.cli.doctor.checks import Check
 from nodeagent.cli.doctor.facts import Facts
+from nodeagent.cli.doctor.verdicts import Check
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.explain import render_table
 from nodeagent.config.load import Loaded
@@ -39,18 +39,24 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 _SECRETS = re.compile(
     rb"""(?ix)
     (?P<before> authorization \s* : \s* (?:bearer|basic) \s+ | \bbearer \s+
-      | ["']? [\w.-]* (?:password|passwd|secret|token|api[_-]?key|client[_-]?key|private[_-]?key) [\w.-]* ["']?
-        \s* [:=] \s* )
-    (?P<quote> ["']? ) (?! null\b | true\b | false\b ) (?P<secret> (?<=["']) [^"'\n]* | [^\s,;"'}\]]+ )
+      | (?:\\*["'])? [\w.-]* (?:password|passwd|secret|token|api[_-]?key|client[_-]?key|private[_-]?key) [\w.-]*
+        (?:\\*["'])? \s* [:=] \s* )
+    (?P<quote> (?:\\*["'])? ) (?! null\b | true\b | false\b )
+    (?P<secret> (?<=["']) [^"'\n\\]* | [^\s,;"'}\]]+ )
     | (?P<pem> -----BEGIN\ [A-Z\ ]*PRIVATE\ KEY----- .*? -----END\ [A-Z\ ]*PRIVATE\ KEY----- )
+    | (?P<token> \beyJ[\w-]{5,}\.[\w-]+\.[\w-]* )
+    | (?P<scheme> :// ) (?P<user> [^/\s:@"']+ : [^/\s@"']+ ) (?= @ )
     """,
     re.DOTALL,
 )
+"""By name, by shape, and in addresses; quotes may be escaped, because reasons quote what others wrote."""
 
 
 def redact(content: bytes) -> bytes:
     """The content with everything that looks like a secret taken out."""
-    return _SECRETS.sub(lambda match: (match["before"] or b"") + (match["quote"] or b"") + b"***", content)
+    return _SECRETS.sub(
+        lambda match: b"".join(match[name] or b"" for name in ("before", "quote", "scheme")) + b"***", content
+    )
 
 
 def write_bundle(

@@ -7,8 +7,9 @@ import anyio
 import msgspec
 
 from nodeagent.cli.doctor.bundle import write_bundle
-from nodeagent.cli.doctor.checks import Grade, find_worst, run_checks
+from nodeagent.cli.doctor.checks import find_worst, run_checks
 from nodeagent.cli.doctor.look import find_hardware, look
+from nodeagent.cli.doctor.verdicts import Grade
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams

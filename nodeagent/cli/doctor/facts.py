@@ -1,5 +1,7 @@
 """What the doctor has seen; no conclusion in it."""
 
+from msgspec import field
+
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
 from nodeagent.components.web.records import StateRecord
@@ -26,6 +28,14 @@ class SocketFacts(Value, frozen=True):
     """Why nobody answers there; empty when somebody does."""
 
 
+class PluginSocketFacts(Value, frozen=True):
+    """A socket beside the kubelet's that offers NVIDIA devices."""
+
+    path: str
+    pid: int
+    """Who serves it; 0 where that is a process that this one cannot see."""
+
+
 class ProcessFacts(Value, frozen=True):
     """A process that may do what nodeagent does."""
 
@@ -41,6 +51,8 @@ class ApiFacts(Value, frozen=True):
     problem: str = ""
     denied: tuple[str, ...] = ()
     """What it may not do, verb and resource."""
+    allocatable: dict[str, int] = field(default_factory=dict)
+    """By extended resource, what the node object says pods may be given."""
 
 
 class Facts(Value, frozen=True):
@@ -70,4 +82,9 @@ class Facts(Value, frozen=True):
     """`None` when the settings keep the agent away from the API server."""
     directories: tuple[DirectoryFacts, ...] = ()
     clock_synchronised: bool | None = None
+    clock_behind_seconds: float = 0.0
+    """How long before this program's own files the clock stands; 0 when it does not."""
     strangers: tuple[ProcessFacts, ...] = ()
+    plugin_sockets: tuple[PluginSocketFacts, ...] = ()
+    foreign_files: tuple[str, ...] = ()
+    """Traces of software in containers, whose processes may not be seen."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nodeagent.cli.doctor.checks import Check, Grade
+from nodeagent.cli.doctor.verdicts import Check, Grade
 from nodeagent.cli.table import clean, paint
 
 SIGNS = {Grade.OK: ("✓ ok  ", "good"), Grade.WARN: ("! warn", "warn"), Grade.FAIL: ("✗ fail", "bad")}

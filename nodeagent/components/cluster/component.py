@@ -83,8 +83,8 @@ class Cluster:
         """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._pods, self._control, self._configurations = node, pods, control, configurations
-        self._wish = MigWish()
         self._facts_after = facts_after
+        self._wish = MigWish()
         self._followed = ""
         self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret

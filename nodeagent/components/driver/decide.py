@@ -75,6 +75,7 @@ def decide_driver(evidence: DriverEvidence) -> DriverDecision:
         module_version=evidence.module_version,
         library_path=nvml.library_path,
         open_module=evidence.open_module,
+        pci_gpus=tuple(function.address for function in evidence.pci_functions),
     )
     return DriverDecision(state=state, conditions=tuple(conditions))
 

@@ -21,6 +21,7 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.catalogue import list_readings
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.entities import find_lost
 from nodeagent.components.exporter.exposition import Block, render_families
@@ -85,8 +86,8 @@ class MetricsRenderer:
         reports: Callable[[], Sequence[ComponentReport]],
         version: str,
         started_seconds: float,
-        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
         count_api_calls: Callable[[], Mapping[ApiCall, int]] = dict,
+        read_admission: Callable[[], AdmissionFacts | None] = lambda: None,
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._introspection, self._reports = introspection, reports
@@ -154,7 +155,10 @@ class Exporter:
         places: ProcessPlaces | None,
         *,
         host: str,
+        want: Callable[[tuple[str, ...]], None] = lambda _names: None,
     ) -> None:
+        """Wire it up; `want` is told which readings the list of fields needs beside the ordinary ones."""
+        self._want = want
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._agent, self._places, self._host = agent, places, host
         self._selection = select_defaults()
@@ -355,6 +359,7 @@ class Exporter:
 
     def _take_selection(self, path: str, selection: Selection) -> None:
         self._selection = selection
+        self._want(list_readings(one.field for one in selection.families))
         self._conditions.replace(
             UNUSABLE,
             {f"{path}:{problem.line}": f"{problem.text[:80]}: {problem.reason}" for problem in selection.problems},

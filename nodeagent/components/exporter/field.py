@@ -55,6 +55,8 @@ class Field:
     """Written with six decimals, as DCGM exporter writes what is a double."""
     default: bool = False
     """On the default list."""
+    readings: tuple[str, ...] = ()
+    """What has to be sampled for it beside the ordinary; empty for what is sampled anyhow."""
 
 
 @dataclass(frozen=True, slots=True)

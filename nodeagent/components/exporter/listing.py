@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from nodeagent.components.exporter.catalogue import FIELDS, AnyField
+from nodeagent.components.exporter.catalogue import FIELDS, AnyField, list_extras
 from nodeagent.components.exporter.field import LabelField
 from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.selection import Selection
@@ -35,7 +35,7 @@ def list_fields(selection: Selection) -> tuple[FieldEntry, ...]:
         ),
         *(
             FieldEntry(name=field.name, type=_type(field), standing="available", text=field.help)
-            for field in FIELDS
+            for field in (*FIELDS, *list_extras())
             if field.name not in known
         ),
         *(
@@ -52,7 +52,7 @@ def render_csv() -> str:
 
 def _list_lines() -> Iterator[str]:
     yield "# name, type, help; a line that begins with # is left out"
-    for field in FIELDS:
+    for field in (*FIELDS, *list_extras()):
         mark = "" if field.default else "# "
         yield f'{mark}{field.name}, {_type(field)}, "{field.help}"'
 

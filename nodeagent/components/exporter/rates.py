@@ -3,6 +3,10 @@
 Owns the sample before. A total that fell (driver reload, GPU reset, wrap) gives no rate for that round.
 """
 
+from collections.abc import Iterator
+
+from msgspec import field
+
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.model.values import Value
@@ -15,6 +19,8 @@ class Rates(Value, frozen=True):
     nvlink_receive_kib: float | None = None
     pcie_transmit_bytes: float | None = None
     pcie_receive_bytes: float | None = None
+    extras: dict[str, float] = field(default_factory=dict)
+    """Of the extra readings that are totals of a link."""
 
     @property
     def nvlink_kib(self) -> float | None:
@@ -25,6 +31,7 @@ class Rates(Value, frozen=True):
 
 
 NO_RATES = Rates()
+_LINK_TOTALS = ("field/138/", "field/139/")
 
 
 class RateBook:
@@ -49,10 +56,19 @@ def _compare(before: GpuSample, now: GpuSample, passed_seconds: float) -> Rates:
         nvlink_receive_kib=_per_second(before.nvlink_receive_kib, now.nvlink_receive_kib, passed_seconds),
         pcie_transmit_bytes=_per_second(before.pcie_transmit_bytes, now.pcie_transmit_bytes, passed_seconds),
         pcie_receive_bytes=_per_second(before.pcie_receive_bytes, now.pcie_receive_bytes, passed_seconds),
+        extras=dict(_compare_extras(before, now, passed_seconds)) if now.extras else {},
     )
 
 
-def _per_second(before: int | None, now: int | None, passed_seconds: float) -> float | None:
+def _compare_extras(before: GpuSample, now: GpuSample, passed_seconds: float) -> Iterator[tuple[str, float]]:
+    for name, total in now.extras.items():
+        if name.startswith(_LINK_TOTALS):
+            rate = _per_second(before.extras.get(name), total, passed_seconds)
+            if rate is not None:
+                yield name, rate
+
+
+def _per_second(before: float | None, now: float | None, passed_seconds: float) -> float | None:
     if before is None or now is None or now < before or passed_seconds <= 0:
         return None
     return (now - before) / passed_seconds

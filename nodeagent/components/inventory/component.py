@@ -29,6 +29,7 @@ EVENTS_RETRY_SECONDS = 1.0
 EVENTS_PROVEN_SECONDS = 10.0
 """A watch that has not ended for so long stands: nothing says so itself."""
 FIRST_READ_RETRY_SECONDS = 1.0
+SETTLE_SECONDS = 1.5
 
 
 class InventoryComponent:
@@ -88,9 +89,13 @@ class InventoryComponent:
         self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
 
     async def _rescan_forever(self) -> None:
+        pause = self._live.now.inventory.rescan_seconds
         while True:
-            with anyio.move_on_after(self._live.now.inventory.rescan_seconds):
+            with anyio.move_on_after(pause):
                 await self._rescan.wait()
+            # What an event announced may take a moment to be all there: it is looked at once more soon after.
+            was_asked = self._rescan.is_set()
+            pause = SETTLE_SECONDS if was_asked else self._live.now.inventory.rescan_seconds
             self._rescan = anyio.Event()
             await self._read_inventory()
 

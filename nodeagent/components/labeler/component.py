@@ -21,6 +21,7 @@ from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.news import News
 from nodeagent.model.cluster import ClusterLink, ClusterNode
@@ -36,8 +37,6 @@ from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 LOOK_AGAIN_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health and node are noticed at once, those of settings by this."""
 FACTS_AGE_SECONDS = 60.0
-SENT_AGE_SECONDS = 120.0
-"""After so long without a sign of it a patch is sent again: somebody may have undone it before it was ever seen."""
 _RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
 
 
@@ -65,7 +64,8 @@ class Labeler:
         self._published: Published | None = None
         self._good: dict[str, str] | None = None
         self._rendered: dict[str, str] = {}
-        self._sent: tuple[ClusterNode, dict[str, str], float] | None = None
+        self._sent: tuple[int, dict[str, str]] | None = None
+        """Which telling of the node was answered with which labels."""
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
         self._taken_back: set[str] = set()
@@ -190,16 +190,17 @@ class Labeler:
             self._taken_back.add(sink)
 
     async def _take_back_from_node(self) -> None:
-        seen = self._find_node()
-        if self._node is not None and seen is not None and seen.owned_labels and self._is_news(seen, {}):
-            await self._node.apply_labels(seen, {})
-            self._sent = (seen, {}, self._clock.monotonic())
-            self._note_applied("node", seen.owned_labels)
+        node = self._find_node()
+        if self._node is None or node is None or not node.value.owned_labels or self._sent == (node.seq, {}):
+            return
+        await self._node.apply_labels(node.value, {})
+        self._sent = (node.seq, {})
+        self._note_applied("node", node.value.owned_labels)
 
-    def _find_node(self) -> ClusterNode | None:
-        """The node, while it can be reached."""
+    def _find_node(self) -> Envelope[ClusterNode] | None:
+        """The node as it was last told, while it can be reached."""
         node, link = self._bus.latest(ClusterNode), self._bus.latest(ClusterLink)
-        return node.value if node is not None and link is not None and link.value.reachable else None
+        return node if link is not None and link.value.reachable else None
 
     async def _bring_to_file(self, sink: str, file: LabelFile, labels: dict[str, str], *, first_look: bool) -> None:
         now = self._clock.monotonic()
@@ -215,9 +216,10 @@ class Labeler:
             self._note_applied(sink, plan.changed)
 
     async def _bring_to_node(self, labels: dict[str, str], *, first_look: bool) -> None:
-        seen = self._find_node()
-        if self._node is None or seen is None:
+        node = self._find_node()
+        if self._node is None or node is None:
             return
+        seen = node.value
         ours = {key: seen.labels[key] for key in seen.owned_labels if key in seen.labels}
         wanted = keep_last_good(labels, ours) if first_look else labels
         plan = self._plan(wanted, seen.labels, ours)
@@ -229,17 +231,11 @@ class Labeler:
                 for key, value in plan.contested.items()
             },
         )
-        if plan.apply is None:
-            self._sent = None
-        elif self._is_news(seen, wanted):
+        # What was sent a moment ago comes back by the watch; until then nothing new is known.
+        if plan.apply is not None and self._sent != (node.seq, wanted):
             await self._node.apply_labels(seen, plan.apply)
-            self._sent = (seen, wanted, self._clock.monotonic())
+            self._sent = (node.seq, wanted)
             self._note_applied("node", plan.changed)
-
-    def _is_news(self, seen: ClusterNode, wanted: dict[str, str]) -> bool:
-        """What was sent a moment ago comes back by the watch; until then nothing new is known."""
-        sent = self._sent
-        return sent is None or sent[:2] != (seen, wanted) or self._clock.monotonic() - sent[2] > SENT_AGE_SECONDS
 
     def _note_contested(self, contested: dict[str, str]) -> None:
         """Say it once for each conflict, not once a round."""

@@ -42,6 +42,7 @@ _FIRST_WITH_CDI: Final = {
     RuntimeKind.CRIO: (1, 24),
     RuntimeKind.DOCKER: (25, 0),
 }
+_DOCKER_ADAPTER: Final = "/cri-dockerd.sock"
 _UNITS: Final = {
     RuntimeKind.CONTAINERD: "containerd.service",
     RuntimeKind.CRIO: "crio.service",
@@ -88,7 +89,7 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
     if not candidates:
         reason = "no container runtime was found, looked for sockets of containerd, CRI-O and Docker"
         return NoRuntime(reason=reason, seen=False)
-    told = [each for each in candidates if each.socket == _strip(evidence.kubelet_endpoint)]
+    told = [each for each in candidates if _is_behind(each, evidence.kubelet_endpoint)]
     alive = told or [each for each in candidates if each.answers]
     if not alive:
         reasons = "; ".join(f"{each.kind} at {each.socket}: {each.problem or 'no answer'}" for each in candidates)
@@ -152,5 +153,14 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
     )
 
 
-def _strip(endpoint: str) -> str:
-    return endpoint.removeprefix("unix://")
+def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:
+    """Whether the kubelet's endpoint is this runtime's socket, or that of the adapter in front of Docker."""
+    told = _normalise(endpoint.removeprefix("unix://"))
+    if told.endswith(_DOCKER_ADAPTER):
+        return candidate.kind is RuntimeKind.DOCKER
+    return bool(told) and _normalise(candidate.socket) == told
+
+
+def _normalise(socket: str) -> str:
+    """The same for both names of a directory that every host has twice."""
+    return socket.removeprefix("/var") if socket.startswith("/var/run/") else socket

@@ -73,6 +73,23 @@ PARAMETERS: dict[str, tuple[tuple[str, str, str, Schema], ...]] = {
 }
 
 
+_LOOKING = {405: "another method than GET or HEAD", 400: "bytes that are no request"}
+_FOUND = {404: "there is none of this name"}
+_BUSY = {503: "more are served than the settings allow; try again"}
+_COMMANDED = {
+    400: "a body that is not what the command takes",
+    403: "neither root nor the agent's own user",
+    409: "it cannot be done; says why",
+    413: "a body larger than http.max_request_bytes",
+}
+PROBLEMS: dict[str, dict[int, str]] = {
+    "/api/v1/gpus/{name}": _FOUND,
+    "/api/v1/events": _BUSY | {400: "a parameter that says nothing"},
+    "/metrics": _BUSY,
+}
+"""What each GET may refuse, besides what every one refuses."""
+
+
 def build_openapi() -> Schema:
     """The whole document."""
     kinds = [*ANSWERS.values(), *(kind for kind in COMMANDS.values() if kind is not None), CommandDone, Problem]
@@ -100,7 +117,9 @@ def build_openapi() -> Schema:
 
 def _describe(method: str, path: str, named: dict[str, Schema]) -> Schema:
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    refused = {"default": {"description": "it could not be done; says why", "content": problem}}
+    told = _COMMANDED if method == "POST" else _LOOKING | PROBLEMS.get(path, {})
+    refused: Schema = {str(status): {"description": why, "content": problem} for status, why in sorted(told.items())}
+    refused["default"] = {"description": "it could not be done; says why", "content": problem}
     if method == "POST":
         done = {"application/json": {"schema": {"$ref": "#/components/schemas/CommandDone"}}}
         body = {"requestBody": {"content": {"application/json": {"schema": named[path]}}}} if path in named else {}

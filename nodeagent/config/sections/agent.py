@@ -34,7 +34,7 @@ class NodeSettings(Section):
     host_root: Path = knob(
         AbsolutePath(),
         Path("/"),
-        "where the host's own / is seen; paths of the driver section are read below it",
+        "where the host's own / is seen; paths of the driver, its hook and the container runtime are below it",
         "a container that mounts the host's elsewhere says so here",
     )
     proc_dir: Path = knob(

@@ -44,6 +44,7 @@ _PROGRAMS: Final = {
     RuntimeKind.CRIO: "crio",
     RuntimeKind.DOCKER: "dockerd",
 }
+_DOCKER_ADAPTER: Final = "/cri-dockerd.sock"
 _CREDENTIALS: Final = struct.Struct("3i")
 _CONNECT_SECONDS: Final = 1.0
 
@@ -67,7 +68,8 @@ class RuntimeDetector:
 
     async def read_evidence(self) -> RuntimeEvidence:
         """Look once; a runtime that hangs costs its timeout and no more."""
-        places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets()))
+        endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
+        places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets(endpoint)))
         candidates: list[RuntimeCandidate] = []
         async with anyio.create_task_group() as tasks:
             for kind, flavour, socket in places:
@@ -76,7 +78,6 @@ class RuntimeDetector:
                     candidates.append(await self._look_at(kind, flavour, socket))
 
                 tasks.start_soon(look, kind, flavour, socket, name=f"look at {socket}")
-        endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
         wrapper = await anyio.to_thread.run_sync(self._find_wrapper)
         order = [socket for _, _, socket in places]
         return RuntimeEvidence(
@@ -88,13 +89,22 @@ class RuntimeDetector:
     def _find_wrapper(self) -> str:
         return next((path for path in WRAPPERS if self._host.here(path).exists()), "")
 
-    def _list_sockets(self) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
-        listed = {path for _, _, path in SOCKETS}
-        if self._socket is not None and str(self._socket) not in listed:
+    def _list_sockets(self, endpoint: str) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
+        listed = {self._host.here(path) for _, _, path in SOCKETS}
+        if self._socket is not None and self._host.here(str(self._socket)) not in listed:
+            listed.add(self._host.here(str(self._socket)))
             yield _guess_kind(self._socket), RuntimeFlavour.PLAIN, str(self._socket)
+        # The adapter in front of Docker is no runtime of its own.
+        if endpoint and not endpoint.endswith(_DOCKER_ADAPTER) and self._is_strange(endpoint, listed):
+            yield _guess_kind(Path(endpoint)), RuntimeFlavour.PLAIN, endpoint
         for kind, flavour, path in SOCKETS:
             if self._host.here(path).is_socket():
                 yield kind, self._refine(flavour), path
+
+    def _is_strange(self, endpoint: str, listed: set[Path]) -> bool:
+        """Whether the kubelet was told of a socket that is not among the usual ones."""
+        places = {self._host.here(path) for path in (endpoint, f"/var{endpoint}", endpoint.removeprefix("/var"))}
+        return not places & listed and self._host.here(endpoint).is_socket()
 
     def _refine(self, flavour: RuntimeFlavour) -> RuntimeFlavour:
         """K3s and RKE2 share a socket and differ by where their data is."""

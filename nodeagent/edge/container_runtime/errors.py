@@ -3,6 +3,7 @@
 ContainerRuntimeError
 ├── RuntimeSilent          a runtime does not answer on its socket
 ├── ConfigRefused          the runtime's own tool does not accept what was to be written
+├── ProgramMissing         the runtime runs, but its program is no longer there to judge anything or to start again
 ├── RestartFailed          the runtime could not be restarted
 ├── BackupUnreadable       what was there before our changes cannot be told any more
 └── FileChangedMeanwhile   somebody wrote a file between our reading and our writing
@@ -32,6 +33,17 @@ class ConfigRefused(ContainerRuntimeError):
     def __init__(self, tool: str, said: str) -> None:
         super().__init__(f"{tool} refuses the new configuration: {said}: nothing was written")
         self.tool, self.said = tool, said
+
+
+class ProgramMissing(ContainerRuntimeError):
+    """A daemon runs whose program was removed or is being replaced."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(
+            f"cannot have the new configuration judged: {program}, which runs, is no longer there, so that a restart"
+            " would fail: nothing was written; finish its upgrade or install it again"
+        )
+        self.program = program
 
 
 class RestartFailed(ContainerRuntimeError):

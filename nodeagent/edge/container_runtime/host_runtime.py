@@ -77,7 +77,7 @@ class HostRuntime:
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
         """Have its own tool judge a configuration."""
         return await self._run(
-            lambda: check_config(kind, executable, tree, self._host), "checking its files", _TOOL_SECONDS
+            lambda: check_config(kind, executable, tree, self._find_programs()), "checking its files", _TOOL_SECONDS
         )
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
@@ -95,10 +95,9 @@ class HostRuntime:
     async def restart(self, command: Sequence[str]) -> None:
         """Restart it through its service manager."""
         seconds = self._restart_timeout_seconds
-        root = find_host_root(self._proc_root) if self._host.is_own else self._host.root
         # A second more for the thread, so that the command's own timeout is the one that is told.
         await self._run(
-            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=root),
+            lambda: restart_runtime(command, timeout_seconds=seconds, host_root=self._find_programs().root),
             "restarting it",
             seconds + 1.0,
         )
@@ -106,6 +105,10 @@ class HostRuntime:
     def close(self) -> None:
         """Let the thread end."""
         self._worker.close()
+
+    def _find_programs(self) -> HostPaths:
+        """Where the host's programs are: its root that the settings name, else that of its first process."""
+        return HostPaths(find_host_root(self._proc_root)) if self._host.is_own else self._host
 
     def _identify(self) -> tuple[object, ...]:
         directories = {str(Path(path).parent) for path in self._paths}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from nodeagent.edge.container_runtime.errors import ConfigRefused, RestartFailed
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
 from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.roots import see_from_host
@@ -21,7 +21,13 @@ from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 _CHECK_SECONDS: Final = 20.0
 _SAID_LIMIT: Final = 500
-_HOST_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
+_HOST_ENVIRONMENT: Final = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin",
+    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
+    "SYSTEMD_IGNORE_CHROOT=1",
+    # Its private way to systemd is shut for a process that does not see systemd's own; the bus is not.
+    "SYSTEMCTL_FORCE_BUS=1",
+)
 _PROGRAMS: Final = {RuntimeKind.CONTAINERD: "containerd", RuntimeKind.DOCKER: "dockerd"}
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
@@ -31,12 +37,15 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
 
     Raises:
         ConfigRefused: it does not accept it.
+        ProgramMissing: it is gone.
         FileNotWritten: there is no place for the copy that it is to read.
     """
     host = host or HostPaths()
     # Another program may have opened the socket for the daemon, as systemd does for Docker.
-    if Path(executable).name != _PROGRAMS.get(kind) or not host.here(executable).exists():
+    if Path(executable).name != _PROGRAMS.get(kind):
         return False
+    if not host.here(executable).exists():
+        raise ProgramMissing(executable)
     if kind is RuntimeKind.DOCKER and not _knows_flag(enter_root(host.root, [executable, "--help"]), "--validate"):
         return False
     with _make_directory(host, tree) as directory:
@@ -65,8 +74,7 @@ def enter_root(host_root: Path, command: Sequence[str]) -> list[str]:
     """The command line that runs a host's program with the host's files, from a container that sees them."""
     if host_root == Path("/"):
         return list(command)
-    # `systemctl` does nothing in a root that is not the first process's, unless told that this one is meant.
-    return ["chroot", str(host_root), "/usr/bin/env", f"PATH={_HOST_PATH}", "SYSTEMD_IGNORE_CHROOT=1", *command]
+    return ["chroot", str(host_root), "/usr/bin/env", *_HOST_ENVIRONMENT, *command]
 
 
 def find_host_root(proc_root: Path = Path("/proc")) -> Path:
@@ -134,7 +142,7 @@ def _run(command: Sequence[str], timeout_seconds: float) -> str | None:
     except subprocess.TimeoutExpired:
         return f"nothing within {timeout_seconds:g} s"
     except OSError as error:
-        return f"{command[0]}: {error.strerror}"
+        return f"{error.filename or command[0]}: {error.strerror}"
     if done.returncode == 0:
         return None
     said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()

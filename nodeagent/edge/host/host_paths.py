@@ -93,7 +93,8 @@ class HostPaths:
         except OSError as error:
             raise FileNotWritten(Path(path), step, error, replaced=False) from error
         try:
-            write_atomically(place, content, mode=mode, follow_symlink=True)
+            # In another root the links have been followed already, as the host does it.
+            write_atomically(place, content, mode=mode, follow_symlink=self.is_own)
         except FileNotWritten as error:
             told = FileNotWritten(Path(path), error.step, _repeat(error.errno), replaced=error.replaced)
             raise told from error

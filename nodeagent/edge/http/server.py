@@ -18,8 +18,9 @@ from nodeagent.edge.http.errors import BodyTooLarge
 from nodeagent.edge.http.listeners import BACKLOG
 from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
-from nodeagent.edge.http.slim import BaseRequest, Server, ServerRunner, SockSite, StreamResponse
+from nodeagent.edge.http.slim import BaseRequest, ServerRunner, SockSite, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
+from nodeagent.edge.http.wire_errors import ProblemServer
 
 KEEPALIVE_SECONDS = 75.0
 LINGERING_SECONDS = 1.0
@@ -58,7 +59,7 @@ class HttpServer:
 
         The listener itself stays open and its owner's: connections that arrive between two servings wait in its queue.
         """
-        server = Server(
+        server = ProblemServer(
             self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
         )
         runner = ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest as BaseRequest
+    from aiohttp.web import RequestHandler as RequestHandler
     from aiohttp.web import Response as Response
     from aiohttp.web import Server as Server
     from aiohttp.web import ServerRunner as ServerRunner
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 else:
     _WANTED = {
         "BaseRequest": "web_request",
+        "RequestHandler": "web_protocol",
         "Response": "web_response",
         "StreamResponse": "web_response",
         "Server": "web_server",

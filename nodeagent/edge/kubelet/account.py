@@ -17,14 +17,13 @@ CHECKPOINT_SECONDS: Final = 5.0
 
 
 class KubeletAccount:
-    """Belongs to the event loop's thread; opens its connection when first asked."""
+    """Belongs to the event loop's thread."""
 
     def __init__(self, device_plugins_dir: Path, pod_resources_socket: Path) -> None:
         # As text: a path costs as much as the call, and a pod waits for both.
         self._socket = str(device_plugins_dir / "kubelet.sock")
         self._checkpoint = device_plugins_dir / CHECKPOINT_NAME
-        self._pod_resources_socket = pod_resources_socket
-        self._client: PodResourcesClient | None = None
+        self._client = PodResourcesClient(pod_resources_socket)
         self._worker = WorkerThread("kubelet checkpoint")
 
     async def read_pods(self) -> PodListing:
@@ -33,7 +32,7 @@ class KubeletAccount:
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
-        return await self._open_client().read_pods()
+        return await self._client.read_pods()
 
     async def read_allocatable(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
         """The healthy devices of each resource, those in use too.
@@ -41,7 +40,7 @@ class KubeletAccount:
         Raises:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
-        return await self._open_client().read_allocatable()
+        return await self._client.read_allocatable()
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
         """What the kubelet wrote down for its own restart.
@@ -67,13 +66,6 @@ class KubeletAccount:
             return None
         return f"{status.st_dev}:{status.st_ino}:{status.st_ctime_ns}", status.st_ctime
 
-    def _open_client(self) -> PodResourcesClient:
-        if self._client is None:
-            self._client = PodResourcesClient(self._pod_resources_socket)
-        return self._client
-
     def close(self) -> None:
-        """Hang up, and end the thread."""
-        if self._client is not None:
-            self._client.close()
+        """End the thread."""
         self._worker.close()

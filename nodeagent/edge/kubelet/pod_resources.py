@@ -1,44 +1,38 @@
 """The kubelet's own word on who holds what: a client of podresources v1.
 
 It brings answers into one form (each device once, containers without devices left out) and failures into one error.
-The socket is opened anew after each kubelet restart, by itself.
+The socket is opened anew for each question, so that a kubelet's restart leaves nothing to mend.
 """
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
 from anyio import sleep
-from grpclib.client import Channel
+from google.protobuf.message import DecodeError, Message
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
-from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerStub
+from nodeagent.edge.kubelet.wire.caller import call_unary
+from nodeagent.edge.kubelet.wire.unary_call import AnswerBroken, AnswerRefused
 from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, PodListing
 
+SERVICE: Final = "/v1.PodResourcesLister"
 ANSWER_SECONDS: Final = 5.0
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.05
 """The kubelet turns away more than 100 questions a second; its bucket refills in hundredths."""
 
-Answer = TypeVar("Answer")
+Answer = TypeVar("Answer", bound=Message)
 
 
 class PodResourcesClient:
-    """One connection to the kubelet's account, opened when first needed."""
+    """Asks the kubelet for its account, each time on a connection of its own."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._channel = Channel(path=str(socket))
-        self._stub = PodResourcesListerStub(self._channel)
-
-    def close(self) -> None:
-        """Hang up."""
-        self._channel.close()
 
     async def read_pods(self) -> PodListing:
         """All active pods, and those of their containers that hold devices.
@@ -47,7 +41,7 @@ class PodResourcesClient:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
         request = wire.ListPodResourcesRequest()
-        answer = await self._ask("list pods", lambda: self._stub.List(request, timeout=ANSWER_SECONDS))
+        answer = await self._ask("list pods", "List", request, wire.ListPodResourcesResponse)
         return PodListing(
             pods=tuple(PodIdentity(namespace=pod.namespace, name=pod.name) for pod in answer.pod_resources),
             containers=tuple(held for pod in answer.pod_resources for held in parse_pod(pod)),
@@ -70,9 +64,7 @@ class PodResourcesClient:
             PodResourcesUnavailable: the kubelet cannot be asked now.
         """
         request = wire.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        answer = await self._ask(
-            f"look up pod {namespace}/{name}", lambda: self._stub.Get(request, timeout=ANSWER_SECONDS)
-        )
+        answer = await self._ask(f"look up pod {namespace}/{name}", "Get", request, wire.GetPodResourcesResponse)
         return parse_pod(answer.pod_resources)
 
     async def read_allocatable(self) -> dict[ResourceName, frozenset[DeviceId]]:
@@ -83,7 +75,7 @@ class PodResourcesClient:
         """
         request = wire.AllocatableResourcesRequest()
         answer = await self._ask(
-            "list allocatable devices", lambda: self._stub.GetAllocatableResources(request, timeout=ANSWER_SECONDS)
+            "list allocatable devices", "GetAllocatableResources", request, wire.AllocatableResourcesResponse
         )
         found: dict[ResourceName, frozenset[DeviceId]] = {}
         for entry in answer.devices:
@@ -91,24 +83,26 @@ class PodResourcesClient:
             found[resource] = found.get(resource, frozenset()).union(map(DeviceId, entry.device_ids))
         return found
 
-    async def _ask(self, attempted: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _ask(self, attempted: str, method: str, request: Message, kind: type[Answer]) -> Answer:
+        path, sent = f"{SERVICE}/{method}", request.SerializeToString()
         attempt = 1
         while True:
             try:
-                return await call()
-            except GRPCError as error:
+                received = await call_unary(self._socket, path, sent, timeout_seconds=ANSWER_SECONDS)
+                return kind.FromString(received)
+            except AnswerRefused as error:
                 if error.status is not Status.RESOURCE_EXHAUSTED or attempt == ATTEMPTS:
                     raise self._translate(attempted, error) from error
             except TimeoutError as error:
                 reason = f"no answer within {ANSWER_SECONDS:g} s"
                 raise PodResourcesUnavailable(attempted, str(self._socket), reason) from error
-            except (ProtocolError, StreamTerminatedError, OSError) as error:
+            except (AnswerBroken, DecodeError, OSError) as error:
                 raise PodResourcesUnavailable(attempted, str(self._socket), str(error)) from error
             await sleep(RETRY_SECONDS * attempt)
             attempt += 1
 
-    def _translate(self, attempted: str, error: GRPCError) -> PodResourcesUnavailable:
-        reason = error.message or error.status.name
+    def _translate(self, attempted: str, error: AnswerRefused) -> PodResourcesUnavailable:
+        reason = str(error)
         unknown = error.status in {Status.UNKNOWN, Status.NOT_FOUND} and "not found" in reason
         return (PodUnknown if unknown else PodResourcesUnavailable)(attempted, str(self._socket), reason)
 

@@ -3,16 +3,15 @@
 from pathlib import Path
 from typing import Final
 
-from grpclib.client import Channel
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-
 from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused
 from nodeagent.edge.kubelet.messages import API_VERSION, render_options
-from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationStub
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import RegisterRequest
+from nodeagent.edge.kubelet.wire.caller import call_unary
+from nodeagent.edge.kubelet.wire.unary_call import AnswerBroken, AnswerRefused
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import PluginOptions
 
+METHOD: Final = "/v1beta1.Registration/Register"
 REGISTER_SECONDS: Final = 15.0
 """The kubelet answers only after it has dialled back, for which it gives itself 10 seconds."""
 
@@ -30,15 +29,12 @@ async def register_plugin(kubelet_socket: Path, resource: ResourceName, endpoint
     request = RegisterRequest(
         version=API_VERSION, endpoint=endpoint, resource_name=resource, options=render_options(options)
     )
-    channel = Channel(path=str(kubelet_socket))
     try:
-        await RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
-    except GRPCError as error:
-        raise RegistrationRefused(resource, str(kubelet_socket), error.message or error.status.name) from error
+        await call_unary(kubelet_socket, METHOD, request.SerializeToString(), timeout_seconds=REGISTER_SECONDS)
+    except AnswerRefused as error:
+        raise RegistrationRefused(resource, str(kubelet_socket), str(error)) from error
     except TimeoutError as error:
         reason = f"no answer within {REGISTER_SECONDS:g} s"
         raise KubeletUnavailable(attempt, str(kubelet_socket), reason) from error
-    except (ProtocolError, StreamTerminatedError, OSError) as error:
+    except (AnswerBroken, OSError) as error:
         raise KubeletUnavailable(attempt, str(kubelet_socket), str(error)) from error
-    finally:
-        channel.close()

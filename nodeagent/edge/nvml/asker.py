@@ -4,7 +4,7 @@ Owns the suspects, and which GPUs have answered the present worker.
 Refuses to know what is asked.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -15,6 +15,7 @@ from nodeagent.edge.nvml.connection import Connection, WorkerDied, WorkerStuck
 from nodeagent.edge.nvml.protocol import Answer, Request
 from nodeagent.edge.nvml.steps import parse_step
 from nodeagent.edge.nvml.suspects import Suspects
+from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck
 
 T = TypeVar("T")
@@ -43,6 +44,12 @@ class NvmlSettings(Struct, frozen=True):
 
     levels_seconds: Callable[[], float] = lambda: 0.0
     """How old the levels may be: what moves slowly is asked that much less often."""
+
+    extras: Callable[[], tuple[str, ...]] = tuple
+    """Readings that are wanted beside the ordinary sample, as `edge.nvml.extras` names them."""
+
+    list_functions: Callable[[], Awaitable[Sequence[PciFunction]]] | None = None
+    """The GPUs that the PCI bus shows; without it nobody notices that the driver leaves one out."""
 
     sysfs: str = ""
     """Where the kernel shows the PCI bus; empty: its counts of errors are left out."""

@@ -20,10 +20,12 @@ from nodeagent.edge.nvml.event_watch import EventWatch
 from nodeagent.edge.nvml.protocol import Request, translate_failure
 from nodeagent.edge.nvml.sampling import sample_gpus
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
+from nodeagent.edge.nvml.unlisted import find_unlisted, name_missing
 from nodeagent.kernel.child_process import ChildStatistics
 from nodeagent.kernel.clock import Clock
+from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
-from nodeagent.model.driver import NvmlAnswer
+from nodeagent.model.driver import NvmlAnswer, PciFunction
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuReadout, MissingGpu
 from nodeagent.model.ids import PciAddress
@@ -56,6 +58,9 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
+        self._known_unlisted: set[PciAddress] = set()
+        self._listed_by = -1
+        """The opening of the library whose list was compared with the bus."""
         self._levels_at, self._is_news = -_RENEW_LONGEST_SECONDS, True
         self._renewed_at = -_RENEW_FIRST_SECONDS
         self._renew_pause = _RENEW_FIRST_SECONDS
@@ -121,6 +126,29 @@ class NvmlGpus:
 
     async def _enumerate(self) -> GpuReadout:
         await self._renew_for_lost()
+        readout = await self._list_once()
+        unlisted = await self._find_unlisted(readout)
+        fresh = {one.address for one in unlisted} - self._known_unlisted
+        if fresh and self._listed_by == self._connection.opened:
+            # A session of NVML lists what was there when it began: a card that came since is seen by a new one.
+            await self._connection.renew()
+            readout = await self._list_once()
+            unlisted = await self._find_unlisted(readout)
+        self._known_unlisted = {one.address for one in unlisted}
+        self._listed_by = self._connection.opened
+        return structs.replace(readout, missing=name_missing(readout.missing, unlisted))
+
+    async def _find_unlisted(self, readout: GpuReadout) -> tuple[PciFunction, ...]:
+        if self._settings.list_functions is None:
+            return ()
+        try:
+            functions = await self._settings.list_functions()
+        except WorkerError as error:
+            self._log.warning("pci_bus_unreadable", reason=str(error))
+            return ()
+        return find_unlisted(functions, {gpu.pci.address for gpu in readout.gpus})
+
+    async def _list_once(self) -> GpuReadout:
         await self._count_gpus()
         silent: GpuSilent | None = None
         answered = 0
@@ -150,7 +178,7 @@ class NvmlGpus:
         known = dict(self._gpus)  # an enumeration may go on meanwhile
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
-        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began))
+        taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began), extras=self._settings.extras())
         for index in known.keys() - taken.samples.keys():
             taken.samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(

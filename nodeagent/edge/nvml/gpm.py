@@ -44,8 +44,8 @@ class Profiler:
     _buffers: list[Any]
     _request: Any
 
-    def __init__(self, gpu_instance: int | None = None) -> None:
-        self._gpu_instance = gpu_instance
+    def __init__(self, gpu_instance: int | None = None, metrics: dict[int, tuple[str, float]] = METRICS) -> None:
+        self._gpu_instance, self._metrics = gpu_instance, metrics
         self._buffers = []
         self._taken_at = -_INTERVAL_SECONDS
         self._filled = 0
@@ -97,7 +97,7 @@ class Profiler:
         return code == errors.SUCCESS
 
     def _compute(self, query: Query) -> dict[str, float] | None:
-        request = self._request = self._request or _make_request()
+        request = self._request = self._request or _make_request(self._metrics)
         request.sample1, request.sample2 = self._buffers
         query.calls += 1
         code, _ = call("nvmlGpmMetricsGet", request)
@@ -106,20 +106,20 @@ class Profiler:
             self._filled = 0  # a reset or a new MIG layout made the older sample worthless
             return None
         start = ctypes.addressof(request) + type(request).metrics.offset
-        answers = _METRIC.iter_unpack(ctypes.string_at(start, len(METRICS) * _METRIC.size))
+        answers = _METRIC.iter_unpack(ctypes.string_at(start, len(self._metrics) * _METRIC.size))
         values = {
             name: value * scale
-            for (_, code, value), (name, scale) in zip(answers, METRICS.values(), strict=True)
+            for (_, code, value), (name, scale) in zip(answers, self._metrics.values(), strict=True)
             if code == errors.SUCCESS and -_INFINITY < value < _INFINITY
         }
         return values or None
 
 
-def _make_request() -> Any:
+def _make_request(metrics: dict[int, tuple[str, float]]) -> Any:
     """The question, made once: filling it in through the binding's structures takes as long as the call."""
     assert _METRIC.size == ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
     request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-    for number, metric in enumerate(METRICS):
+    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
+    for number, metric in enumerate(metrics):
         request.metrics[number].metricId = metric
     return request

@@ -50,6 +50,8 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
 
 _CPU_MASK_WORDS = 16
+_INTEGRATED = "(nvgpu)"
+"""How the names of Tegra's GPUs end, where a library lists them at all."""
 _INFOROM_SECONDS = 3600.0
 
 # pynvml function → name in the model, for what can be taken as it comes
@@ -89,6 +91,10 @@ def _read_identity(query: Query, index: int) -> dict[str, Any]:
     if code != errors.SUCCESS:
         raise GpuGone(f"its UUID cannot be read: {errors.describe_code(code)}")
     code, pci = query.attempt_of(query.handle, "nvmlDeviceGetPciInfo_v3")
+    _, name = query.attempt_of(query.handle, "nvmlDeviceGetName")
+    if code == errors.NOT_SUPPORTED or (name or "").endswith(_INTEGRATED):
+        what = name or "it"
+        raise GpuGone(f"{what} is an integrated GPU, which has no place on the PCI bus: nodeagent does not serve it")
     if code != errors.SUCCESS:
         raise GpuGone(f"its PCI address cannot be read: {errors.describe_code(code)}")
     identity = {

@@ -39,6 +39,8 @@ class Request(Value, frozen=True, omit_defaults=True):
     """Index, PCI address and UUID of each GPU to be sampled."""
     whole: bool = True
     """Whether the levels are due, too."""
+    extras: tuple[str, ...] = ()
+    """Readings that are wanted beside an ordinary sample."""
     sysfs: str = ""
     """Where the kernel shows the PCI bus; empty where nothing is to be read there."""
 

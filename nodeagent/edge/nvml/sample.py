@@ -67,6 +67,7 @@ class Sampler:
         self._levels: dict[str, Any] | None = None
         self._level_marks: list[dict[str, str]] = []
         self._can_profile: bool | None = None
+        self._extras: Any = None
         self._is_guest = self._is_unsure = False
         self._has_answered = False
         self.is_stale = False
@@ -76,17 +77,20 @@ class Sampler:
         """Something about the GPU may be another now: ask for everything again."""
         self._hopeless.clear()
         self._mig = self._fields = self._levels = self._can_profile = None
+        self._close_extras()
 
     def close(self) -> None:
         """Give back what the library lent."""
         for profiler in self._profilers.values():
             profiler.close()
         self._profilers.clear()
+        self._close_extras()
 
-    def read(self, *, whole: bool = True) -> tuple[dict[str, Any], int]:
+    def read(self, *, whole: bool = True, extras: tuple[str, ...] = ()) -> tuple[dict[str, Any], int]:
         """The sample, and the number of library calls it took.
 
-        Unless it is to be `whole`, the levels (what moves slowly) are those of the last whole one.
+        Unless it is to be `whole`, the levels (what moves slowly) are those of the last whole one. `extras` names the
+        readings that are wanted beside it.
         """
         query = Query(self._handle, self._hopeless)
         sample: dict[str, Any] = {}
@@ -97,6 +101,8 @@ class Sampler:
             assert self._levels is not None
             sample.update(self._levels)
             self._read_swift(query, sample)
+            if extras:
+                sample["extras"] = self._read_extras(query, extras)
         except GpuGone as gone:
             sample, self._levels = {"lost": str(gone)}, None
             self.close()
@@ -105,6 +111,20 @@ class Sampler:
             self._mig = self._fields = self._levels = None
         sample["unreadable"] = query.unreadable
         return sample, query.calls
+
+    def _read_extras(self, query: Query, names: tuple[str, ...]) -> dict[str, float]:
+        if self._extras is None or names != self._extras.names:
+            from nodeagent.edge.nvml.extras import ExtraReader  # noqa: PLC0415 - most nodes do without
+
+            self._close_extras()
+            self._extras = ExtraReader(names)
+        values: dict[str, float] = self._extras.read(query, can_profile=bool(self._can_profile))
+        return values
+
+    def _close_extras(self) -> None:
+        if self._extras is not None:
+            self._extras.close()
+            self._extras = None
 
     def _judge_handle(self, query: Query) -> None:
         """By the answer from cache, which fails for nothing but a handle that is no handle."""

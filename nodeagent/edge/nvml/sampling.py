@@ -5,7 +5,8 @@ Refuses to know what a sample holds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from nodeagent.edge.nvml.asker import Asker, GpuSilent
 from nodeagent.edge.nvml.connection import RequestFailed
@@ -17,26 +18,25 @@ from nodeagent.model.telemetry import GpuSample
 _DOING = "sampling"
 
 
-@dataclass(slots=True)
-class Taken:
+class Taken(Struct):
     """The samples by index, and how many library calls they took."""
 
     samples: dict[int, GpuSample] = field(default_factory=dict)
     calls: int = 0
 
 
-async def sample_gpus(asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool) -> Taken:
-    """Sample those GPUs whose turn it is.
+async def sample_gpus(asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool, extras: tuple[str, ...] = ()) -> Taken:
+    """Sample those GPUs whose turn it is; `extras` names readings that are wanted beside the ordinary ones.
 
     Raises:
         DriverError: not one of them answered.
     """
-    return await _Sampling(asker, gpus, whole=whole).run()
+    return await _Sampling(asker, gpus, whole=whole, extras=extras).run()
 
 
 class _Sampling:
-    def __init__(self, asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool) -> None:
-        self._asker, self._gpus, self._whole = asker, gpus, whole
+    def __init__(self, asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool, extras: tuple[str, ...]) -> None:
+        self._asker, self._gpus, self._whole, self._extras = asker, gpus, whole, extras
         self._taken = Taken()
         self._silent: GpuSilent | None = None
 
@@ -82,7 +82,7 @@ class _Sampling:
 
     def _render(self, indices: list[int]) -> Request:
         places = ((index, str(self._gpus[index].pci.address), str(self._gpus[index].uuid)) for index in indices)
-        return Request(do="sample", gpus=tuple(places), whole=self._whole)
+        return Request(do="sample", gpus=tuple(places), whole=self._whole, extras=self._extras)
 
     def _note_answer(self, indices: list[int], answer: SampleAnswer | None) -> None:
         assert answer is not None

@@ -138,7 +138,9 @@ class Worker:
             device.sampler.forget()
         return gpu
 
-    def do_sample(self, gpus: list[tuple[int, str, str]], *, whole: bool = True) -> dict[str, Any]:
+    def do_sample(
+        self, gpus: list[tuple[int, str, str]], *, whole: bool = True, extras: list[str] | tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         """What changes each second, of the GPUs at these PCI addresses, which must still be those with these UUIDs.
 
         Before each the process says which one it is about to ask, by index: if it hangs or dies, that is known.
@@ -146,18 +148,18 @@ class Worker:
         samples, calls = [], 0
         for index, address, uuid in gpus:
             announce_step(name_step(index))
-            sample, price = self._sample(address, uuid, whole=whole)
+            sample, price = self._sample(address, uuid, whole=whole, extras=tuple(extras))
             samples.append(sample)
             calls += price
         announce_step(IDLE)
         return {"samples": samples, "calls": calls}
 
-    def _sample(self, address: str, uuid: str, *, whole: bool) -> tuple[dict[str, Any], int]:
+    def _sample(self, address: str, uuid: str, *, whole: bool, extras: tuple[str, ...]) -> tuple[dict[str, Any], int]:
         try:
             device = self._open_device(address, uuid)
         except (CallFailed, GpuGone) as problem:
             return {"uuid": uuid, "lost": str(problem)}, 2
-        sample, calls = device.sampler.read(whole=whole)
+        sample, calls = device.sampler.read(whole=whole, extras=extras)
         sample["uuid"] = uuid
         if device.sampler.is_stale:
             os._exit(EXIT_RENEW)

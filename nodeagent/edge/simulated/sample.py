@@ -6,6 +6,7 @@ Hopper, a recovery action from a driver that does not know it.
 
 from msgspec.structs import replace
 
+from nodeagent.edge.simulated.extras import render_extras
 from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
 from nodeagent.edge.simulated.hardware import MIB
 from nodeagent.edge.simulated.load import Phase, Tenant
@@ -21,12 +22,14 @@ FIFTH_NVLINK = 5
 IDLE_VIDEO_SHARE = 0.4
 
 
-def render_sample(world: World, time_seconds: float, took_seconds: float = 0.0) -> NodeSample:
-    """All GPUs at this moment of the world."""
+def render_sample(
+    world: World, time_seconds: float, took_seconds: float = 0.0, extras: tuple[str, ...] = ()
+) -> NodeSample:
+    """All GPUs at this moment of the world, with the readings that are wanted beside the ordinary ones."""
     return NodeSample(
         time_seconds=time_seconds,
         took_seconds=took_seconds,
-        gpus=tuple(_render_gpu(world, gpu) for gpu in world.listed),
+        gpus=tuple(_add_extras(_render_gpu(world, gpu), gpu, extras) for gpu in world.listed),
         call_count=sum(1 if gpu.faults.lost else 24 + 4 * len(gpu.tenants) for gpu in world.listed),
     )
 
@@ -36,6 +39,10 @@ def _render_gpu(world: World, gpu: GpuState) -> GpuSample:
     if gpu.faults.lost:
         return GpuSample(uuid=gpu.uuid, lost=gpu.faults.lost)
     return _add_links(_add_errors(_add_work(_render_board(gpu), gpu), gpu, world), gpu, world)
+
+
+def _add_extras(sample: GpuSample, gpu: GpuState, names: tuple[str, ...]) -> GpuSample:
+    return replace(sample, extras=render_extras(gpu, sample, names)) if names and not sample.lost else sample
 
 
 def _render_board(gpu: GpuState) -> GpuSample:

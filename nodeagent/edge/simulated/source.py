@@ -5,7 +5,7 @@ Refuses physics and faults themselves: those are values, in `world` and `faults`
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import anyio
 
@@ -37,8 +37,9 @@ class SimulatedGpus:
         seed: int = 0,
         deadline_seconds: float = DEADLINE_SECONDS,
         clock: Clock | None = None,
+        extras: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
-        self.profile = profile
+        self.profile, self._extras = profile, extras
         self._world = World(profile, node_name=node_name, seed=seed)
         self._deadline_seconds = deadline_seconds
         self._clock = clock or SystemClock()
@@ -88,7 +89,9 @@ class SimulatedGpus:
         """Read the simulated GPUs as they are now."""
         began_seconds, began = self._clock.wall(), self._clock.monotonic()
         await self._ask("sample", "read GPUs")
-        return render_sample(self._world, began_seconds, took_seconds=self._clock.monotonic() - began)
+        return render_sample(
+            self._world, began_seconds, took_seconds=self._clock.monotonic() - began, extras=self._extras()
+        )
 
     def events(self) -> AsyncIterator[GpuEvent]:
         """What is injected from now on."""

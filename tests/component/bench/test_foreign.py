@@ -29,3 +29,9 @@ def test_a_foreign_plugin_has_every_row(short_dir: Path, is_fixed: bool) -> None
     }
     assert all(len(rows[name].samples) == foreign.ROUNDS_EACH for name in admitted)
     assert all(row.percentile(0.5) > 0 for name, row in rows.items() if "processor" not in name)
+
+
+def test_a_plugin_that_does_not_run_is_said_so(tmp_path: Path) -> None:
+    """Nobody waits for the registration of a command that has ended."""
+    with pytest.raises(foreign.PluginEnded, match="ended with 3"):
+        foreign.measure(f"{sys.executable} -c 'raise SystemExit(3)'", None, rounds=1)

@@ -11,7 +11,7 @@ from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
-from nodeagent.edge.container_runtime.errors import RuntimeSilent
+from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
@@ -119,6 +119,43 @@ async def test_rke2_is_told_from_k3s_by_its_data(host: Path) -> None:
     assert candidate.flavour is RuntimeFlavour.RKE2
 
 
+@pytest.mark.parametrize(
+    ("place", "flavour"),
+    [
+        ("var/snap/microk8s/common/run/containerd.sock", RuntimeFlavour.MICROK8S),
+        ("run/k0s/containerd.sock", RuntimeFlavour.K0S),
+        ("run/k3s/containerd/containerd.sock", RuntimeFlavour.K3S),
+        ("run/containerd/containerd.sock", RuntimeFlavour.PLAIN),
+    ],
+)
+async def test_each_distribution_is_known_by_its_socket(host: Path, place: str, flavour: RuntimeFlavour) -> None:
+    """Whoever starts containerd also decides where its configuration is and how it is restarted."""
+    (host / place).parent.mkdir(parents=True, exist_ok=True)
+    async with FakeCri(version="1.7.22").serving(host / place):
+        (candidate,) = (await make_detector(host).read_evidence()).candidates
+    assert (candidate.flavour, candidate.answers, candidate.version) == (flavour, True, "1.7.22")
+
+
+async def test_the_socket_that_the_kubelet_was_told_of_is_looked_at(host: Path) -> None:
+    """Wherever it is; the adapter in front of Docker and a socket that is not there are no runtimes."""
+    process = host / "proc/7"
+    detector = make_detector(host)
+    process.mkdir(parents=True)
+    (process / "comm").write_text("kubelet\n")
+    usual = host / "run/containerd/containerd.sock"
+    async with FakeCri().serving(usual), FakeCri().serving(host / "run/own.sock"):
+        for endpoint, sockets in (
+            ("/run/own.sock", ["/run/own.sock", "/run/containerd/containerd.sock"]),
+            ("/run/cri-dockerd.sock", ["/run/containerd/containerd.sock"]),
+            ("/run/containerd/containerd.sock", ["/run/containerd/containerd.sock"]),
+            ("/run/gone.sock", ["/run/containerd/containerd.sock"]),
+        ):
+            (process / "cmdline").write_bytes(f"kubelet\0--container-runtime-endpoint=unix://{endpoint}\0".encode())
+            evidence = await detector.read_evidence()
+            assert evidence.kubelet_endpoint == endpoint
+            assert [each.socket for each in evidence.candidates] == sockets
+
+
 async def test_a_left_over_socket_is_a_candidate_that_does_not_answer(host: Path) -> None:
     """It is seen, with the reason."""
     with socket.socket(socket.AF_UNIX) as left_over:
@@ -213,7 +250,45 @@ async def test_a_change_is_judged_by_the_runtimes_own_program(host: Path) -> Non
     with pytest.raises(Exception, match="refuses the new configuration: toml: no"):
         await edge.edge.check(RuntimeKind.CONTAINERD, str(edge.program), tree)
     assert not await edge.edge.check(RuntimeKind.CRIO, str(edge.program), tree)
-    assert not await edge.edge.check(RuntimeKind.CONTAINERD, "/nowhere/containerd", tree)
+    assert not await edge.edge.check(RuntimeKind.CONTAINERD, "/usr/lib/systemd/systemd", tree)
+    with pytest.raises(ProgramMissing, match="/nowhere/containerd, which runs, is no longer there"):
+        await edge.edge.check(RuntimeKind.CONTAINERD, "/nowhere/containerd", tree)
+    edge.edge.close()
+
+
+@pytest.mark.parametrize(
+    ("help_text", "content", "judged"),
+    [("--validate", "{}", True), ("--config-file", "{}", False), ("--validate", '{"forbidden": 1}', None)],
+    ids=["accepted", "too old to judge", "refused"],
+)
+async def test_docker_judges_from_the_release_that_can(
+    host: Path, help_text: str, content: str, judged: bool | None
+) -> None:
+    """Docker before 23 has no such flag, and would take the question for a mistake."""
+    edge = Edge(host, "")
+    daemon = edge.program.with_name("dockerd")
+    daemon.write_text(
+        f"#!/bin/sh\ntest $1 != --help || {{ echo {help_text}; exit; }}\ntest $1 = --validate && ! grep forbidden $3\n"
+    )
+    daemon.chmod(0o755)
+    edge.main.write_text(content)
+    tree = await edge.edge.read_config(RuntimeKind.DOCKER, str(edge.main))
+    if judged is None:
+        with pytest.raises(ConfigRefused, match="forbidden"):
+            await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree)
+    else:
+        assert await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree) is judged
+    edge.edge.close()
+
+
+async def test_a_program_that_cannot_be_asked_judges_nothing(host: Path) -> None:
+    """It may be no program at all."""
+    edge = Edge(host, "")
+    daemon = edge.program.with_name("dockerd")
+    daemon.write_text("no program")
+    edge.main.write_text("{}")
+    tree = await edge.edge.read_config(RuntimeKind.DOCKER, str(edge.main))
+    assert not await edge.edge.check(RuntimeKind.DOCKER, str(daemon), tree)
     edge.edge.close()
 
 

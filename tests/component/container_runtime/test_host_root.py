@@ -128,6 +128,18 @@ async def test_the_runtime_is_seen_as_the_host_names_it(
     assert [change.path for change in found.plan.changes] == ["/etc/containerd/conf.d/99-nodeagent.toml"]
 
 
+@pytest.mark.parametrize("hidden", ["absent", "unreadable", "nonsense"])
+async def test_a_kubelet_that_tells_no_endpoint_is_passed_over(host: Host, edge: HostRuntime, hidden: str) -> None:
+    """Whatever lies in the place of its configuration file."""
+    config = host.root / "etc/kubelet.yaml"
+    config.unlink()
+    if hidden == "unreadable":
+        config.mkdir()
+    elif hidden == "nonsense":
+        config.write_text("- containerRuntimeEndpoint")
+    assert (await edge.read_evidence()).kubelet_endpoint == ""
+
+
 async def test_two_processes_of_one_name_are_not_guessed_between(
     host: Host, edge: HostRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

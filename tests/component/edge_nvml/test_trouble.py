@@ -10,6 +10,8 @@ import anyio
 import pytest
 
 from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.kernel.errors import WorkerStuck
+from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
 from tests.component.edge_nvml.harness import STRICT, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
@@ -298,3 +300,54 @@ async def test_a_worker_that_cannot_be_killed_is_left_behind(fake: FakeNvml, fre
         assert worker_pid(gpus) != stuck
         (freezer / "freezer.state").write_text("THAWED")
         await wait_until_sampled(gpus, lost=set())
+
+
+class Bus:
+    """The PCI bus beside the fake driver."""
+
+    def __init__(self, fake: FakeNvml, count: int) -> None:
+        self.fake, self.count, self.is_readable = fake, count, True
+
+    async def list_functions(self) -> list[PciFunction]:
+        if not self.is_readable:
+            raise WorkerStuck("driver probe", "listing the GPUs on the PCI bus", 2.0)
+        seats = self.fake.profile.seats[: self.count]
+        return [PciFunction(address=seat.address, device_id=1, bound_driver="nvidia") for seat in seats]
+
+
+async def test_a_card_that_came_is_seen_by_a_new_session(fake: FakeNvml) -> None:
+    """NVML lists what was there when it began: a card on the bus that it does not list gets a fresh worker at once."""
+    fake.unplug(7)
+    fake.state.lists_at_start = 1
+    bus = Bus(fake, 7)
+    async with running_gpus(fake, list_functions=bus.list_functions) as gpus:
+        assert len((await gpus.read_inventory()).gpus) == 7
+        before = worker_pid(gpus)
+        fake.plug(7)
+        bus.count = 8
+        readout = await gpus.read_inventory()
+        assert (len(readout.gpus), readout.missing) == (8, ())
+        assert worker_pid(gpus) != before
+
+
+async def test_a_card_that_stays_unlisted_is_missing_by_its_address(fake: FakeNvml) -> None:
+    """One fresh worker is tried for it, not one at each enumeration; a bus that cannot be read hides nothing."""
+    fake.unplug(7)
+    bus = Bus(fake, 8)
+    async with running_gpus(fake, list_functions=bus.list_functions) as gpus:
+        (missing,) = (await gpus.read_inventory()).missing
+        assert (missing.address, missing.reason) == (fake.profile.seats[7].address, "the driver does not list it")
+        before = worker_pid(gpus)
+        assert (await gpus.read_inventory()).missing == (missing,)
+        assert worker_pid(gpus) == before
+        bus.is_readable = False
+        assert len((await gpus.read_inventory()).gpus) == 7
+
+
+async def test_an_integrated_gpu_is_refused_by_name(fake: FakeNvml) -> None:
+    """Boards with an integrated GPU list it by a name of its own; it has no place on the bus and no device nodes."""
+    fake.gpu(2).name = b"Orin (nvgpu)"
+    async with running_gpus(fake) as gpus:
+        readout = await gpus.read_inventory()
+    assert len(readout.gpus) == 7
+    assert "Orin (nvgpu) is an integrated GPU" in readout.missing[0].reason

@@ -248,3 +248,19 @@ async def test_what_nobody_reported_follows_from_the_look(stage: Stage) -> None:
         inventory = stage.bus.latest(Inventory)
         assert inventory is not None
         assert fact.cause == inventory.seq
+
+
+async def test_a_card_that_came_is_looked_for_within_two_seconds(stage: Stage) -> None:
+    """What the bus shows is part of the driver's state; the card may need a moment until the driver lists it."""
+    async with stage.running():
+        await stage.started.wait()
+        ready = DriverState(phase=DriverPhase.READY)
+        stage.bus.publish_state(ready, source="test")
+        await anyio.sleep(5)
+        stage.bus.publish_state(replace(ready, pci_gpus=(make_address(2),)), source="test")
+        await anyio.sleep(0.5)
+        stage.gpus.readout = make_readout(make_gpu(0), make_gpu(1), make_gpu(2))
+        await anyio.sleep(1.5)
+        inventory = stage.inventory()
+        assert inventory is not None
+        assert len(inventory.gpus) == 3

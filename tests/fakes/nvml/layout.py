@@ -275,6 +275,7 @@ class State(Structure):
         ("nvml_version", c_char * 80),
         ("cuda_version", c_uint32),
         ("confidential_compute", c_uint32),
+        ("lists_at_start", c_uint32),  # GPUs that are plugged in later are seen by the next process only
         ("event_head", c_uint64),
         ("events", Event * EVENTS_MAX),
         ("gpus", Gpu * GPUS_MAX),

@@ -59,6 +59,6 @@ def allocate_every_second(inventory: Inventory) -> AllocationTable:
 
 
 def select_every_field() -> Selection:
-    """The whole catalogue, labels and all."""
+    """All that the ordinary sample gives, labels and all."""
     kinds = {field.name: "label" if isinstance(field, LabelField) else field.type for field in FIELDS}
     return parse_selection("\n".join(f'{field.name}, {kinds[field.name]}, "{field.help}"' for field in FIELDS))

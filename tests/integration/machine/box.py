@@ -68,16 +68,17 @@ class Box:
         """Run a script that ends at its first error."""
         return self.run("sh", "-ec", script, environment=environment)
 
-    def list_files(self, *, without: Sequence[str] = ()) -> dict[str, str]:
-        """Every file of the root, with what would tell that it was changed; kernel file systems are left out."""
-        hidden = {*_VOLATILE, *(path.strip("/") for path in without)}
-        found: dict[str, str] = {}
-        for directory, folders, files in os.walk(self.root):
-            place = Path(directory).relative_to(self.root)
-            folders[:] = [name for name in folders if str(place / name) not in hidden]
-            for name in (*folders, *files):
-                found[f"/{place / name}"] = describe(Path(directory) / name)
-        return found
+
+def list_files(root: Path, *, without: Sequence[str] = ()) -> dict[str, str]:
+    """Every file below a root, with what would tell that it was changed; kernel file systems are left out."""
+    hidden = {*_VOLATILE, *(path.strip("/") for path in without)}
+    found: dict[str, str] = {}
+    for directory, folders, files in os.walk(root):
+        place = Path(directory).relative_to(root)
+        folders[:] = [name for name in folders if str(place / name) not in hidden]
+        for name in (*folders, *files):
+            found[f"/{place / name}"] = describe(Path(directory) / name)
+    return found
 
 
 def describe(path: Path) -> str:

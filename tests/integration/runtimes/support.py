@@ -1,6 +1,7 @@
 """A made-up driver whose library really loads, container roots of two C libraries, and a containerd to run them."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,9 +33,9 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def make_driver(root: Path) -> Path:
+def make_driver(root: Path, directory: str = "usr/lib/x86_64-linux-gnu") -> Path:
     """A driver root: one library that answers, and nodes with the numbers of /dev/null."""
-    libraries, dev = root / "usr/lib/x86_64-linux-gnu", root / "dev"
+    libraries, dev = root / directory, root / "dev"
     libraries.mkdir(parents=True)
     dev.mkdir()
     source = root / "library.c"
@@ -59,9 +60,10 @@ def make_root(root: Path, compiler: str) -> Path:
     return root
 
 
-def generate(driver: Path, output: Path) -> None:
+def generate(driver: Path, output: Path, *settings: str) -> None:
     """The specification of this driver, as the command line writes it."""
-    flags = ["--gpus", "simulated:dgx-h100", "--set", f"driver.root={driver}", "-o", str(output)]
+    flags = ["--gpus", "simulated:dgx-h100", "-o", str(output)]
+    flags += [word for setting in (f"driver.root={driver}", *settings) for word in ("--set", setting)]
     done = subprocess.run([sys.executable, "-m", "nodeagent", "cdi", "generate", *flags], check=False, timeout=60)
     # Six of the eight made-up GPUs have no node and are left out, which is exit code 1.
     assert done.returncode == 1
@@ -75,12 +77,14 @@ containerd -c {place}/config.toml > {place}/log 2>&1 &
 daemon=$!
 trap 'kill $daemon; wait $daemon' EXIT
 for attempt in $(seq 100); do ctr -a {place}/s version > {place}/version 2>&1 && break; sleep 0.1; done
-ctr -a {place}/s run --rm --rootfs {devices} {root} probe /probe
+ctr -a {place}/s run --rm --rootfs {devices} {root} probe {command}
 """
 
 
-def run_container(programs: str, place: Path, spec: Path, root: Path, devices: Sequence[str]) -> tuple[int, str]:
-    """Run the probe in a real container with these devices, by a containerd that lives as long."""
+def run_container(
+    programs: str, place: Path, spec: Path, root: Path, devices: Sequence[str], command: Sequence[str] = ("/probe",)
+) -> tuple[int, str]:
+    """Run the probe, or another program, in a real container with these devices, by a containerd that lives as long."""
     place.mkdir()
     (place / "config.toml").write_text(
         f'version = 3\nroot = "{place}/root"\nstate = "{place}/state"\n[grpc]\naddress = "{place}/s"\n'
@@ -88,7 +92,7 @@ def run_container(programs: str, place: Path, spec: Path, root: Path, devices: S
     )
     Path("/var/run/cdi").mkdir(exist_ok=True)
     flags = " ".join(f"--device {device}" for device in devices)
-    script = SCRIPT.format(place=place, spec=spec, root=root, devices=flags)
+    script = SCRIPT.format(place=place, spec=spec, root=root, devices=flags, command=shlex.join(command))
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "bash", "-c", script],
         capture_output=True,

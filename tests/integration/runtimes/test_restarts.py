@@ -3,6 +3,8 @@
 Nothing here is a stand-in but the reason why a start fails.
 """
 
+import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
 from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
-from tests.support.systemd import find_obstacle
+from tests.support.systemd import PYTHON, find_obstacle
 
 CONFIG = """# ours, do not reformat
 version = 3
@@ -23,6 +25,7 @@ version = 3
 DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
 REFUSES = "ExecStartPre=/bin/sh -c '! grep -qr \"enable_cdi = true\" /etc/containerd'"
 READS_ELSEWHERE = "BindReadOnlyPaths=/etc/elsewhere:/etc/containerd"
+AGENT = "nodeagent.service"
 PATIENCE_SECONDS = 30.0
 
 
@@ -93,7 +96,7 @@ def test_a_change_that_does_not_work_is_rolled_back(machine: Machine, more: str,
 
 
 def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Machine) -> None:
-    """Managed and restarted by the agent itself; what another program undoes is put back while nobody looks."""
+    """In the shipped unit, with all that it takes away: configured, restarted, and put back while nobody looks."""
     machine.install_containerd(machine.programs, CONFIG)
     port = choose_free_ports(1)[0]
     settings = (
@@ -103,15 +106,20 @@ def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Ma
         f"http.listen=127.0.0.1:{port}",
     )
     flags = " ".join(f"--set {setting}" for setting in settings)
-    machine.write_unit("agent.service", f"{CHECKOUT}/.venv/bin/python -m nodeagent run {flags}", "/usr/bin")
-    machine.systemd.run("systemctl", "start", "--no-block", "agent.service")
+    unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
+    unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
+    # The interpreter of a test may lie in somebody's home.
+    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit.replace("ProtectHome=yes", "ProtectHome=no"))
+    machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
+    machine.systemd.run("systemctl", "daemon-reload")
+    machine.systemd.run("systemctl", "start", "--no-block", AGENT)
     wait_in_force(machine)
     drop_in = machine.systemd.path(DROP_IN)
     written = drop_in.read_text()
     drop_in.write_text(written.replace("true", "false"))
     wait_in_force(machine)
     assert drop_in.read_text() == written
-    machine.systemd.run("systemctl", "stop", "agent.service")
+    machine.systemd.run("systemctl", "stop", AGENT)
     assert is_cdi_in_force(machine)
 
 
@@ -120,5 +128,82 @@ def wait_in_force(machine: Machine) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     place = machine.systemd.path(DROP_IN)
     while not (place.exists() and "enable_cdi = true" in place.read_text() and is_cdi_in_force(machine)):
-        assert time.monotonic() < deadline, machine.systemd.read_journal("agent.service")
+        assert time.monotonic() < deadline, machine.systemd.read_journal(AGENT)
         time.sleep(0.2)
+
+
+CONTAINER = """
+set -e
+root=/run/container
+mkdir -p $root
+mount -t tmpfs tmpfs $root
+cd $root
+mkdir -p host usr etc proc tmp dev
+for name in bin sbin lib lib64; do ln -s usr/$name $name; done
+for directory in /usr {shared}; do
+  mkdir -p ./$directory
+  mount --bind $directory ./$directory
+done
+mount --rbind / host
+mount --rbind /dev dev
+mount -t proc proc proc
+exec chroot $root {python} -m nodeagent runtime "$@"
+"""
+
+
+def run_in_container(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the agent's command in a container of the machine's, with its root at /host as a DaemonSet has it."""
+    script = CONTAINER.format(shared=f"{CHECKOUT} {PYTHON}", python=CHECKOUT / ".venv/bin/python")
+    flags = ("--set", "node.host_root=/host", "--set", "node.state_dir=/host/var/lib/nodeagent")
+    unshare = ("unshare", "--mount", "--pid", "--fork", "--propagation", "private")
+    return machine.systemd.call(*unshare, "sh", "-c", script, "sh", *words, *flags)
+
+
+def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
+    """It detects, judges, writes and restarts on the host, by the host's own names, and gives everything back."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    detected = run_in_container(machine, "detect", "--json")
+    assert json.loads(detected.stdout)["config_file"] == CONTAINERD_CONFIG, detected.stderr
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"written: {DROP_IN}", f"written: {CONTAINERD_CONFIG}"]
+    assert is_cdi_in_force(machine)
+    assert read_pid(machine) != before
+    assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
+    assert run_in_container(machine, "unconfigure").returncode == 0
+    assert read_config(machine) == CONFIG
+
+
+def test_a_broken_change_by_an_agent_in_a_container_is_rolled_back(machine: Machine) -> None:
+    """As without a container; the message names what a person would run on the host."""
+    machine.install_containerd(machine.programs, CONFIG, more=REFUSES)
+    done = run_in_container(machine, "configure", "--restart")
+    assert done.returncode == 2
+    assert "`systemctl restart containerd.service` failed" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert machine.systemd.run("systemctl", "is-active", CONTAINERD) == "active\n"
+
+
+def test_a_directory_that_may_not_be_written_is_told(machine: Machine) -> None:
+    """Its error names the file and the reason; nothing is written or restarted, and nothing is on record."""
+    machine.install_containerd(machine.programs, CONFIG)
+    before = read_pid(machine)
+    for options in ("bind", "remount,bind,ro"):
+        machine.systemd.run("mount", "-o", options, "/etc/containerd", "/etc/containerd")
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert done.returncode == 2
+    assert f"cannot write {DROP_IN}: create its directory: read-only file system" in done.stderr
+    assert read_config(machine) == CONFIG
+    assert read_pid(machine) == before
+    assert machine.nodeagent("runtime", "unconfigure").stdout == "nothing of ours is there\n"
+
+
+def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine: Machine) -> None:
+    """A circle ends, for both; the setting is put where it counts."""
+    circle = f'version = 3\nimports = ["{CONTAINERD_CONFIG}"]\n'
+    machine.systemd.write("/etc/containerd/conf.d/50-circle.toml", circle)
+    machine.install_containerd(machine.programs, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{CONFIG}')
+    done = machine.nodeagent("runtime", "configure", "--restart")
+    assert (done.returncode, done.stdout) == (0, f"written: {DROP_IN}\n"), done.stderr
+    assert is_cdi_in_force(machine)

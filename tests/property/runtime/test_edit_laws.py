@@ -5,9 +5,8 @@ import tomllib
 from contextlib import suppress
 from typing import Any
 
-import pytest
 import tomlkit
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nodeagent.components.runtime.choose import ChosenRuntime
@@ -108,12 +107,3 @@ def test_no_daemon_file_makes_the_plan_do_harm(content: bytes) -> None:
             assert after.pop("features")["cdi"] is True
             before = parse_daemon_json("/d", content)
             assert after == {name: value for name, value in before.items() if name != "features"}
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(1200)
-@settings(max_examples=100_000)
-@given(st.sampled_from(["1.7.1", "2.0.0"]), FRAGMENTS)
-def test_no_file_makes_the_plan_do_harm_all_night(version: str, text: str) -> None:
-    """The same law over many more files."""
-    plan_any(version, text.encode())

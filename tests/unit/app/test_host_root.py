@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.hardware import ExtraReadings
 from nodeagent.app.real_hardware import plan_nvml, plan_probe
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
@@ -32,7 +33,7 @@ def test_driver_is_looked_for_below_the_hosts_root(overrides: tuple[str, ...], r
     """The driver's root is the host's path, wherever the host is seen."""
     settings = load(*overrides)
     assert str(plan_probe(settings).driver_root) == root
-    assert plan_nvml(LiveSettings(settings)).driver_root == root
+    assert plan_nvml(LiveSettings(settings), ExtraReadings()).driver_root == root
 
 
 def test_containers_are_told_the_hosts_paths(tmp_path: pathlib.Path) -> None:

@@ -50,7 +50,22 @@ def test_every_example_parses(command: Command) -> None:
     for example in command.examples:
         words = shlex.split(example.line.split(">")[0])
         assert words[0] == "nodeagent"
-        assert build_parser(ROOT).parse_args(words[1:]).chosen.runs
+        parsed = vars(build_parser(ROOT).parse_args(words[1:]))
+        assert parsed.pop("chosen").runs
+        assert parsed.pop("parser").prog
+        quick = vars(build_parser(ROOT, words[1:]).parse_args(words[1:]))
+        assert {name: quick[name] for name in parsed} == parsed
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["gpu", "nonsense"], ["simulate", "--nonsense", "fault"], []])
+def test_a_quick_parser_refuses_what_the_whole_one_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Knowing only of the command that was typed, it says the same about what is wrong with it."""
+    said = []
+    for known in (None, words):
+        with pytest.raises(SystemExit) as ended:
+            build_parser(ROOT, known).parse_args(words)
+        said.append((ended.value.code, capsys.readouterr().err))
+    assert said[0] == said[1]
 
 
 def test_the_reference_page_has_every_command() -> None:
@@ -167,6 +182,9 @@ def test_a_stranger_on_the_port_is_told_apart(short_dir: Path) -> None:
     """Whatever answers nonsense is reported as such, not with a trace."""
 
     class Stranger:
+        def close(self) -> None:
+            pass
+
         def request(self, *_: object, **__: object) -> None:
             raise ConnectionResetError(104, "connection reset by peer")
 

@@ -15,9 +15,9 @@ from nodeagent.cli.manual import render_manual
 
 
 def _complete(*words: str) -> list[str]:
-    typed = " ".join(f"'{word}'" for word in words)
+    line = " ".join(words)
     script = (
-        f"{SHELLS['bash'](ROOT)}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _nodeagent\n"
+        f"{SHELLS['bash'](ROOT)}\ncompopt() {{ :; }}; COMP_LINE='{line}'; COMP_POINT={len(line)}; _nodeagent\n"
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     bash = shutil.which("bash")

@@ -1,6 +1,7 @@
 """The doctor: every finding has a reason and a remedy, and no secret leaves the node."""
 
 import io
+import os
 import socket
 import tarfile
 from pathlib import Path
@@ -10,9 +11,25 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.cli.doctor.bundle import redact, write_bundle
-from nodeagent.cli.doctor.checks import CHECKS, Check, Grade, find_worst, run_checks
-from nodeagent.cli.doctor.facts import ApiFacts, DirectoryFacts, Facts, ProcessFacts, SocketFacts
-from nodeagent.cli.doctor.look import find_strangers, look_at_directory, look_at_socket, read_clock, read_specs
+from nodeagent.cli.doctor.checks import CHECKS, find_worst, run_checks
+from nodeagent.cli.doctor.facts import (
+    ApiFacts,
+    DirectoryFacts,
+    Facts,
+    PluginSocketFacts,
+    ProcessFacts,
+    SocketFacts,
+)
+from nodeagent.cli.doctor.look_host import (
+    find_plugin_sockets,
+    find_strangers,
+    look_at_directory,
+    look_at_host,
+    look_at_socket,
+    read_clock,
+    read_specs,
+)
+from nodeagent.cli.doctor.verdicts import Check, Grade
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.components.cdi.registry import SpecReading
@@ -21,6 +38,7 @@ from nodeagent.config.load import load_settings
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer, PciFunction
 from nodeagent.model.gpu import GpuReadout, MissingGpu
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import KubeletCheckpoint
 from nodeagent.model.runtime import RuntimeFlavour, RuntimeKind
 from tests.support.nodes import make_rich_state
@@ -50,8 +68,26 @@ AGENT = replace(
     ready=True,
     sentence="all is well",
     gpu_source="nvml",
-    plugin=None,
+    version="1.2.3",
+    plugin=PluginState(
+        resources=(
+            AdvertisedResource(
+                name=ResourceName("nvidia.com/gpu"),
+                socket="nvidia-gpu.sock",
+                registered=True,
+                devices=(AdvertisedDevice(id=DeviceId("a"), healthy=True),),
+            ),
+        )
+    ),
 )
+UNREGISTERED = PluginState(
+    resources=(
+        AdvertisedResource(name=ResourceName("nvidia.com/gpu"), socket="s", registered=False, last_error="no kubelet"),
+    )
+)
+HELD = KubeletCheckpoint(registered={ResourceName("nvidia.com/gpu"): (DeviceId("a"),)})
+VFIO = replace(EVIDENCE, pci_functions=(PciFunction(address=make_address(0), device_id=1, bound_driver="vfio-pci"),))
+DENIED = SocketFacts(path="/k", problem="permission denied")
 HEALTHY = Facts(
     version="1.2.3",
     python="3.11",
@@ -62,7 +98,7 @@ HEALTHY = Facts(
     agent=AGENT,
     kubelet=SocketFacts(path="/k"),
     pod_resources=SocketFacts(path="/p"),
-    checkpoint=KubeletCheckpoint(),
+    checkpoint=HELD,
     specs=(SpecReading(path="/a.json", kind="nvidia.com/gpu", version="0.6.0", devices=("0",)),),
     runtime=RUNTIME,
     api=ApiFacts(where="sa"),
@@ -112,7 +148,28 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ),
         ({"agent": None, "agent_problem": "no agent answers"}, "agent", Grade.WARN, "no agent answers"),
         ({"agent": make_rich_state("word")}, "agent", Grade.WARN, "a simulation answers"),
-        ({"agent": replace(AGENT, version="0.9")}, "agent", Grade.WARN, "the agent that runs is 0.9"),
+        ({"agent": replace(AGENT, version="0.9")}, "versions", Grade.WARN, "the agent that runs is 0.9"),
+        ({"evidence": VFIO}, "hardware", Grade.WARN, "vfio-pci"),
+        ({"evidence": replace(EVIDENCE, nodes_missing=("/dev/nvidia-uvm",))}, "device nodes", Grade.WARN, "uvm"),
+        ({"evidence": replace(EVIDENCE, nvml=NvmlAnswer(code=9))}, "fabric", Grade.WARN, "nobody knows"),
+        ({"kubelet": DENIED, "user_id": 5}, "kubelet socket", Grade.WARN, "may not be opened by this user"),
+        ({"pod_resources": DENIED, "user_id": 5}, "pod resources", Grade.WARN, "may not be opened by this user"),
+        ({"agent": None, "checkpoint": KubeletCheckpoint()}, "registration", Grade.WARN, "remembers nothing"),
+        ({"agent": None, "checkpoint": None, "checkpoint_problem": "torn"}, "registration", Grade.WARN, "torn"),
+        ({"agent": replace(AGENT, plugin=None)}, "registration", Grade.WARN, "offers nothing"),
+        ({"agent": replace(AGENT, plugin=UNREGISTERED)}, "registration", Grade.FAIL, "no kubelet"),
+        ({"api": ApiFacts(where="sa", allocatable={"nvidia.com/gpu": 0})}, "allocatable", Grade.FAIL, "says 0"),
+        ({"api": ApiFacts(where="sa", allocatable={"nvidia.com/gpu": 3})}, "allocatable", Grade.WARN, "says 3"),
+        ({"checkpoint": None}, "allocatable", Grade.WARN, "is not known"),
+        ({"checkpoint": KubeletCheckpoint()}, "allocatable", Grade.WARN, "the kubelet remembers 0"),
+        ({"agent": None, "readout": None}, "allocatable", Grade.WARN, "not known"),
+        ({"agent": None}, "allocatable", Grade.WARN, "no agent offers them"),
+        ({"agent": None, "readout": GpuReadout(), "checkpoint": HELD}, "allocatable", Grade.FAIL, "0 GPUs answer"),
+        ({"directories": (replace(DIRECTORY, free_bytes=100 << 20),)}, "disk", Grade.WARN, "100 MiB of"),
+        ({"clock_behind_seconds": 20.0 * 86400}, "clock", Grade.FAIL, "20 days before"),
+        ({"strangers": (ProcessFacts(pid=4, program="nvidia-device-plugin"),)}, "conflicts", Grade.FAIL, "pid 4"),
+        ({"plugin_sockets": (PluginSocketFacts(path="/n.sock", pid=9),)}, "conflicts", Grade.FAIL, "serves /n.sock"),
+        ({"foreign_files": ("/run/nvidia/toolkit/toolkit.pid",)}, "conflicts", Grade.WARN, "toolkit container"),
         ({"agent": replace(AGENT, ready=False, sentence="waits")}, "agent", Grade.FAIL, "not ready: waits"),
         ({"kubelet": SocketFacts(path="/k", problem="refused")}, "kubelet socket", Grade.FAIL, "refused"),
         ({"pod_resources": SocketFacts(path="/p", problem="gone")}, "pod resources", Grade.FAIL, "gone"),
@@ -148,6 +205,11 @@ def test_what_is_wrong_is_found_with_a_remedy(change: dict[str, object], name: s
         ({"api": None}, "api server", "not used"),
         ({"directories": (replace(DIRECTORY, free_bytes=900, total_bytes=1000),)}, "disk", "900 B of"),
         ({"kubelet": None, "pod_resources": None}, "agent", "all is well"),
+        ({"evidence": replace(EVIDENCE, nvswitch_count=0)}, "fabric", "no NVSwitch"),
+        ({"simulated": True}, "device nodes", "simulated, there are none"),
+        ({"api": ApiFacts(where="sa", allocatable={"nvidia.com/gpu": 1})}, "allocatable", "allocatable says 1"),
+        ({"plugin_sockets": (PluginSocketFacts(path="/n", pid=AGENT.pid),)}, "conflicts", "no other device plugin"),
+        ({"plugin_sockets": (PluginSocketFacts(path="/n", pid=0),)}, "conflicts", "no other device plugin"),
     ],
 )
 def test_what_is_no_fault_is_not_made_one(change: dict[str, object], name: str, words: str) -> None:
@@ -164,14 +226,42 @@ def test_conditions_of_the_agent_are_findings() -> None:
     assert checks[0].remedy == "word"
 
 
-def test_allocatable_is_held_against_the_kubelets_own_memory() -> None:
-    """Devices that the kubelet does not know, and resources it has not registered, are told."""
+THREE_GRADES = {
+    "agent",
+    "allocatable",
+    "api server",
+    "cdi",
+    "clock",
+    "configuration",
+    "conflicts",
+    "device nodes",
+    "disk",
+    "driver",
+    "fabric",
+    "hardware",
+    "kubelet socket",
+    "nvml",
+    "pod resources",
+    "registration",
+    "runtime",
+    "versions",
+}
+
+
+def test_every_check_has_been_seen_ok_warn_and_fail() -> None:
+    """No check of the list is one that cannot warn or cannot fail; each grade of each is in the table above."""
+    marks = [mark for mark in test_what_is_wrong_is_found_with_a_remedy.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]  # pytest hangs its marks on the function
+    seen = {(name, grade) for _, name, grade, _ in marks[0].args[1]}
+    seen |= {(check.name, check.grade) for check in run_checks(HEALTHY)}
+    assert {name for name, _ in seen} == THREE_GRADES | {"user"}
+    assert {(name, grade) for name in THREE_GRADES for grade in Grade} <= seen
+
+
+def test_a_resource_that_is_not_registered_is_not_compared() -> None:
+    """Its absence from the kubelet is told once, as what it is."""
     facts = replace(HEALTHY, agent=replace(AGENT, plugin=make_rich_state("word").plugin))
     assert [check.grade for check in _find(facts, "registration")] == [Grade.OK, Grade.FAIL]
-    assert [check.grade for check in _find(facts, "allocatable")] == [Grade.WARN]
-    held = KubeletCheckpoint(registered={ResourceName("nvidia.com/gpu"): (DeviceId("a"),)})
-    assert [check.grade for check in _find(replace(facts, checkpoint=held), "allocatable")] == [Grade.OK]
-    assert _find(replace(facts, checkpoint=None), "allocatable") == []
+    assert len(_find(facts, "allocatable")) == 1
 
 
 def test_the_lines_say_it_without_colour_and_without_escapes() -> None:
@@ -226,6 +316,44 @@ def test_a_bundle_has_everything_and_no_secret(tmp_path: Path) -> None:
     assert {"checks.json", "facts.json", "configuration.txt", "state.json", "log.txt", "kernel-log.txt"} <= names
 
 
+PLANTED = "hunter2-planted"
+FORMS = (
+    '{{"api_token": "{0}"}}',
+    "Authorization: Bearer {0}",
+    "authorization: Basic {0}",
+    "--password={0}",
+    "password: {0}",
+    "AWS_SECRET_ACCESS_KEY={0}",
+    "client_secret = '{0}'",
+    "https://somebody:{0}@registry.example/v2/",
+    "-----BEGIN EC PRIVATE KEY-----\n{0}\n-----END EC PRIVATE KEY-----",
+    "token: eyJhbGciOiJSUzI1NiJ9.{0}.c2ln",
+    "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.{0}.c2lnbmF0dXJl",
+    "client-key-data: {0}",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_planted_secret_leaves_in_a_bundle(form: str, tmp_path: Path) -> None:
+    """Wherever it stands, in state files, in checks or in reasons that others wrote, it is not in the archive."""
+    secret = form.format(PLANTED)
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "journal").write_text(f"before\n{secret}\nafter\n")
+    overrides = [f"node.state_dir={state}", f"node.run_dir={tmp_path}", "http.listen=127.0.0.1:1"]
+    loaded = load_settings(environ={}, overrides=overrides)
+    facts = replace(HEALTHY, runtime=None, runtime_problem=f"it said {secret}")
+    target = tmp_path / "b.tar.gz"
+    write_bundle(target, facts, run_checks(facts), loaded, loaded.settings, {"TMPDIR": str(tmp_path)})
+    with tarfile.open(target) as archive:
+        contents = {one.name: archive.extractfile(one) for one in archive.getmembers()}
+        texts = {name: file.read().decode() for name, file in contents.items() if file is not None}
+    assert [name for name, text in texts.items() if PLANTED in text] == []
+    assert "before\n" in texts["nodeagent-bundle/state/journal"]
+    assert "after\n" in texts["nodeagent-bundle/state/journal"]
+    assert json.decode(texts["nodeagent-bundle/checks.json"])
+
+
 def test_directories_are_seen_before_they_are_made(tmp_path: Path) -> None:
     """What the agent will create is judged by the directory it will create it in."""
     facts = look_at_directory(tmp_path / "not" / "yet")
@@ -256,6 +384,37 @@ def test_other_programs_are_found_by_what_was_started(tmp_path: Path) -> None:
         (tmp_path / pid / "cmdline").write_bytes(line)
     (tmp_path / "self").mkdir()
     assert [process.pid for process in find_strangers(tmp_path)] == [3, 7]
+
+
+def test_a_device_plugin_is_known_by_who_listens(short_dir: Path) -> None:
+    """A socket that somebody serves is told with the process; one left behind, or of others, is not."""
+    (short_dir / "nvidia-old.sock").touch()
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as kubelet:
+        for listener, name in ((server, "nvidia-gpu.sock"), (kubelet, "kubelet.sock")):
+            listener.bind(str(short_dir / name))
+            listener.listen(1)
+        (found,) = find_plugin_sockets(short_dir)
+    assert (Path(found.path).name, found.pid) == ("nvidia-gpu.sock", os.getpid())
+
+
+def test_in_a_container_the_hosts_own_files_are_looked_at(short_dir: Path) -> None:
+    """With `node.host_root` the host's CDI directories count, one that is mounted twice counts once."""
+    host = short_dir / "host"
+    cdi = host / "var" / "run" / "cdi"
+    (host / "etc" / "cdi").mkdir(parents=True)
+    cdi.mkdir(parents=True)
+    (host / "etc" / "cdi" / "broken.json").write_text("{")
+    (cdi / "good.json").write_text('{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": []}')
+    (short_dir / "mounted").symlink_to(cdi)
+    (host / "run" / "nvidia" / "toolkit").mkdir(parents=True)
+    (host / "run" / "nvidia" / "toolkit" / "toolkit.pid").write_text("7")
+    settings = load_settings(
+        environ={}, overrides=[f"node.host_root={host}", f"cdi.dir={short_dir / 'mounted'}", f"node.proc_dir={host}"]
+    ).settings
+    facts = look_at_host(settings, HEALTHY)
+    assert sorted(Path(spec.path).name for spec in facts.specs) == ["broken.json", "good.json"]
+    assert [Path(path).name for path in facts.foreign_files] == ["toolkit.pid"]
+    assert facts.clock_behind_seconds == 0
 
 
 def test_specifications_are_read_as_a_runtime_would(tmp_path: Path) -> None:
@@ -302,7 +461,8 @@ def test_the_doctor_goes_on_with_a_broken_configuration(short_dir: Path, monkeyp
     monkeypatch.setenv("TMPDIR", str(short_dir))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
     file = short_dir / "c.yaml"
-    file.write_text("http: {listen: 5}\n")
+    file.write_text("htp: {}\n")
+    monkeypatch.setenv("NODEAGENT_HTTP__LISTEN", "127.0.0.1:1")
     out = io.StringIO()
     code = run_command_line(["doctor", "--config", str(file)], Streams(out, out))
     assert code == 6

@@ -334,6 +334,10 @@ static void protect_device_nodes(int root, const char *params) {
             fail("cannot copy %s: %s", params, strerror(errno));
         close(copy);
         int tree = (int)syscall(SYS_open_tree, mounted, "params", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        /* Root in the container could write into it otherwise. Kernels before 5.12 do not know the call. */
+        struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+        if (tree >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &read_only, sizeof read_only) && errno != ENOSYS)
+            fail("cannot protect the copy of %s: %s", params, strerror(errno));
         if (tree < 0 || syscall(SYS_move_mount, tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
             fail("cannot put the copy over %s: %s", params, strerror(errno));
     }

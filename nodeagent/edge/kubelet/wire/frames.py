@@ -56,7 +56,7 @@ def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") ->
     return _FRAME_HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload
 
 
-def parse_frame_header(data: bytes, position: int) -> tuple[int, int, int, int]:
+def parse_frame_header(data: bytes | bytearray, position: int) -> tuple[int, int, int, int]:
     """Payload size, kind, flags and stream id of the frame that begins here."""
     high, low, kind, flags, stream_id = _FRAME_HEADER.unpack_from(data, position)
     return high << 8 | low, kind, flags, stream_id & 0x7FFF_FFFF

@@ -36,14 +36,11 @@ async def running_ours(root: Path) -> AsyncIterator[tuple[StandIn, Standing]]:
     """A kubelet with our plugin, registered."""
     async with running_stand_in(root) as kubelet:
         account = PodResourcesClient(kubelet.pod_resources_socket)
-        try:
-            async with running_session(
-                FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
-            ) as standing:
-                await kubelet.wait_offer(GPU, 8, 8)
-                yield kubelet, standing
-        finally:
-            account.close()
+        async with running_session(
+            FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
+        ) as standing:
+            await kubelet.wait_offer(GPU, 8, 8)
+            yield kubelet, standing
 
 
 class Foreign:
@@ -101,7 +98,6 @@ async def test_a_list_taken_as_sent_is_never_contested(short_dir: Path) -> None:
                 await anyio.sleep(LOOK_EVERY_SECONDS)
             assert not any(report.contested for report in standing.reports)
             assert kubelet.kubelet.registrations == (GPU,)
-        account.close()
 
 
 @pytest.mark.parametrize(

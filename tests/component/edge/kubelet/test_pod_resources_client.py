@@ -2,17 +2,21 @@
 
 import socket
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+from anyio import create_task_group, create_unix_listener
+from anyio.abc import SocketStream
 from google.protobuf.message import Message
 from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server, Stream
 
 from nodeagent.edge.kubelet import pod_resources
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
+from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerBase
 from nodeagent.edge.kubelet.wire.connection import CallRefused, Unary
 from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from tests.support.kubelets import no_crash
@@ -36,9 +40,9 @@ def refusing(status: Status, text: str, times: int) -> tuple[Unary, Callable[[],
 
 async def test_missing_kubelet_is_named(short_dir: Path) -> None:
     """Without a kubelet the error names the socket and what to look at."""
-    with closing(PodResourcesClient(short_dir / "kubelet.sock")) as account:
-        with pytest.raises(PodResourcesUnavailable, match=r"cannot list pods at .*kubelet\.sock: .*mounted"):
-            await account.read_containers()
+    account = PodResourcesClient(short_dir / "kubelet.sock")
+    with pytest.raises(PodResourcesUnavailable, match=r"cannot list pods at .*kubelet\.sock: .*mounted"):
+        await account.read_containers()
 
 
 async def test_silent_kubelet_is_given_up(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,9 +51,9 @@ async def test_silent_kubelet_is_given_up(short_dir: Path, monkeypatch: pytest.M
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(short_dir / "kubelet.sock"))
         silent.listen()
-        with closing(PodResourcesClient(short_dir / "kubelet.sock")) as account:
-            with pytest.raises(PodResourcesUnavailable, match=r"no answer within 0\.1 s"):
-                await account.read_allocatable()
+        account = PodResourcesClient(short_dir / "kubelet.sock")
+        with pytest.raises(PodResourcesUnavailable, match=r"no answer within 0\.1 s"):
+            await account.read_allocatable()
 
 
 @pytest.mark.parametrize(("times", "comes_through"), [(1, True), (3, True), (4, False)])
@@ -58,12 +62,12 @@ async def test_turned_away_questions_are_asked_again(short_dir: Path, times: int
     method, count = refusing(Status.RESOURCE_EXHAUSTED, "rejected by rate limit", times)
     path = short_dir / "kubelet.sock"
     async with open_grpc_server(path, {"/v1.PodResourcesLister/List": method}, no_crash):
-        with closing(PodResourcesClient(path)) as account:
-            if comes_through:
-                assert await account.read_containers() == ()
-            else:
-                with pytest.raises(PodResourcesUnavailable, match="rate limit"):
-                    await account.read_containers()
+        account = PodResourcesClient(path)
+        if comes_through:
+            assert await account.read_containers() == ()
+        else:
+            with pytest.raises(PodResourcesUnavailable, match="rate limit"):
+                await account.read_containers()
     assert count() == min(times + 1, 4)
 
 
@@ -83,9 +87,9 @@ async def test_other_refusals_are_errors_at_once(
     method, count = refusing(status, text, 1)
     path = short_dir / "kubelet.sock"
     async with open_grpc_server(path, {"/v1.PodResourcesLister/List": method}, no_crash):
-        with closing(PodResourcesClient(path)) as account:
-            with pytest.raises(PodResourcesUnavailable) as refused:
-                await account.read_containers()
+        account = PodResourcesClient(path)
+        with pytest.raises(PodResourcesUnavailable) as refused:
+            await account.read_containers()
     assert type(refused.value) is error
     assert count() == 1
 
@@ -104,5 +108,60 @@ async def test_long_accounts_are_read_whole(short_dir: Path) -> None:
     path = short_dir / "kubelet.sock"
     methods = {"/v1.PodResourcesLister/List": Unary(wire.ListPodResourcesRequest, list_pods)}
     async with open_grpc_server(path, methods, no_crash):
-        with closing(PodResourcesClient(path)) as account:
-            assert len(await account.read_containers()) == 12_000
+        account = PodResourcesClient(path)
+        assert len(await account.read_containers()) == 12_000
+
+
+class OtherServer(PodResourcesListerBase):
+    """The account on a server of grpclib, whose HTTP/2 is strict about what it takes."""
+
+    async def List(  # noqa: N802 - gRPC's own name
+        self, stream: Stream[wire.ListPodResourcesRequest, wire.ListPodResourcesResponse]
+    ) -> None:
+        assert await stream.recv_message() is not None
+        assert stream.deadline is not None
+        pods = [wire.PodResources(name=f"pod-{number}", namespace="ns") for number in range(20_000)]
+        await stream.send_message(wire.ListPodResourcesResponse(pod_resources=pods))
+
+    async def Get(  # noqa: N802 - likewise
+        self, stream: Stream[wire.GetPodResourcesRequest, wire.GetPodResourcesResponse]
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        raise GRPCError(
+            Status.NOT_FOUND, f"pod {request.pod_name} in namespace {request.pod_namespace} not found: 100 %"
+        )
+
+    async def GetAllocatableResources(  # noqa: N802 - likewise
+        self, stream: Stream[wire.AllocatableResourcesRequest, wire.AllocatableResourcesResponse]
+    ) -> None:
+        await stream.send_message(wire.AllocatableResourcesResponse())
+
+
+async def test_another_http2_agrees(short_dir: Path) -> None:
+    """Answers, refusals and long accounts go over a library that is neither ours nor lenient."""
+    server = Server([OtherServer()])
+    await server.start(path=str(short_dir / "kubelet.sock"))
+    account = PodResourcesClient(short_dir / "kubelet.sock")
+    try:
+        assert len((await account.read_pods()).pods) == 20_000
+        assert await account.read_allocatable() == {}
+        with pytest.raises(PodUnknown, match="pod b in namespace a not found: 100 %;"):
+            await account.read_pod("a", "b")
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_kubelet_that_hangs_up_is_unavailable(short_dir: Path) -> None:
+    """It ends amid the call, as it does when it is restarted."""
+
+    async def hang_up(stream: SocketStream) -> None:
+        await stream.receive()
+        await stream.aclose()
+
+    async with await create_unix_listener(short_dir / "kubelet.sock") as listener, create_task_group() as tasks:
+        tasks.start_soon(listener.serve, hang_up)
+        with pytest.raises(PodResourcesUnavailable, match=r"connection (ended|broke)"):
+            await PodResourcesClient(short_dir / "kubelet.sock").read_pods()
+        tasks.cancel_scope.cancel()

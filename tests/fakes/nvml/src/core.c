@@ -16,6 +16,7 @@
 struct fake_State *fake;
 static pthread_once_t mapped = PTHREAD_ONCE_INIT;
 static int initialised;
+static uint32_t hidden[GPUS_MAX];
 static struct handle handles[GPUS_MAX][1 + MIG_MAX];
 static uint32_t epochs[GPUS_MAX];
 
@@ -112,7 +113,10 @@ struct handle *fake_handle(uint32_t gpu, int32_t mig) { return &handles[gpu][mig
 
 static result start(void) {
   if (initialised++ == 0)
-    for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) epochs[gpu] = fake->gpus[gpu].epoch;
+    for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) {
+      epochs[gpu] = fake->gpus[gpu].epoch;
+      hidden[gpu] = fake->lists_at_start && !fake->gpus[gpu].present;
+    }
   return 0;
 }
 
@@ -170,10 +174,12 @@ EXPORT result nvmlSystemGetConfComputeState(struct nvmlConfComputeSystemState_t 
   return 0;
 }
 
+static int is_listed(uint32_t gpu) { return fake->gpus[gpu].present && !hidden[gpu]; }
+
 EXPORT result nvmlDeviceGetCount_v2(uint32_t *count) {
   BEGIN(NEED_INIT, NULL);
   *count = 0;
-  for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) *count += fake->gpus[gpu].present != 0;
+  for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++) *count += is_listed(gpu);
   return 0;
 }
 
@@ -190,7 +196,7 @@ static result open_gpu(int slot, uint32_t gpu, void **device) {
 EXPORT result nvmlDeviceGetHandleByIndex_v2(uint32_t index, void **device) {
   BEGIN(NEED_INIT, NULL);
   for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++)
-    if (fake->gpus[gpu].present && index-- == 0) return open_gpu(slot_, gpu, device);
+    if (is_listed(gpu) && index-- == 0) return open_gpu(slot_, gpu, device);
   return NVML_ERROR_INVALID_ARGUMENT;
 }
 

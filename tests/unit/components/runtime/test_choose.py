@@ -126,3 +126,44 @@ def test_a_configured_file_is_taken() -> None:
 def test_versions_of_any_spelling_are_read(text: str, version: tuple[int, int]) -> None:
     """Only major and minor decide; nonsense is zero."""
     assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "kind"),
+    [
+        ("unix:///run/crio/crio.sock", RuntimeKind.CRIO),
+        ("unix:///var/run/crio/crio.sock", RuntimeKind.CRIO),
+        ("unix:///run/cri-dockerd.sock", RuntimeKind.DOCKER),
+        ("/run/containerd/containerd.sock", RuntimeKind.CONTAINERD),
+    ],
+)
+def test_the_kubelets_endpoint_is_known_by_each_of_its_names(endpoint: str, kind: RuntimeKind) -> None:
+    """/var/run is /run, and cri-dockerd stands for Docker, whoever else answers beside it."""
+    candidates = tuple(
+        RuntimeCandidate(kind=each, socket=socket, answers=True)
+        for each, socket in (
+            (RuntimeKind.CONTAINERD, "/run/containerd/containerd.sock"),
+            (RuntimeKind.CRIO, "/var/run/crio/crio.sock"),
+            (RuntimeKind.DOCKER, "/var/run/docker.sock"),
+        )
+    )
+    chosen = decide_runtime(RuntimeEvidence(candidates=candidates, kubelet_endpoint=endpoint), RuntimeSettings())
+    assert isinstance(chosen, ChosenRuntime)
+    assert chosen.kind is kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "knows"),
+    [
+        (RuntimeKind.CONTAINERD, "1.6.20", False),
+        (RuntimeKind.CONTAINERD, "1.7.0", True),
+        (RuntimeKind.DOCKER, "20.10.24", False),
+        (RuntimeKind.DOCKER, "25.0.1", True),
+        (RuntimeKind.CRIO, "1.23.9", False),
+        (RuntimeKind.CONTAINERD, "", True),
+    ],
+)
+def test_a_release_knows_cdi_or_is_too_old(kind: RuntimeKind, version: str, knows: bool) -> None:
+    """One that does not tell its version is not taken for an old one."""
+    runtime = ChosenRuntime(kind=kind, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version=version)
+    assert runtime.knows_cdi is knows

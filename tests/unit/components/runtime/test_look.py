@@ -74,6 +74,21 @@ async def test_the_class_needs_its_program() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_release_too_old_for_cdi_serves_by_the_class_alone() -> None:
+    """Asked for, it is no fault that there is no CDI; not asked for, or without its program, it says what to do."""
+    old = FakeRuntime(START, version="1.6.20")
+    found = await look(old, CLASS)
+    assert (found.wanted.cdi, found.plan.problem, bool(found.plan.changes)) == (False, "", True)
+    assert "knows no CDI" in (await look(old, RuntimeSettings())).plan.problem
+
+    class Bare(FakeRuntime):
+        async def read_evidence(self) -> RuntimeEvidence:
+            return replace(await super().read_evidence(), wrapper="")
+
+    assert "nvidia-container-runtime is not on this node" in (await look(Bare(START, "1.6.20"), CLASS)).plan.problem
+
+
+@pytest.mark.anyio
 async def test_each_kind_has_its_planner() -> None:
     """CRI-O needs nothing for CDI."""
     runtime = FakeRuntime()

@@ -156,11 +156,21 @@ def test_what_neither_way_can_take_out_is_refused() -> None:
         take_out(f'"a" = 1\n{deep}', before="", ours="a = 1\n")
 
 
-def test_a_merge_that_is_no_toml_is_not_taken() -> None:
-    """The lines of ours are a table's header, and the value that others put below it needs one: keys decide then."""
-    taken = take_out('b = """\na = 1\n"""\na = 1\n', before="", ours="a = 1\n")
+@pytest.mark.parametrize(
+    ("before", "ours", "now", "left"),
+    [
+        ("", "a = 1\n", 'b = """\na = 1\n"""\na = 1\n', {"b": "a = 1\n"}),
+        ("a = 1\n", "a = 1\n[t]\nx = 1\n", "a = 1\n[t]\nx = 1\na = 2\n", {"a": 1, "t": {"a": 2}}),
+    ],
+    ids=["another meaning", "no TOML"],
+)
+def test_lines_that_would_come_to_something_else_are_not_taken(
+    before: str, ours: str, now: str, left: dict[str, object]
+) -> None:
+    """A line in a text, a header that others' keys stand below: the keys decide then."""
+    taken = take_out(now, before=before, ours=ours)
     assert taken is not None
-    assert tomllib.loads(taken) == {"b": "a = 1\n"}
+    assert tomllib.loads(taken) == left
 
 
 def test_the_comparison_is_by_value() -> None:

@@ -1,0 +1,132 @@
+"""The doctor's checks of what nodeagent tells others: agent, kubelet, API server; pure."""
+
+from collections.abc import Iterator
+
+from nodeagent.cli.doctor.facts import Facts, SocketFacts
+from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
+from nodeagent.components.web.records import StateRecord
+from nodeagent.model.plugin import AdvertisedResource
+
+KUBELET = "systemctl status kubelet"
+
+
+def check_agent(facts: Facts) -> Iterator[Check]:
+    """The agent of this node, and everything that it knows is wrong."""
+    agent = facts.agent
+    if agent is None:
+        yield warn("agent", facts.agent_problem, "systemctl status nodeagent")
+        return
+    if is_elsewhere(facts, agent):
+        yield warn("agent", "a simulation answers, no agent of this node", "systemctl status nodeagent")
+        return
+    for condition in agent.conditions:
+        if condition.severity == "info":
+            continue
+        judge = fail if condition.severity == "error" else warn
+        detail = f": {condition.detail}" if condition.detail else ""
+        yield judge("agent", f"{condition.title}{detail} ({condition.code})", condition.remedy)
+    if not agent.ready:
+        yield fail("agent", f"not ready: {agent.sentence}", "nodeagent status")
+    elif agent.verdict == "ok":
+        yield ok("agent", f"{agent.version}, {agent.sentence}")
+
+
+def is_elsewhere(facts: Facts, agent: StateRecord) -> bool:
+    """Whether it is a simulation that happens to answer, where the settings speak of a real node."""
+    return agent.gpu_source.startswith("simulated") and not facts.simulated
+
+
+def check_kubelet(facts: Facts) -> Iterator[Check]:
+    """The kubelet's two sockets."""
+    for name, socket in (("kubelet socket", facts.kubelet), ("pod resources", facts.pod_resources)):
+        if socket is not None:
+            yield _judge_socket(name, socket, facts)
+
+
+def _judge_socket(name: str, socket: SocketFacts, facts: Facts) -> Check:
+    if not socket.problem:
+        return ok(name, f"{socket.path} answers")
+    if socket.problem == "permission denied" and facts.user_id != 0:
+        return warn(name, f"{socket.path} may not be opened by this user", "sudo nodeagent doctor")
+    return fail(name, f"{socket.path}: {socket.problem}", KUBELET)
+
+
+def check_registration(facts: Facts) -> Iterator[Check]:
+    """Whether the kubelet has taken each resource; without an agent, what it still remembers."""
+    agent = facts.agent
+    if agent is None or is_elsewhere(facts, agent):
+        if facts.checkpoint is None:
+            yield warn("registration", f"not known: {facts.checkpoint_problem or 'no agent answers'}", KUBELET)
+            return
+        known = {name: len(devices) for name, devices in facts.checkpoint.registered.items()}
+        words = ", ".join(f"{name}: {count}" for name, count in known.items()) or "nothing"
+        yield warn("registration", f"no agent; the kubelet remembers {words}", "systemctl status nodeagent")
+        return
+    resources = agent.plugin.resources if agent.plugin is not None else ()
+    for resource in resources:
+        if resource.registered:
+            healthy = sum(device.healthy for device in resource.devices)
+            yield ok("registration", f"{resource.name}: {healthy} of {len(resource.devices)} devices healthy")
+        else:
+            reason = resource.last_error or "the kubelet does not answer"
+            yield fail("registration", f"{resource.name} is not registered: {reason}", KUBELET)
+    if not resources:
+        yield warn("registration", "the agent offers nothing to the kubelet", "nodeagent status")
+
+
+def check_allocatable(facts: Facts) -> Iterator[Check]:
+    """What pods can be given, against what there is: by the API server, else by the kubelet's own notes."""
+    agent = facts.agent
+    resources = agent.plugin.resources if agent is not None and agent.plugin is not None else ()
+    if not resources or agent is None or is_elsewhere(facts, agent):
+        yield from _compare_with_hardware(facts)
+        return
+    for resource in resources:
+        if resource.registered:
+            yield _compare(resource, facts)
+
+
+def _compare(resource: AdvertisedResource, facts: Facts) -> Check:
+    offered = {str(device.id) for device in resource.devices if device.healthy}
+    words = f"{resource.name}: {len(offered)} healthy devices offered"
+    shown = facts.api.allocatable.get(resource.name) if facts.api is not None else None
+    if shown is not None:
+        found = f"{words}, the node's allocatable says {shown}"
+        if shown == len(offered):
+            return ok("allocatable", found)
+        return (warn if shown else fail)("allocatable", found, f"{KUBELET}; journalctl -u kubelet | grep -i device")
+    if facts.checkpoint is None:
+        return warn("allocatable", f"{words}, what the kubelet holds is not known", "kubectl describe node")
+    held = {str(device) for device in facts.checkpoint.registered.get(resource.name, ())}
+    if held == offered:
+        return ok("allocatable", f"{words}, the kubelet remembers the same")
+    found = f"{words}, the kubelet remembers {len(held)}, others or older ones"
+    return warn("allocatable", found, "nodeagent status; the kubelet writes its notes at the next allocation")
+
+
+def _compare_with_hardware(facts: Facts) -> Iterator[Check]:
+    """Without an agent, the GPUs that answer against what pods may still be given."""
+    if facts.checkpoint is None or facts.readout is None:
+        yield warn("allocatable", "not known: no agent answers", "kubectl describe node")
+        return
+    remembered = sum(map(len, facts.checkpoint.registered.values()))
+    there = sum(not gpu.lost for gpu in facts.readout.gpus)
+    found = f"{there} GPUs answer, the kubelet remembers {remembered} devices, and no agent offers them"
+    yield (fail if remembered and not there else warn)("allocatable", found, "systemctl status nodeagent")
+
+
+def check_api(facts: Facts) -> Iterator[Check]:
+    """Access and permissions."""
+    api = facts.api
+    if api is None:
+        yield ok("api server", "not used by these settings")
+    elif not api.where:
+        found = "no credentials: labels, conditions and events stay on this node"
+        yield warn("api server", found, "nodeagent config show | grep ^kubernetes")
+    elif api.problem:
+        yield fail("api server", f"with {api.where}: {api.problem}", "kubectl auth whoami")
+    elif api.denied:
+        found = f"with {api.where} it may not {', '.join(api.denied)}"
+        yield fail("api server", found, "kubectl apply -f deploy/rbac.yaml")
+    else:
+        yield ok("api server", f"answers, all permissions are there ({api.where})")

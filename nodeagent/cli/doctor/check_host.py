@@ -1,0 +1,120 @@
+"""The doctor's checks of the host: configuration, CDI, runtime, disk, clock, and who else is at work; pure."""
+
+from collections.abc import Iterator
+
+from nodeagent.cli.doctor.facts import DirectoryFacts, Facts
+from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
+from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.model.units import render_bytes
+
+FREE_BYTES_MIN = 64 * 1024 * 1024
+FREE_BYTES_LOW = 512 * 1024 * 1024
+DEVICE_PLUGINS = ("nvidia-device-plugin", "k8s-device-plugin")
+"""Of these one more on a node hands out the same GPUs twice; the others only do work twice."""
+
+
+def check_configuration(facts: Facts) -> Iterator[Check]:
+    """Files, environment and flags."""
+    for problem in facts.configuration_problems:
+        yield fail("configuration", problem, "nodeagent config check")
+    for notice in facts.configuration_notices:
+        yield warn("configuration", notice, "nodeagent config show --changed")
+    if not facts.configuration_problems and not facts.configuration_notices:
+        yield ok("configuration", "valid")
+
+
+def check_user(facts: Facts) -> Iterator[Check]:
+    """Whether this look can see everything."""
+    if facts.user_id == 0:
+        yield ok("user", "root")
+    else:
+        found = "not root: sockets, processes and device files of others are not seen"
+        yield warn("user", found, "sudo nodeagent doctor")
+
+
+def check_cdi(facts: Facts) -> Iterator[Check]:
+    """The specifications that runtimes read."""
+    broken = [spec for spec in facts.specs if spec.problem]
+    for spec in broken:
+        yield fail("cdi", f"{spec.path} is ignored by runtimes: {spec.problem}", f"rm {spec.path}")
+    whole = [spec for spec in facts.specs if not spec.problem and spec.kind.partition("/")[0].endswith("nvidia.com")]
+    names = [name for spec in whole for name in spec.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        paths = ", ".join(spec.path for spec in whole)
+        yield fail("cdi", f"{twice[0]} is defined more than once, in {paths}", "remove the file of the other tool")
+    elif whole:
+        yield ok("cdi", f"{len(names)} devices in {len(whole)} specifications")
+    elif not broken:
+        yield warn("cdi", "no specification for NVIDIA devices", "nodeagent cdi generate")
+
+
+def check_runtime(facts: Facts) -> Iterator[Check]:
+    """The container runtime's configuration in force."""
+    runtime = facts.runtime
+    if runtime is None:
+        if facts.runtime_problem:
+            yield warn("runtime", facts.runtime_problem, "crictl info")
+        return
+    if isinstance(runtime, NoRuntime):
+        yield warn("runtime", runtime.reason, "nodeagent config show | grep ^runtime")
+        return
+    name = f"{runtime.kind} {runtime.version} at {runtime.socket}"
+    if runtime.cdi_in_force is False:
+        restart = " ".join(runtime.restart_command)
+        yield fail("runtime", f"{name}: CDI is off", f"nodeagent config show | grep ^runtime.manage; {restart}")
+    elif runtime.cdi_in_force is None:
+        yield warn("runtime", f"{name} does not say whether CDI is on", f"grep -n cdi {runtime.config_file}")
+    else:
+        yield ok("runtime", f"{name}, CDI is on")
+
+
+def check_disk(facts: Facts) -> Iterator[Check]:
+    """Room and permission where the agent writes."""
+    for directory in facts.directories:
+        yield _check_directory(directory)
+
+
+def _check_directory(directory: DirectoryFacts) -> Check:
+    if not directory.writable:
+        return fail("disk", f"{directory.path} cannot be written by this user", f"ls -ld {directory.path}; mount")
+    free = f"{directory.path}: {render_bytes(directory.free_bytes)} of {render_bytes(directory.total_bytes)} free"
+    # A volume of its own, such as a pod's /run/nodeagent, may be small: what counts then is that it is not filling up.
+    if directory.free_bytes < min(FREE_BYTES_MIN, directory.total_bytes // 2):
+        return fail("disk", free, f"df -h {directory.path}")
+    if directory.free_bytes < min(FREE_BYTES_LOW, directory.total_bytes // 2):
+        return warn("disk", free, f"df -h {directory.path}")
+    return ok("disk", free)
+
+
+def check_clock(facts: Facts) -> Iterator[Check]:
+    """Whether times can be believed: certificates, leases and the order of events rest on them."""
+    if facts.clock_behind_seconds > 0:
+        days = facts.clock_behind_seconds / 86400
+        found = f"it is {days:.0f} days before this program was installed: no certificate is valid yet"
+        yield fail("clock", found, "timedatectl set-ntp true")
+    elif facts.clock_synchronised is None:
+        yield warn("clock", "the kernel does not say whether the clock is synchronised", "timedatectl")
+    elif facts.clock_synchronised:
+        yield ok("clock", "synchronised")
+    else:
+        found = "not synchronised: times in logs and conditions may be off"
+        yield warn("clock", found, "timedatectl set-ntp true")
+
+
+def check_conflicts(facts: Facts) -> Iterator[Check]:
+    """Other software that does what nodeagent does."""
+    for process in facts.strangers:
+        judge = fail if process.program in DEVICE_PLUGINS else warn
+        remedy = f"kubectl get daemonsets -A | grep -i {process.program}"
+        yield judge("conflicts", f"{process.program} runs as pid {process.pid} and does what nodeagent does", remedy)
+    own = facts.agent.pid if facts.agent is not None else None
+    foreign = [one for one in facts.plugin_sockets if one.pid not in {own, 0}]
+    for plugin in foreign:
+        found = f"another device plugin, pid {plugin.pid}, serves {plugin.path}"
+        yield fail("conflicts", found, "kubectl get daemonsets -A | grep -i device-plugin")
+    for path in facts.foreign_files:
+        found = f"{path} is there: NVIDIA's toolkit container configures the runtime of this node too"
+        yield warn("conflicts", found, "kubectl get daemonsets -A | grep -i toolkit")
+    if not (facts.strangers or foreign or facts.foreign_files):
+        yield ok("conflicts", "no other device plugin, exporter or toolkit container runs here")

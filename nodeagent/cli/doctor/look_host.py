@@ -1,0 +1,146 @@
+"""The parts of the doctor's look that are files, sockets and system calls of this host; all of it blocks."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nodeagent.cli.doctor.facts import DirectoryFacts, Facts, PluginSocketFacts, ProcessFacts, SocketFacts
+from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_spec
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.atomic_file import read_bounded
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
+from nodeagent.edge.kubelet.errors import CheckpointUnreadable
+from nodeagent.model.cdi import SpecContent
+from nodeagent.model.ports import KubeletCheckpoint
+
+CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi")
+"""Below the host's root; runtimes read them wherever this agent writes."""
+TOOLKIT_TRACES = ("run/nvidia/toolkit/toolkit.pid",)
+STRANGERS = (
+    "nvidia-device-plugin",
+    "k8s-device-plugin",
+    "dcgm-exporter",
+    "gpu-feature-discovery",
+    "nvidia-mig-manager",
+    "nvidia-toolkit",
+    "nvidia-ctk-installer",
+)
+"""Programs that do a part of what nodeagent does."""
+DAY_SECONDS = 86400.0
+_CREDENTIALS = struct.Struct("3i")
+_TIMEX_BYTES = 512
+_CLOCK_UNSYNCHRONISED = 5
+
+
+def look_at_host(settings: Settings, seen: Facts) -> Facts:
+    """The parts that are files, sockets and system calls of this host; this blocks."""
+    checkpoint, checkpoint_problem = _read_checkpoint(settings)
+    return replace(
+        seen,
+        kubelet=look_at_socket(settings.kubelet.device_plugins_dir / "kubelet.sock"),
+        pod_resources=look_at_socket(settings.kubelet.pod_resources_socket),
+        checkpoint=checkpoint,
+        checkpoint_problem=checkpoint_problem,
+        specs=read_specs((*(settings.node.host_root / each for each in CDI_DIRECTORIES), settings.cdi.dir)),
+        directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
+        clock_synchronised=read_clock(),
+        clock_behind_seconds=max(0.0, Path(__file__).stat().st_mtime - time.time() - DAY_SECONDS),
+        strangers=find_strangers(settings.node.proc_dir),
+        plugin_sockets=find_plugin_sockets(settings.kubelet.device_plugins_dir),
+        foreign_files=tuple(str(path) for each in TOOLKIT_TRACES if (path := settings.node.host_root / each).exists()),
+    )
+
+
+def _read_checkpoint(settings: Settings) -> tuple[KubeletCheckpoint | None, str]:
+    try:
+        return read_checkpoint(settings.kubelet.device_plugins_dir / CHECKPOINT_NAME), ""
+    except CheckpointUnreadable as error:
+        return None, str(error)
+
+
+def look_at_socket(path: Path) -> SocketFacts:
+    """Whether somebody accepts connections there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(2.0)
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            return SocketFacts(path=str(path), problem=(error.strerror or str(error)).lower())
+    return SocketFacts(path=str(path))
+
+
+def read_specs(directories: tuple[Path, ...]) -> tuple[SpecReading, ...]:
+    """All specifications in these directories, each directory once under its real name."""
+    return tuple(
+        parse_spec(_read_spec(directory / name))
+        for directory in _tell_apart(directories)
+        for name in sorted(list_names(directory))
+        if is_spec_name(name)
+    )
+
+
+def _tell_apart(directories: Iterable[Path]) -> list[Path]:
+    """Each directory once: in a container the host's own may be mounted at several places."""
+    known: dict[tuple[int, int], Path] = {}
+    for directory in directories:
+        with contextlib.suppress(OSError):  # a directory that is not there has no specifications
+            found = directory.stat()
+            known.setdefault((found.st_dev, found.st_ino), directory.resolve())
+    return list(known.values())
+
+
+def _read_spec(path: Path) -> SpecContent:
+    try:
+        return SpecContent(path=str(path), content=read_bounded(path))
+    except HostError as error:
+        return SpecContent(path=str(path), content=b"", problem=str(error))
+
+
+def look_at_directory(path: Path) -> DirectoryFacts:
+    """The directory, or the nearest one above it that exists."""
+    existing = next(candidate for candidate in (path, *path.parents) if candidate.exists())
+    usage = shutil.disk_usage(existing)
+    writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    return DirectoryFacts(path=str(path), writable=writable, free_bytes=usage.free, total_bytes=usage.total)
+
+
+def find_plugin_sockets(directory: Path) -> tuple[PluginSocketFacts, ...]:
+    """Sockets that offer NVIDIA devices to the kubelet, and who listens there now."""
+    found = []
+    for name in sorted(list_names(directory)):
+        if name.startswith("nvidia") and name.endswith(".sock"):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+                probe.settimeout(2.0)
+                probe.connect(str(directory / name))
+                credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                found.append(PluginSocketFacts(path=str(directory / name), pid=_CREDENTIALS.unpack(credentials)[0]))
+    return tuple(found)
+
+
+def read_clock() -> bool | None:
+    """What the kernel says of its clock; `None` when it may not be asked."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    status = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    return None if status < 0 else status != _CLOCK_UNSYNCHRONISED
+
+
+def find_strangers(proc_dir: Path) -> tuple[ProcessFacts, ...]:
+    """Processes whose program is one that does the same work."""
+    found = []
+    for name in list_names(proc_dir):
+        if not (name.isascii() and name.isdigit()):
+            continue
+        program = read_raw_attribute(proc_dir / name / "cmdline").split(b"\0")[0].decode("utf-8", "replace")
+        if Path(program).name in STRANGERS:
+            found.append(ProcessFacts(pid=int(name), program=Path(program).name))
+    return tuple(sorted(found, key=lambda process: process.pid))

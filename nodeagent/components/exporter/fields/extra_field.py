@@ -1,0 +1,70 @@
+"""Fields beside the ordinary sample: read only while a list of fields asks for them.
+
+Each names the reading behind it, in the words of the NVML worker: `field/76/0` is NVML's field 76 of the GPU, with a
+link's number for the last one that of a link, `gpm/9` a hardware counter, `call/…` a question of its own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from nodeagent.components.exporter.exposition import MetricType
+from nodeagent.components.exporter.field import Entity, Field, Reading, to_whole_watts
+
+_BYTES_IN_MIB = 1048576
+
+
+def whole(value: float) -> int:
+    """As a whole number."""
+    return int(value)
+
+
+def watts(milliwatts: float) -> float:
+    """Watts from the driver's milliwatts."""
+    return milliwatts / 1000
+
+
+def limit_watts(milliwatts: float) -> float | None:
+    """Limits lose their fraction first."""
+    return to_whole_watts(int(milliwatts))
+
+
+def ratio(percent: float) -> float:
+    """A ratio from a percentage."""
+    return percent / 100
+
+
+def to_bytes(mib: float) -> int:
+    """Bytes from mebibytes."""
+    return int(mib * _BYTES_IN_MIB)
+
+
+def _read(entity: Entity, *, reading: str, convert: Callable[[float], Reading]) -> Reading:
+    value = entity.board.extras.get(reading)
+    return None if value is None else convert(value)
+
+
+def _read_whole_gpu(entity: Entity, *, reading: str, convert: Callable[[float], Reading]) -> Reading:
+    """What an instance has its own of is not the GPU's to tell."""
+    return None if entity.instance is not None else _read(entity, reading=reading, convert=convert)
+
+
+def read_rate(entity: Entity, *, readings: tuple[str, ...]) -> Reading:
+    """Totals of a link as DCGM's bandwidth: KiB a second over a thousand, cut; both or none."""
+    rates = [entity.rates.extras.get(reading) for reading in readings]
+    return None if None in rates else int(sum(rate for rate in rates if rate is not None) / 1000)
+
+
+def make_field(
+    name: str,
+    number: int,
+    kind: MetricType,
+    text: str,
+    reading: str,
+    convert: Callable[[float], Reading] = whole,
+    *,
+    decimals: bool = False,
+    own: bool = False,
+) -> Field:
+    """One field of one reading; `own` is for what each MIG instance has of its own."""
+    read = partial(_read_whole_gpu if own else _read, reading=reading, convert=convert)
+    return Field(f"DCGM_FI_{name}", number, kind, text, read, decimals=decimals, readings=(reading,))

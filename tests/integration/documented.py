@@ -1,0 +1,76 @@
+"""How every documented command is tried: where, after what, and what comes of it where that is not success.
+
+A command is told apart by its first word. One that is not run here is named with the reason; a name that no page has
+any more is an error, and so is a command that belongs nowhere.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from tests.support.markdown import PAGES, Block, find_blocks
+
+
+class Where(StrEnum):
+    """What has to be there for a command to mean something."""
+
+    MACHINE = "a machine under systemd, with a driver and a kubelet"
+    CLUSTER = "the real cluster"
+    NOWHERE = "not run"
+
+
+NOT_RUN: Final[Mapping[str, str]] = {
+    "make run": "runs until it is stopped; test_simulation runs what it runs",
+    "make test": "it is what runs these tests",
+}
+
+INSTALLING: Final = frozenset(
+    f"docs/installation.md: {heading}"
+    for heading in (
+        "One machine, 1",
+        "With pipx, 1",
+        "As a Debian package, 1",
+        "Leave, 1",
+        "Leave, 2",
+        "Leave, 3",
+        "Leave, 4",
+    )
+)
+"""Blocks that test_install follows, way by way."""
+
+ENDLESS: Final = frozenset({"nodeagent run", "nodeagent simulate", "nodeagent top", "nodeagent status --watch"})
+"""Run until they are stopped: after some seconds they must still be there."""
+
+STATUS: Final[Mapping[str, tuple[frozenset[int], str]]] = {
+    "nodeagent doctor": (frozenset({6}), "no PCI bus has the fake GPUs"),
+    "nodeagent doctor --bundle report.tar.gz": (frozenset({6}), "likewise"),
+    "nodeagent runtime detect": (frozenset({1}), "the machine has no container runtime"),
+}
+
+_CLUSTER_WORDS: Final = frozenset({"kubectl", "helm"})
+_MACHINE_WORDS: Final = frozenset({"nodeagent", "systemctl", "journalctl", "python3", ".venv/bin/nodeagent"})
+_COMMENT: Final = re.compile(r"\s+# .*$")
+
+
+def list_commands() -> list[tuple[Block, str]]:
+    """Every command of every page but those of the ways to install, without its comment."""
+    blocks = [block for page in PAGES for block in find_blocks(page) if block.name not in INSTALLING]
+    return [(block, _COMMENT.sub("", command)) for block in blocks for command in block.commands]
+
+
+def find_place(command: str) -> Where | None:
+    """Where a command is tried; nothing when nobody knows."""
+    word = command.split(maxsplit=1)[0]
+    if command in NOT_RUN:
+        return Where.NOWHERE
+    if word in _CLUSTER_WORDS:
+        return Where.CLUSTER
+    return Where.MACHINE if word in _MACHINE_WORDS else None
+
+
+def is_endless(command: str) -> bool:
+    """Whether it runs until it is stopped."""
+    ends = ("--for", "--once", "fault", "help")
+    start = re.match(r"nodeagent \w+( --watch)?", command)
+    return start is not None and start[0] in ENDLESS and not any(word in command.split() for word in ends)

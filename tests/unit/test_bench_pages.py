@@ -1,0 +1,101 @@
+"""What the pages say of the benches is what the reference holds, and nothing else on them is touched."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.bench import reference
+from tests.bench.curves import Curve
+from tests.bench.reference import Curves, Group, KeptRow, Reference, Soak, Soaks, Stories, Story, Taken
+from tests.bench.rows import Row
+from tests.generators import bench_pages
+
+TAKEN = Taken(commit="abc", version="1", machine="two processors", load="0.5", nice=0)
+ROWS = (
+    KeptRow(name="start", unit="ms", runs=9, p50=450.0, p90=500.0, p99=1234.0, limit=300.0),
+    KeptRow(name="  each", unit="us", runs=1, p50=9.7, p90=9.7, p99=9.7, limit=10.0, limit_is_for=0.99),
+)
+STORY = Story(1, 200, 60.0, 30, 9, 1.5, 4.0, 0.2, "")
+SOAK = Soak(
+    hours=24.0,
+    speed=40,
+    seconds=2160,
+    steps=99,
+    admitted=12,
+    refused=1,
+    moments=tuple(
+        {"rss_mib": 60.0 + hour, "pss_mib": 50.0, "descriptors": 22, "threads": 15, "tasks": 57} for hour in (0, 1, 2)
+    ),
+    problems=(),
+)
+KNOWN = Reference(
+    groups={"life": Group(TAKEN, ROWS)},
+    curves=Curves(TAKEN, (Curve("list", "MIG devices", (7, 112), (10.0, 2000.0)),)),
+    chaos=Stories(TAKEN, (STORY, msgspec.structs.replace(STORY, seed=2, ready_seconds=4.5, violation="a GPU twice"))),
+    soak=Soaks(TAKEN, (SOAK,)),
+)
+
+
+def test_only_what_stands_between_the_marks_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of people stay as they are, before, between and after what is made; made again, it stays as well."""
+    monkeypatch.setattr(bench_pages, "DOCS", tmp_path)
+    monkeypatch.setattr(reference, "read", lambda: KNOWN)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Head\n<!-- made: rows life -->\nformer\n<!-- end -->\nmiddle\n<!-- made: chaos -->\n<!-- end -->\nend\n"
+    )
+    made = bench_pages.render_page("page.md")
+    assert made.startswith("# Head\n<!-- made: rows life -->\n| Row |")
+    assert "former" not in made
+    assert "<!-- end -->\nmiddle\n<!-- made: chaos -->\n| What |" in made
+    assert made.endswith("<!-- end -->\nend\n")
+    page.write_text(made)
+    assert bench_pages.render_page("page.md") == made
+
+
+def test_a_row_over_its_limit_says_by_how_much() -> None:
+    """The percentile that the limit speaks of is the one that counts; a row of one run has no percentiles."""
+    lines = bench_pages.make_rows(KNOWN, ["life", "unknown"]).splitlines()[2:]
+    assert lines == [
+        "| start | 9 | 450 ms | 500 | 1,234 | p50 300 **over, by 50 %** |",
+        "| each | 1 | 9.7 µs |  |  | 10 |",
+    ]
+
+
+def test_stories_and_long_runs_are_added_up() -> None:
+    """The worst of each measure is told, and every story in which something did not hold."""
+    told = bench_pages.make_chaos(KNOWN, [])
+    assert "| stories, steps | 2, 400 |" in told
+    assert "| stories in which something did not hold | 1 |" in told
+    assert "| ready after the last fault, at the latest | 4.5 s |" in told
+    assert (
+        "| 24 | 36 min | 12 | 61.0 → 62.0, 50.0 → 50.0 | 22 → 22 | 15 → 15 | 57 → 57 | nothing |"
+        in bench_pages.make_soak(KNOWN, [])
+    )
+
+
+def test_curves_and_what_they_were_taken_of() -> None:
+    """An axis of two words is one axis; groups that were taken together share a line."""
+    assert "| list | 10 | 2,000 |" in bench_pages.make_curves(KNOWN, ["MIG", "devices"])
+    assert bench_pages.make_taken(KNOWN, ["life"]) == "`life`: commit abc, two processors, load 0.5, nice 0.\n\n"
+
+
+@pytest.mark.parametrize("kind", bench_pages.MAKERS)
+def test_what_was_never_taken_is_said_so(kind: str) -> None:
+    """A page without a reference promises nothing."""
+    assert bench_pages.MAKERS[kind](Reference(), ["life"]) == "Not taken yet.\n"
+
+
+def test_rows_are_kept_group_by_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is taken anew leaves the others as they were, and what is written is read as it was."""
+    place = tmp_path / "bench" / "reference.json"
+    reference.write(KNOWN, place)
+    assert reference.read(place) == KNOWN
+    known = [KNOWN]
+    monkeypatch.setattr(reference, "read", lambda: known[-1])
+    monkeypatch.setattr(reference, "write", known.append)
+    reference.keep_rows("faults", [Row("told", "ms", [1.0, 2.0, 3.0], limit=5)])
+    assert known[-1].groups["life"] == KNOWN.groups["life"]
+    (row,) = known[-1].groups["faults"].rows
+    assert (row.name, row.runs, row.p50, row.limit) == ("told", 3, 2.0, 5)

@@ -30,10 +30,10 @@ READY_SECONDS = 5.0
 """From the last fault to readiness; what the machine kept the agent waiting comes on top, as it was measured."""
 WELL_SECONDS = 15.0
 """From there until every neighbour has been told the truth, by the same measure."""
-FAST_PATIENCE = 8.0
-"""Where clocks run fast, a machine that is slow for a moment makes much later what waits for a moment to pass."""
-FAST_ATTEMPTS, PROBE_PAUSE_SECONDS = 40, 0.25
-LOSE_PATIENCE_SECONDS = 60.0
+LONG_PATIENCE = 8.0
+"""With settings that are not in haste, a device is free half a minute after its pod is gone."""
+LONG_ATTEMPTS, PROBE_PAUSE_SECONDS = 40, 0.25
+LOSE_PATIENCE_SECONDS = 120.0
 """After which nothing is measured any more."""
 PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations", "/api/v1/gates", "/")
 ALWAYS = (
@@ -73,8 +73,8 @@ class Machine:
         self.surroundings = Surroundings(directory)
         self.clock = OtherClock(directory, speed=speed)
         self._pace = (*ALWAYS, *pace)
-        # To an agent whose clocks run fast the kubelet is slow, and it may just be registering once more.
-        self._patience, self._attempts = (1.0, 1) if speed == 1 else (FAST_PATIENCE, FAST_ATTEMPTS)
+        # What a node's own settings take their time for; and to an agent whose clocks run fast the kubelet is slow.
+        self._patience, self._attempts = (1.0, 1) if pace is HASTE else (LONG_PATIENCE, LONG_ATTEMPTS)
         self.refused = self.admitted = self.stale = 0
         self.last_refusal = ""
         self.slowest = {"ready": 0.0, "well": 0.0}

@@ -13,7 +13,7 @@ HOURS ?= 24
 SPEED ?= 40
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser bench chaos soak nightly generate hook manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak nightly generate hook manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
 	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
+
+pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
+	$(BIN)/python -m tests.browser.pictures docs/images
 
 browser: $(STAMP) ## the status page in headless Chromium
 	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)

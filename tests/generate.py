@@ -17,6 +17,7 @@ from nodeagent.config.reference import render_example, render_markdown
 from tests.bench.curves import AXES
 from tests.generators import bench_pages, dashboards, kubelet_proto
 from tests.generators.alerts import render_alerts_page, render_chart_alerts
+from tests.generators.api_page import render_api_page
 from tests.generators.chart import render_chart_permissions, render_pod_label_permissions
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
@@ -26,6 +27,7 @@ ROOT: Final = Path(__file__).parent.parent
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/configuration.md": render_markdown,
+    "docs/api.md": render_api_page,
     "docs/cli.md": render_cli_page,
     "docs/nodeagent.1": render_manual,
     "docs/events.md": render_events,
@@ -43,6 +45,10 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
         f"docs/images/cost-of-{axis.lower().replace(' ', '-')}.svg": partial(bench_pages.render_picture, axis)
         for axis in AXES
     },
+    # The chart's own copies, since Helm reads no file outside of a chart.
+    "deploy/chart/files/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
+    "deploy/chart/files/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
+    "deploy/chart/files/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),
     "deploy/dashboards/node.json": lambda: dashboards.render_dashboard(dashboards.NODE),
     "deploy/dashboards/pods.json": lambda: dashboards.render_dashboard(dashboards.PODS),
     "deploy/dashboards/cluster.json": lambda: dashboards.render_dashboard(dashboards.CLUSTER),

@@ -1,7 +1,6 @@
 """Builds every part and hands each what it needs; the table of components is here and nowhere else."""
 
 import os
-import platform
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ class Composition:
         settings = live.now
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
-        self.node = settings.node.name or platform.node()
+        self.node = settings.node.name or os.uname().nodename
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.introspection = Introspection()
@@ -282,5 +281,5 @@ def compose(plan: AgentPlan, listeners: Listeners) -> Composition:
     """
     live = LiveSettings(plan.loaded.settings)
     seed = plan.simulation.seed if plan.simulation is not None else 1
-    hardware = choose_hardware(live, live.now.node.name or platform.node(), seed, plan.early_worker)
+    hardware = choose_hardware(live, live.now.node.name or os.uname().nodename, seed, plan.early_worker)
     return Composition(plan, listeners, hardware, live)

@@ -33,6 +33,7 @@ class LateStart:
         """`after` is the gate that opens when the devices are registered; none where there is nothing to register."""
         self._bus, self._read_gates, self._after = bus, read_gates, after
         self._thread = WorkerThread("loader")
+        self._loaded: set[str] = set()
         self._is_over = after is None
 
     def wrap(self, name: str, build: Callable[[], Component], *modules: str) -> Component:
@@ -42,11 +43,12 @@ class LateStart:
     async def load(self, modules: tuple[str, ...]) -> None:
         """Return when they are loaded."""
         await self._wait_turn()
-        missing = [name for name in modules if name not in sys.modules]
-        if missing:
+        # What `sys.modules` has may still be in the making, in that thread: to wait for it here would hold up the loop.
+        if not self._loaded.issuperset(modules):
             with anyio.CancelScope(shield=True):  # half a module is none: a stop waits for the rest of a second
-                what = f"loading {missing[0]}"
-                await self._thread.run(lambda: _import_all(missing), timeout_seconds=LOAD_SECONDS, what=what)
+                what = f"loading {modules[0]}"
+                await self._thread.run(lambda: _import_all(modules), timeout_seconds=LOAD_SECONDS, what=what)
+            self._loaded.update(modules)
 
     def close(self) -> None:
         """Let the thread end."""
@@ -81,8 +83,10 @@ class _LateComponent:
         await self._build().run(task_status=task_status)
 
 
-def _import_all(names: list[str]) -> None:
+def _import_all(names: tuple[str, ...]) -> None:
     """Nothing of what is imported is garbage: it is not looked through, neither now nor ever."""
+    if all(name in sys.modules for name in names):
+        return
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.disable()

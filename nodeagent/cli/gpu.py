@@ -7,12 +7,13 @@ from msgspec import json
 
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_source import read_gpus, read_judged, read_pods
+from nodeagent.cli.gpu_source import read_gpus, read_judged, read_pods, read_troubles
 from nodeagent.cli.gpu_view import (
     render_health,
     render_holders,
     render_list,
     render_topology,
+    render_troubles,
     render_xid,
     render_xids,
 )
@@ -86,6 +87,7 @@ def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     colour = wants_colour(streams.out, environ)
     text = render_health(records, time.time(), width=read_width(streams.out), colour=colour)
+    text += render_troubles(read_troubles(load_for(arguments, environ).settings, environ))
     _print(arguments, streams, devices, text)
     is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
     return ExitCode.OK if is_well else ExitCode.UNWELL

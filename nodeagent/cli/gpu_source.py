@@ -11,7 +11,7 @@ from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.simulated.errors import UnknownProfile
@@ -21,6 +21,8 @@ from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 
 API = "/api/v1"
+TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatched"})
+"""Conditions that people must know who look at the health of GPUs."""
 
 
 def read_gpus(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
@@ -45,6 +47,16 @@ def read_judged(settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
         CommandFailed: no agent answers.
     """
     return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+
+
+def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:
+    """What is wrong with the access to GPUs, beside the verdicts; none where no agent answers."""
+    try:
+        content = find_agent(settings, environ).get(f"{API}/conditions")
+    except CommandFailed:
+        return ()
+    conditions = json.decode(content, type=tuple[ConditionRecord, ...])
+    return tuple(condition for condition in conditions if condition.code in TROUBLES)
 
 
 def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

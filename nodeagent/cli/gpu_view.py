@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nodeagent.cli.table import clean, paint, render_table
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.xids import Scope, XidEntry
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
@@ -117,6 +117,15 @@ def render_health(records: GpusRecord, now_seconds: float, *, width: int, colour
             lines += ["", title, f"  what:    {clean(device.reason)}", f"  do:      {clean(device.remedy)}"]
             lines += [f"  returns: {clean(device.returns)}"] if device.returns else []
     return "\n".join(lines) + "\n"
+
+
+def render_troubles(conditions: Sequence[ConditionRecord]) -> str:
+    """What no verdict on a device says, with what to do; nothing where there is nothing."""
+    lines = []
+    for condition in conditions:
+        lines += ["", f"{condition.severity}: {condition.title}", f"  what:    {clean(condition.detail)}"]
+        lines += [f"  do:      {clean(condition.remedy)}"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _name(record: GpuRecord, device: DeviceHealth) -> str:

@@ -11,7 +11,7 @@ from nodeagent.cli.exit_codes import ExitCode
 def build_parser(root: Command, words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser of the whole command line; the chosen command is in `chosen` of the namespace.
 
-    Given the words that it will be asked about, it knows of other commands only that they exist: to make them all takes
+    Given the words that it will be asked about, it knows only of the command that they begin with: to make all takes
     longer than everything else that happens before a command runs.
     """
     parser = argparse.ArgumentParser(prog=root.name, **_texts(root, is_root=True))
@@ -30,11 +30,10 @@ def _fill(parser: argparse.ArgumentParser, command: Command, words: Sequence[str
 
 def _add_subcommands(parser: argparse.ArgumentParser, command: Command, words: Sequence[str] | None) -> None:
     group = parser.add_subparsers(title="commands", metavar="COMMAND", required=not command.runs)
-    for one in command.subcommands:
-        if words is None or one.name in words:
-            _fill(group.add_parser(one.name, help=one.summary, **_texts(one, is_root=False)), one, words)
-        else:
-            group.add_parser(one.name, help=one.summary, add_help=False)
+    named = [one for one in command.subcommands if words and one.name == words[0]]
+    for one in named or command.subcommands:
+        rest = words[1:] if named and words else None
+        _fill(group.add_parser(one.name, help=one.summary, **_texts(one, is_root=False)), one, rest)
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:

@@ -1,8 +1,6 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
-import textwrap
-
-from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.cli.table import clean, paint, render_fitting, render_table, shorten, wrap
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
 from nodeagent.model.units import render_age, render_bytes
 
@@ -32,13 +30,6 @@ def _head(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: F
         paint(shorten(clean(" · ".join(facts)), width), "dim", colour=colour),
         *(line for notice in state.notices for line in wrap(f"note: {notice}", width)),
     ]
-
-
-def wrap(text: str, width: int, *, indent: int = 0, first: str = "") -> list[str]:
-    """Text from outside on as many lines as it needs, never cut: a remedy that is cut is none."""
-    return textwrap.wrap(
-        clean(text), max(20, width), initial_indent=first or " " * indent, subsequent_indent=" " * indent
-    ) or [first]
 
 
 def _conditions(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
@@ -73,18 +64,10 @@ def _parts(state: StateRecord, width: int) -> list[str]:
 GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
 GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 """Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
-HOLDER_WIDTH = 16
 
 
 def _gpus(records: tuple[GpuRecord, ...], width: int) -> list[str]:
-    rows = [_gpu_row(record) for record in records]
-    shown = list(range(len(GPU_HEAD)))
-    for name in GIVING_WAY:
-        fixed = [max(len(row[column]) for row in (GPU_HEAD, *rows)) + 2 for column in shown[:-1]]
-        if sum(fixed) + HOLDER_WIDTH <= width:
-            break
-        shown.remove(GPU_HEAD.index(name))
-    return render_table([GPU_HEAD[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)
+    return render_fitting(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY, width=width)
 
 
 def _others(state: StateRecord, width: int) -> list[str]:

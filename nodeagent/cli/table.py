@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
@@ -46,6 +47,30 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: i
         line = f"{fixed}  {row[-1]}" if fixed else row[-1]
         lines.append(shorten(line.rstrip(), width))
     return lines
+
+
+LAST_WIDTH = 16
+"""What the last column keeps, however narrow the terminal."""
+
+
+def render_fitting(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, giving_way: Sequence[str], width: int
+) -> list[str]:
+    """A table that leaves columns out where the terminal is narrow, in this order; the last column always stays."""
+    shown = list(range(len(head)))
+    for name in giving_way:
+        fixed = [max(len(clean(row[column])) for row in (head, *rows)) + 2 for column in shown[:-1]]
+        if sum(fixed) + LAST_WIDTH <= width:
+            break
+        shown.remove(head.index(name))
+    return render_table([head[at] for at in shown], [[row[at] for at in shown] for row in rows], width=width)
+
+
+def wrap(text: str, width: int, *, indent: int = 0, first: str = "") -> list[str]:
+    """Text from outside on as many lines as it needs, never cut: a remedy that is cut is none."""
+    return textwrap.wrap(
+        clean(text), max(20, width), initial_indent=first or " " * indent, subsequent_indent=" " * indent
+    ) or [first]
 
 
 def read_environment() -> Mapping[str, str]:

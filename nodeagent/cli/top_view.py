@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.cli.table import paint, render_fitting, wrap
 from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import MigDevice
@@ -13,6 +13,9 @@ from nodeagent.model.values import Value
 
 DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")
 PROCESS_HEAD = ("PID", "GPU", "SM", "MEMORY", "POD", "COMMAND")
+DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
+PROCESS_GIVING_WAY = ("SM", "MEMORY")
+"""Columns that a narrow terminal does without, the first first."""
 OLD_SECONDS = 5.0
 
 
@@ -161,11 +164,14 @@ def render_top(top: TopRecord, *, width: int, colour: bool) -> str:
     """A line about the node, a table of devices, a table of processes."""
     age = top.sample_age_seconds
     old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
-    lines = [shorten(clean(f"{top.node}: {top.sentence}"), width) + paint(old, "warn", colour=colour), ""]
-    lines += render_table(DEVICE_HEAD, [_device_row(device) for device in top.devices], width=width)
+    first, *rest = wrap(f"{top.node}: {top.sentence}", width, indent=4)
+    lines = [first.lstrip(), *rest]
+    lines += [paint(old.strip(), "warn", colour=colour)] if old else []
+    rows = [_device_row(device) for device in top.devices]
+    lines += ["", *render_fitting(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, width=width)]
     rows = [_process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
-        lines += ["", *render_table(PROCESS_HEAD, rows, width=width)]
+        lines += ["", *render_fitting(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY, width=width)]
     return "\n".join(lines) + "\n"
 
 

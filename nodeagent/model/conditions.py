@@ -78,6 +78,12 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         "read `dmesg | grep NVRM`; if it stays stuck, drain the node and reboot it",
     ),
     ConditionDefinition(
+        code="nvml-worker-left-behind",
+        severity="warning",
+        title="a process of the agent sleeps in the driver and cannot be ended",
+        remedy="read `dmesg | grep NVRM`; GPU and driver stay in use until the node is drained and rebooted",
+    ),
+    ConditionDefinition(
         code="driver-released",
         severity="info",
         title="the driver was released on purpose",

@@ -31,11 +31,15 @@ class XidReported(Value, frozen=True):
 
 
 class GpuEventReported(Value, frozen=True):
-    """The driver reported something other than an XID: a recovery action, a change of MIG layout, an ECC storm."""
+    """The driver reported something other than an XID, or its reports can be heard again."""
 
     gpu: GpuUuid
     kind: str
+    """What NVML calls it: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
+    `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, which says
+    that others may have been missed. The simulation also reports `gpu_lost`, `gpu_back`, `bind` and `unbind`."""
     data: int = 0
+    """What came with it: of `recovery_action` the action, NVML's field 230."""
 
 
 class GpuAppeared(Value, frozen=True):

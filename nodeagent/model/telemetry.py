@@ -162,6 +162,36 @@ class GpuSample(Value, frozen=True):
     unreadable: tuple[Unreadable, ...] = ()
 
 
+class CallTime(Value, frozen=True):
+    """What the calls of one function of the driver's library took, since the agent started."""
+
+    function: str
+    count: int
+    seconds: float
+
+
+class CallFailures(Value, frozen=True):
+    """How often one function answered with one code, since the agent started."""
+
+    function: str
+    code: int
+    count: int
+
+
+class DriverAccess(Value, frozen=True):
+    """What asking the driver costs, and how the processes that ask it fared."""
+
+    calls: tuple[CallTime, ...] = ()
+    failures: tuple[CallFailures, ...] = ()
+    worker_starts: int = 0
+    worker_stuck: int = 0
+    """Replaced because a call did not come back."""
+    worker_died: int = 0
+    """Replaced because the library crashed, or the process was ended."""
+    left_behind: tuple[int, ...] = ()
+    """Processes that could not be ended: they sleep in the driver, by pid."""
+
+
 class NodeSample(Value, frozen=True):
     """State: the newest sample of all GPUs; only the newest is kept."""
 
@@ -170,6 +200,8 @@ class NodeSample(Value, frozen=True):
     gpus: tuple[GpuSample, ...] = ()
     took_seconds: float = 0.0
     call_count: int = 0
+    access: DriverAccess | None = None
+    """Nothing where GPUs are made up."""
 
 
 class EventWatch(Value, frozen=True):

@@ -1,8 +1,10 @@
 """What the cluster sees of one node: how soon a label follows the hardware, how quiet it is, what the client costs."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.bench.admission import settle
 from tests.bench.agent import GPUS, XID_EVENT, XID_OFF_THE_BUS
@@ -13,6 +15,8 @@ from tests.fakes.apiserver import NODE
 
 HEALTHY = "nvidia.com/gpu.healthy.count"
 COUNT = "nvidia.com/gpu.count"
+CONFIGURATION = "nvidia.com/device-plugin.config"
+CHOICES = 5
 HOLD_SECONDS = 1.0
 LOST_GPUS = 4
 """Soon after them the first is back: nothing else than its event was against it."""
@@ -22,7 +26,7 @@ SETTLE_SECONDS = 5.0
 
 def measure() -> list[Row]:
     """All of it."""
-    return [*_measure_changes(), *_measure_quiet(), _measure_memory()]
+    return [*_measure_changes(), _measure_choice(), *_measure_quiet(), _measure_memory()]
 
 
 @contextmanager
@@ -54,6 +58,22 @@ def _measure_changes() -> list[Row]:
         Row("hardware fact to label, over its hold time", "ms", fact, limit=2000, limit_is_for=1.0),
         Row("label change to API", "ms", label, limit=2000, limit_is_for=1.0),
     ]
+
+
+def _measure_choice() -> Row:
+    """The node's label names another configuration, again and again: four shares of each GPU, or none."""
+    millis = []
+    with tempfile.TemporaryDirectory(prefix="nb-") as directory:
+        shares = "{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+        (Path(directory) / "plain").write_text("{}")
+        (Path(directory) / "shared").write_text(f"version: v1\nsharing: {shares}\n")
+        settings = (f"device_plugin.config_dir={directory}", "device_plugin.default_config=plain")
+        with _labelled(*settings) as (node, _, api):
+            for name, devices in (("shared", 4 * GPUS), ("plain", GPUS)) * CHOICES:
+                began = time.perf_counter()
+                api.set_label(CONFIGURATION, name)
+                millis.append(1000 * (node.kubelet.wait("list", since=began, healthy=devices)["at"] - began))
+    return Row("configuration by label to kubelet told", "ms", millis, limit=2000, limit_is_for=1.0)
 
 
 def _measure_quiet() -> list[Row]:

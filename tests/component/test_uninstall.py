@@ -246,3 +246,25 @@ async def test_an_api_server_that_is_away_is_a_step_that_failed(tmp_path: Path) 
     with anyio.fail_after(30):
         (outcome,) = await remove_from_cluster(settings, {}, dry=False)
     assert outcome.step is Step.FAILED
+
+
+def test_our_keys_leave_a_runtimes_file_that_others_have_edited(used: UsedNode) -> None:
+    """Their words stay, and the line says so."""
+    used.write("containerd", "config.toml")
+    used.runtime.write_text("a = 1\n")
+    RuntimeFiles(used.state).apply([FileChange(path=str(used.runtime), before=b"a = 1\n", after=b"a = 1\nours = 1\n")])
+    used.runtime.write_text("# theirs\na = 1\nours = 1\n")
+    code, out, _ = used.uninstall()
+    assert code == ExitCode.OK, out
+    assert used.runtime.read_text() == "# theirs\na = 1\n"
+    assert "without our keys" in out
+
+
+def test_a_runtimes_file_that_cannot_be_told_apart_stays_with_its_record(used: UsedNode) -> None:
+    """A person compares the two, and finds how it was."""
+    used.change_runtime()
+    used.runtime.write_text("no longer something else")
+    out = used.uninstall()[1]
+    assert used.runtime.read_text() == "no longer something else"
+    assert "take our part out by hand" in out
+    assert (used.state / "runtime-changes.json").exists()

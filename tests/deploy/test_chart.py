@@ -1,5 +1,6 @@
 """The chart and the manifests rendered from it: equal, minimal, and deaf to misspelt values."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,17 @@ def test_pods_may_be_read_only_for_their_labels() -> None:
     added = render_objects("--set", "config.metrics.pod_labels=true")
     reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
     assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
+def test_dashboards_are_added_when_asked_for() -> None:
+    """Each in a ConfigMap of its own, word for word as it is shipped, by a label that Grafana looks for."""
+    objects = render_objects("--set", "dashboards.enabled=true")
+    for name in ("node", "pods", "cluster"):
+        found = objects["ConfigMap", f"nodeagent-dashboard-{name}"]
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        shipped = json.loads((ROOT / f"deploy/dashboards/{name}.json").read_text())
+        assert json.loads(found["data"][f"nodeagent-{name}.json"]) == shipped
 
 
 @needs_helm

@@ -39,14 +39,31 @@ INSTALLING: Final = frozenset(
 )
 """Blocks that test_install follows, way by way."""
 
-ENDLESS: Final = frozenset({"nodeagent run", "nodeagent simulate", "nodeagent top", "nodeagent status --watch"})
+ENDLESS: Final = frozenset(
+    {"nodeagent run", "nodeagent simulate", "nodeagent top", "nodeagent status --watch", "nodeagent events --follow"}
+)
 """Run until they are stopped: after some seconds they must still be there."""
 
-STATUS: Final[Mapping[str, tuple[frozenset[int], str]]] = {
-    "nodeagent doctor": (frozenset({6}), "no PCI bus has the fake GPUs"),
-    "nodeagent doctor --bundle report.tar.gz": (frozenset({6}), "likewise"),
-    "nodeagent runtime detect": (frozenset({1}), "the machine has no container runtime"),
+NO_RUNTIME: Final = "the machine has no container runtime, and the answer says so"
+NO_PCI: Final = "fake GPUs are on no PCI bus"
+WELL: Final = "the GPU is well, there is nothing to clear"
+NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
+
+STATUS: Final[Mapping[str, tuple[int, str]]] = {
+    "nodeagent doctor": (6, NO_PCI),
+    "nodeagent doctor --bundle report.tar.gz": (6, NO_PCI),
+    "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
+    "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),
+    "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
+    "nodeagent runtime detect": (1, NO_RUNTIME),
+    "nodeagent runtime plan": (4, NO_RUNTIME),
+    "nodeagent runtime plan --set runtime.legacy_class=true": (4, NO_RUNTIME),
+    "nodeagent runtime configure --restart": (4, NO_RUNTIME),
+    "nodeagent labels": (1, "the machine is in no cluster that could have the labels"),
+    "nodeagent config import cluster-policy.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv": (1, NO_COUNTERPART),
 }
+"""What is not success where it is tried: the code, and why. With pipes it is the last program's."""
 
 _CLUSTER_WORDS: Final = frozenset({"kubectl", "helm"})
 _MACHINE_WORDS: Final = frozenset({"nodeagent", "systemctl", "journalctl", "python3", ".venv/bin/nodeagent"})
@@ -72,5 +89,5 @@ def find_place(command: str) -> Where | None:
 def is_endless(command: str) -> bool:
     """Whether it runs until it is stopped."""
     ends = ("--for", "--once", "fault", "help")
-    start = re.match(r"nodeagent \w+( --watch)?", command)
+    start = re.match(r"nodeagent \w+( --watch| --follow)?", command)
     return start is not None and start[0] in ENDLESS and not any(word in command.split() for word in ends)

@@ -8,10 +8,11 @@ import pytest
 
 from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.errors import CommandFailed
+from tests.integration.cluster.errors import CommandFailed, ProcessDied
 from tests.integration.cluster.node import find_strange_files
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.cluster.processes import wait_until
+from tests.integration.conftest import MakeAgent
 from tests.integration.deployment import NAMESPACE, Deployment, deployed, find_state, import_image
 from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.pod_figures import read_figures, read_seconds_to_devices, report
@@ -145,6 +146,18 @@ def test_devices_are_offered_soon_after_the_container_starts(deployment: Deploym
     report(node, seconds, figures, request)
     assert len(seconds) == STARTS
     assert figures.pss_mib < float(request.removesuffix("Mi"))
+
+
+def test_a_second_agent_on_the_node_is_refused(deployment: Deployment, node: Cluster, make_agent: MakeAgent) -> None:
+    """A service beside the pod does not start, says who is there, and takes no GPU from anybody."""
+    deployment.install(CONFIG)
+    pod = deployment.wait_ready()
+    with pytest.raises(ProcessDied, match="stop that nodeagent first"):
+        make_agent(settings={"node": {"state_dir": str(find_state(node))}})
+    after = deployment.wait_ready()
+    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert node.api.read_node()["status"]["allocatable"][GPU] == "8"
 
 
 @pytest.mark.parametrize("keep_state", [False, True])

@@ -5,6 +5,8 @@ What is not success where it is tried, and what is not tried, is listed in `docu
 
 import json
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +24,8 @@ from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.machine.machine import Machine, fresh_machine
 from tests.support.markdown import find_block
 
-pytestmark = pytest.mark.timeout(500)
-ENDLESS_SECONDS = 4
+pytestmark = pytest.mark.timeout(590)
+ENDLESS_SECONDS = 3
 TIMED_OUT = 124
 OPERATOR = "gpu-operator"
 OLD_PLUGIN = "nvidia-device-plugin-daemonset"
@@ -45,11 +47,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         for command in find_block("docs/installation.md", "One machine").commands:
             made.call(command)
         made.wait_ready()
-        made.run("cp /etc/nodeagent/config.yaml new.yaml && nodeagent cdi generate > /etc/cdi/nvidia.yaml || true")
+        made.run("mkdir -p /etc/cdi /etc/bash_completion.d && cp /etc/nodeagent/config.yaml new.yaml")
+        made.run("nodeagent cdi generate > /etc/cdi/nvidia.yaml")
         write_imports(made.source)
         (made.source / "cluster-policy.yaml").write_text(yaml.safe_dump(POLICY))
         made.systemd.write("/etc/fields.csv", FIELDS)
-        made.run("mkdir -p /etc/bash_completion.d /etc/cdi")
         yield made
 
 
@@ -69,9 +71,7 @@ def before_and_after(command: str) -> tuple[str, str]:
         )
     if command.startswith("nodeagent cdi generate -o"):
         return "systemctl stop nodeagent", "rm -f /etc/cdi/nvidia.json && systemctl start nodeagent"
-    if "runtime detect" in command or command.startswith("nodeagent cdi validate"):
-        return "true", "true"
-    return "true", "true"
+    return "", ""
 
 
 def test_commands_for_a_machine_do_what_the_pages_say(machine: Machine) -> None:
@@ -86,13 +86,17 @@ def test_commands_for_a_machine_do_what_the_pages_say(machine: Machine) -> None:
             command.replace("GPU-UUID", uuid).replace(".venv/bin/nodeagent", program).replace("--for 30s", "--for 2s")
         )
         before, after = before_and_after(command)
-        machine.run(before)
+        if before:
+            machine.run(before)
         done = machine.call(f"timeout {ENDLESS_SECONDS} {typed}" if is_endless(command) else typed)
-        machine.run(after)
-        wanted = {TIMED_OUT} if is_endless(command) else STATUS.get(command, ({0}, ""))[0]
+        if after:
+            machine.run(after)
+        wanted = {TIMED_OUT} if is_endless(command) else {STATUS.get(command, (0, ""))[0]}
+        sys.stderr.write(f"{time.monotonic():.0f} {done.returncode} {command}\n")
         if done.returncode not in wanted:
             problems.append(f"{block.name}: {command}: {done.returncode}\n{done.stdout[-500:]}{done.stderr[-500:]}")
-        machine.wait_ready()
+        if after or command.startswith("systemctl"):
+            machine.wait_ready()
     assert problems == [], "\n".join(problems)
 
 

@@ -1,5 +1,6 @@
 """Labels, condition, taint and pauses on the real API server, with the shipped rights and no others."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from nodeagent.cli.uninstall_cluster import remove_from_cluster
 from nodeagent.cli.uninstall_steps import Step
 from nodeagent.config.load import load_settings
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.layout import CHECKOUT, NODE_NAME
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
@@ -53,6 +54,38 @@ def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -
     wait("the condition", lambda: condition_of(node).get("status") == "True")
     managers = [each["manager"] for each in node.api.read_node()["metadata"]["managedFields"]]
     assert managers.count("nodeagent") == 2, "labels by apply, the condition by patch"
+
+
+QUERY = re.compile(r"kubectl get nodes -l '?([^'#\n]+?)'?\s+#")
+NOT_FOUND = "nvidia.com/gpu.present=true,!nvidia.com/gpu.count"
+
+
+def test_the_documented_queries_find_the_node(node: Cluster, make_agent: MakeAgent) -> None:
+    """Each selector in docs/labels.md is run as it stands there; the one for a card without a driver finds nothing."""
+    queries = QUERY.findall((CHECKOUT / "docs" / "labels.md").read_text().replace("','", ",").replace(",'!", ",!"))
+    assert NOT_FOUND in queries
+    make_agent(gpus="simulated:gb200-nvl72-node", settings=QUICK)
+    wait("the labels", lambda: COUNT in labels_of(node))
+    labels = labels_of(node)
+    for query in queries:
+        here = query.replace("NVIDIA-H100-80GB-HBM3", labels[PRODUCT]).replace(
+            "gpu.count=8", f"gpu.count={labels[COUNT]}"
+        )
+        assert select(node, here) == ([] if query == NOT_FOUND else [NODE_NAME]), here
+
+
+def test_a_node_that_stays_broken_is_given_up_where_autoscalers_look(node: Cluster, make_agent: MakeAgent) -> None:
+    """Condition and annotation say so after the attempts that are allowed, until the driver answers again."""
+    settings = {"kubernetes": {"terminal_after_attempts": 1}, "driver": {"revalidate_seconds": 5}}
+    agent = make_agent(settings=settings)
+    wait("the node to be ready", lambda: condition_of(node).get("status") == "True")
+    agent.break_it("hang", "all", "forever")
+    wait("the node to be given up", lambda: condition_of(node).get("reason") == "GPUsFailedForGood", timeout_seconds=90)
+    lost = "nvidia.com/gpu.terminal-failure"
+    wait("the annotation", lambda: lost in node.api.read_node()["metadata"].get("annotations", {}))
+    agent.break_it("clear")
+    wait("the node to be ready again", lambda: condition_of(node).get("status") == "True", timeout_seconds=90)
+    wait("the annotation to go", lambda: lost not in node.api.read_node()["metadata"].get("annotations", {}))
 
 
 def test_labels_that_are_no_longer_true_go(node: Cluster, make_agent: MakeAgent) -> None:
@@ -149,8 +182,12 @@ def test_an_outage_loses_nothing(node: Cluster, make_agent: MakeAgent) -> None:
     wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1", timeout_seconds=120)
 
 
+def capacity_of(cluster: Cluster) -> str:
+    return str(cluster.api.read_node()["status"]["capacity"].get("nvidia.com/gpu", "0"))
+
+
 def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAgent) -> None:
-    """Another sharing by one label, within seconds and without the agent's restart; a wrong name changes nothing."""
+    """Another sharing by one label, without the agent's restart or a gap in capacity; a wrong name changes nothing."""
     configs = node.layout.agent / "configs"
     configs.mkdir()
     (configs / "plain").write_text("{}")
@@ -161,9 +198,17 @@ def test_the_label_switches_the_configuration(node: Cluster, make_agent: MakeAge
     agent = make_agent(settings=settings)
     wait("the labels", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "1")
     key = "nvidia.com/device-plugin.config"
+    wait("the capacity", lambda: capacity_of(node) == "1")
     node.api.patch(NODE, {"metadata": {"labels": {key: "shared"}}})
+    seen: set[str] = set()
+
+    def follows() -> bool:
+        seen.add(capacity_of(node))
+        return "4" in seen
+
+    wait("the kubelet to follow", follows)
+    assert seen <= {"1", "4"}, "no moment without the resource"
     wait("the labels to follow", lambda: labels_of(node).get("nvidia.com/gpu.replicas") == "4")
-    wait("the kubelet to follow", lambda: node.api.read_node()["status"]["capacity"].get("nvidia.com/gpu") == "4")
     node.api.patch(NODE, {"metadata": {"labels": {key: "typo"}}})
     wait("the agent to say so", lambda: "named-configuration-unknown" in agent.get("/api/v1/conditions")[1])
     assert labels_of(node)["nvidia.com/gpu.replicas"] == "4"

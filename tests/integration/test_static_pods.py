@@ -99,7 +99,8 @@ def test_a_static_pod_of_a_rebooted_node_fails_until_it_is_changed(
     node.run("crictl", "rmp", "--all", "--force")
     node.start("kubelet")
     node.wait_node()
-    pods.wait(name, "Failed")
+    refused = pods.wait(name, "Failed")["status"]
+    assert refused["reason"] in {"UnexpectedAdmissionError", f"OutOf{GPU}"}, refused
     agent.start()
     agent.wait_ready()
     _wait_allocatable(node, 8)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.kernel.child_side import claim_answers, die_with_parent
+from nodeagent.kernel.child_side import announce_step, claim_answers, die_with_parent
 from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
 
 
@@ -63,6 +63,15 @@ def be_late(text: str) -> bytes:
     return b"late"
 
 
+def walk(text: str) -> bytes:
+    """Announce so many steps, a moment each, then hang in the last one if told so."""
+    steps, pause, last = text.split(" ")
+    for number in range(int(steps)):
+        announce_step(f"step {number}")
+        time.sleep(float(pause))
+    return hang("") if last == "hang" else die(last) if last != "end" else b"walked"
+
+
 def say(text: str) -> bytes:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -78,6 +87,7 @@ ORDERS: dict[str, Callable[[str], bytes]] = {
     "exit": exit_with,
     "die": die,
     "late": be_late,
+    "walk": walk,
     "say": say,
     "pid": lambda _text: str(os.getpid()).encode(),
     "descriptors": list_descriptors,

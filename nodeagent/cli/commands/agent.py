@@ -80,6 +80,7 @@ RELOAD = Command(
     "have the running agent read its configuration anew, and say what changed",
     runs="nodeagent.cli.control:reload",
     arguments=(CONFIG, SET),
+    examples=(Example("nodeagent reload", "after an edit that `nodeagent config check` likes; SIGHUP with an answer"),),
 )
 
 
@@ -105,4 +106,5 @@ RESUME = Command(
     "have the running agent take the driver back, in whatever version it now is",
     runs="nodeagent.cli.control:resume",
     arguments=(CONFIG, SET),
+    examples=(Example("nodeagent resume", "after `modprobe nvidia`; it happens by itself at the end of the release"),),
 )

@@ -88,6 +88,7 @@ EVENTS = Command(
 GPU = Command(
     "gpu",
     "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
+    examples=(Example("nodeagent gpu list", "every GPU and who says what of it"),),
     subcommands=(
         Command(
             "list",
@@ -111,6 +112,7 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_health",
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
             arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
         Command(
             "xids",
@@ -147,6 +149,7 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
             arguments=(*NODE, JSON),
+            examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
             "clear",

@@ -7,6 +7,7 @@ CDI = Command(
     "cdi",
     "the specifications from which container runtimes learn what a GPU is made of",
     description="Works without a running agent. Kinds, devices and files are read afresh each time.",
+    examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
     subcommands=(
         Command(
             "generate",
@@ -57,6 +58,7 @@ RUNTIME = Command(
     "runtime",
     "the container runtime: what it is, and the least that must change for it to take CDI devices",
     description="Works without a running agent. Where CDI is on already, nothing is ever changed.",
+    examples=(Example("nodeagent runtime detect", "before anything else"),),
     subcommands=(
         Command(
             "detect",
@@ -107,6 +109,7 @@ RUNTIME = Command(
 METRICS = Command(
     "metrics",
     "which metrics there are, and which are missing and why",
+    examples=(Example("nodeagent metrics list", "what dashboards can use"),),
     subcommands=(
         Command(
             "list",
@@ -132,6 +135,7 @@ METRICS = Command(
 RENDER = Command(
     "render",
     "print what the agent would serve or write, without serving or writing it",
+    examples=(Example("nodeagent render labels", "this node's labels"),),
     subcommands=(
         Command(
             "labels",

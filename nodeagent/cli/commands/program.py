@@ -19,7 +19,7 @@ COMPLETION = Command(
 CONFIGURATION = Command(
     "config",
     "check and explain the configuration",
-    arguments=(),
+    examples=(Example("nodeagent config show --changed", "what is special about this node"),),
     subcommands=(
         Command(
             "check",
@@ -77,6 +77,7 @@ VERSION = Command(
     "the version of the agent and of what it is built on",
     runs="nodeagent.cli.version:run",
     arguments=(JSON,),
+    examples=(Example("nodeagent version --json", "for an inventory of nodes"),),
 )
 
 

@@ -53,7 +53,8 @@ def check_nodes(facts: Facts) -> Iterator[Check]:
     if evidence is None:
         return
     if not evidence.nodes_missing:
-        yield ok("device nodes", "simulated, there are none" if facts.simulated else "all are there")
+        found = "simulated, there are none" if facts.simulated else "all are there"
+        yield ok("device nodes", found if evidence.pci_functions or facts.simulated else "none is needed without a GPU")
         return
     is_ready = decide_driver(evidence).state.ready
     yield (warn if is_ready else fail)("device nodes", f"missing: {', '.join(evidence.nodes_missing)}", NODES_COMMAND)

@@ -14,7 +14,7 @@ from nodeagent.cli.doctor.view import render_checks
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, wants_colour
+from nodeagent.cli.table import read_environment, read_width, wants_colour
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
 from nodeagent.config.schema import Settings
@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         report = {"worst": find_worst(checks), "checks": checks}
         streams.out.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
     else:
-        streams.out.write(render_checks(checks, colour=wants_colour(streams.out, environ)))
+        width, colour = read_width(streams.out), wants_colour(streams.out, environ)
+        streams.out.write(render_checks(checks, width=width, colour=colour))
     if arguments.bundle:
         try:
             write_bundle(Path(arguments.bundle), facts, checks, loaded, settings, environ)

@@ -3,20 +3,25 @@
 from collections.abc import Sequence
 
 from nodeagent.cli.doctor.verdicts import Check, Grade
-from nodeagent.cli.table import clean, paint
+from nodeagent.cli.table import paint, wrap
 
 SIGNS = {Grade.OK: ("✓ ok  ", "good"), Grade.WARN: ("! warn", "warn"), Grade.FAIL: ("✗ fail", "bad")}
+SIGN_WIDTH = 8
 
 
-def render_checks(checks: Sequence[Check], *, colour: bool) -> str:
-    """A line per check, and below it what to do where something is."""
-    width = max(len(check.name) for check in checks)
+def render_checks(checks: Sequence[Check], *, width: int, colour: bool) -> str:
+    """A line per check, and below it what to do where something is; nothing is cut, long lines go on below."""
+    indent = SIGN_WIDTH + max(len(check.name) for check in checks) + 2
     lines = []
     for check in checks:
         sign, style = SIGNS[check.grade]
-        lines.append(f"{paint(sign, style, colour=colour)}  {check.name:<{width}}  {clean(check.found)}")
+        first, *rest = wrap(check.found, width - indent)
+        lines.append(f"{paint(sign, style, colour=colour)}  {check.name:<{indent - SIGN_WIDTH}}{first}")
+        lines += [f"{'':<{indent}}{line}" for line in rest]
         if check.remedy:
-            lines.append(f"{'':<8}{'':<{width}}  {paint('→', 'dim', colour=colour)} {clean(check.remedy)}")
+            first, *rest = wrap(check.remedy, width - indent - 2)
+            lines.append(f"{'':<{indent}}{paint('→', 'dim', colour=colour)} {first}")
+            lines += [f"{'':<{indent + 2}}{line}" for line in rest]
     counts = {grade: sum(check.grade is grade for check in checks) for grade in Grade}
     lines += ["", ", ".join(f"{count} {grade}" for grade, count in counts.items())]
     return "\n".join(lines) + "\n"

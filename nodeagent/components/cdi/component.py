@@ -45,6 +45,8 @@ REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
 RETRY_SECONDS = 2.0
 """Pause before a failed pass, or one that had to leave out a device, is repeated."""
+RETRIES_SOON, LATER_SECONDS = 15, 10.0
+"""What is still left out after so many repetitions is looked for less often: nobody is in the middle of mending it."""
 CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
 """How often in how long another writer's content is replaced by ours: two writers who never agree must not race."""
 
@@ -81,6 +83,7 @@ class Cdi:
         self._parsed: dict[SpecContent, SpecReading] = {}
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
+        self._retries = 0
         self._planned: tuple[object, dict[str, bytes], tuple[str, ...]] | None = None
         self._news = News()
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
@@ -101,8 +104,12 @@ class Cdi:
 
     async def _wait_for_more(self) -> None:
         """Return when something has changed, or when it is time to look by ourselves."""
-        with anyio.move_on_after(RETRY_SECONDS if self._is_incomplete() else REVIEW_SECONDS):
+        pause = REVIEW_SECONDS
+        if self._is_incomplete():
+            pause = RETRY_SECONDS if self._retries < RETRIES_SOON else LATER_SECONDS
+        with anyio.move_on_after(pause) as waiting:
             await self._attention.wait()
+        self._retries = self._retries + 1 if waiting.cancelled_caught and self._is_incomplete() else 0
 
     async def _try_pass(self) -> bool:
         """One pass; False while it finds nothing to write about, or fails."""

@@ -2,8 +2,10 @@
 
 from msgspec import field
 
+from nodeagent.components.exporter.access_families import build_access_families
 from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
 
 
@@ -52,6 +54,7 @@ class AgentFacts(Value, frozen=True):
     cpu_seconds: float
     start_time_seconds: float
     sample_calls: int | None = None
+    access: DriverAccess | None = None
     api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
@@ -74,7 +77,7 @@ def build_agent_families(facts: AgentFacts) -> tuple[Family, ...]:
     """The agent's own metrics, in a fixed order."""
     exporter = _exporter(facts.exporter) if facts.exporter is not None else ()
     admission = build_admission_families(facts.admission) if facts.admission is not None else ()
-    return (*_life(facts), *_work(facts), *admission, *exporter, *_process(facts))
+    return (*_life(facts), *_work(facts), *build_access_families(facts.access), *admission, *exporter, *_process(facts))
 
 
 def _life(facts: AgentFacts) -> tuple[Family, ...]:

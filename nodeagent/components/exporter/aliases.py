@@ -49,6 +49,43 @@ _DEVICE: Final = {
     "GPU_RECOVERY_ACTION": "GET_GPU_RECOVERY_ACTION",
 }
 
+_EXTRA: Final = {
+    "MEMORY_MAX_OP_TEMP_CELSIUS": "MEM_MAX_OP_TEMP",
+    "GPU_MAX_OP_TEMP_CELSIUS": "GPU_MAX_OP_TEMP",
+    "GPU_TEMP_SLOWDOWN_CELSIUS": "SLOWDOWN_TEMP",
+    "GPU_TEMP_SHUTDOWN_CELSIUS": "SHUTDOWN_TEMP",
+    "BOARD_POWER_RAW_WATTS": "POWER_USAGE_INSTANT",
+    "BOARD_POWER_LIMIT_MIN_WATTS": "POWER_MGMT_LIMIT_MIN",
+    "BOARD_POWER_LIMIT_MAX_WATTS": "POWER_MGMT_LIMIT_MAX",
+    "BOARD_POWER_LIMIT_DEFAULT_WATTS": "POWER_MGMT_LIMIT_DEF",
+    "GPU_COMPUTE_MODE": "COMPUTE_MODE",
+    "PCIE_CORRECTABLE_ERROR_TOTAL": "PCIE_COUNT_CORRECTABLE_ERRORS",
+    "SRAM_EXCEEDED": "THRESHOLD_SRM",
+    "C2C_LINK_QUANTITY": "C2C_LINK_COUNT",
+    "NVLINK_TX_BYTES_TOTAL": "NVLINK_COUNT_TX_BYTES",
+    "NVLINK_RX_BYTES_TOTAL": "NVLINK_COUNT_RX_BYTES",
+    "NVLINK_RX_ERROR_TOTAL": "NVLINK_COUNT_RX_ERRORS",
+    "NVLINK_RECOVERY_EVENT_TOTAL": "NVLINK_COUNT_LINK_RECOVERY_EVENTS",
+    "NVLINK_SYMBOL_BER_RATIO": "NVLINK_COUNT_SYMBOL_BER_FLOAT",
+    **{
+        f"BANK_REMAP_AVAIL_{room}": f"BANKS_REMAP_ROWS_AVAIL_{room}"
+        for room in ["MAX", "HIGH", "PARTIAL", "LOW", "NONE"]
+    },
+}
+
+_LINKS: Final = {
+    **{
+        f"NVLINK_{kind}_ERROR_L{link}_TOTAL": f"NVLINK_{kind}_ERROR_COUNT_L{link}"
+        for kind in ("CRC_FLIT", "CRC_DATA", "REPLAY", "RECOVERY")
+        for link in range(18)
+    },
+    **{
+        f"NVLINK_{way}THROUGHPUT_L{link}": f"NVLINK_{way}BANDWIDTH_L{link}"
+        for way in ("", "TX_", "RX_")
+        for link in range(18)
+    },
+}
+
 _PROFILING: Final = {
     "GR_ENGINE_UTIL_RATIO": "GR_ENGINE_ACTIVE",
     "SM_UTIL_RATIO": "SM_ACTIVE",
@@ -58,6 +95,13 @@ _PROFILING: Final = {
     "FP64_UTIL_RATIO": "PIPE_FP64_ACTIVE",
     "FP32_UTIL_RATIO": "PIPE_FP32_ACTIVE",
     "FP16_UTIL_RATIO": "PIPE_FP16_ACTIVE",
+    "IMMA_UTIL_RATIO": "PIPE_TENSOR_IMMA_ACTIVE",
+    "HMMA_UTIL_RATIO": "PIPE_TENSOR_HMMA_ACTIVE",
+    "DFMA_UTIL_RATIO": "PIPE_TENSOR_DFMA_ACTIVE",
+    "INT_UTIL_RATIO": "PIPE_INT_ACTIVE",
+    **{f"NVDEC_UTIL_{number}_RATIO": f"NVDEC{number}_ACTIVE" for number in range(8)},
+    **{f"NVJPG_UTIL_{number}_RATIO": f"NVJPG{number}_ACTIVE" for number in range(8)},
+    **{f"NVOFA_UTIL_{number}_RATIO": f"NVOFA{number}_ACTIVE" for number in range(2)},
 }
 
 _LEGACY: Final = {
@@ -77,6 +121,10 @@ _LEGACY: Final = {
     "dcgm_xid_errors": "DEV_XID_ERRORS",
     "dcgm_power_violation": "DEV_POWER_VIOLATION",
     "dcgm_thermal_violation": "DEV_THERMAL_VIOLATION",
+    "dcgm_sync_boost_violation": "DEV_SYNC_BOOST_VIOLATION",
+    "dcgm_board_limit_violation": "DEV_BOARD_LIMIT_VIOLATION",
+    "dcgm_low_util_violation": "DEV_LOW_UTIL_VIOLATION",
+    "dcgm_reliability_violation": "DEV_RELIABILITY_VIOLATION",
     "dcgm_fb_free": "DEV_FB_FREE",
     "dcgm_fb_used": "DEV_FB_USED",
     "dcgm_ecc_sbe_volatile_total": "DEV_ECC_SBE_VOL_TOTAL",
@@ -102,7 +150,7 @@ _LEGACY: Final = {
 
 ALIASES: Final[Mapping[str, str]] = {
     **_SYSTEM,
-    **{f"DCGM_FI_DEV_{new}": f"DCGM_FI_DEV_{old}" for new, old in _DEVICE.items()},
+    **{f"DCGM_FI_DEV_{new}": f"DCGM_FI_DEV_{old}" for new, old in (_DEVICE | _EXTRA | _LINKS).items()},
     **{f"DCGM_FI_PROF_{new}": f"DCGM_FI_PROF_{old}" for new, old in _PROFILING.items()},
     **{legacy: f"DCGM_FI_{name}" for legacy, name in _LEGACY.items()},
 }

@@ -130,6 +130,7 @@ class MetricsRenderer:
             sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,
+            access=sample.value.access if sample else None,
             api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
             resident_bytes=process.memory_bytes,
             open_fds=process.descriptors,

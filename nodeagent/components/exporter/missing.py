@@ -6,7 +6,8 @@ Owns the reasons that `nodeagent metrics list` shows. A field in neither the cat
 import re
 from typing import Final
 
-_NOT_READ = "NVML has it, nodeagent does not read it yet"
+_NOT_READ = "no field that nodeagent knows how to read; say so if you need it"
+_NO_LABEL = "the inventory does not read it; labels of GPUs are name, brand, serial number, UUID, VBIOS and the like"
 
 _REASONS: Final[tuple[tuple[str, str], ...]] = (
     (r"DCGM_FI_DEV_DIAG_.*", "results of DCGM's own diagnostics, which do not run here"),
@@ -15,28 +16,41 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     (r"DCGM_FI_DEV_CONNECTX_.*", "about the network card; node_exporter has it"),
     (r"DCGM_FI_IMEX_.*", "NVML does not tell it; the IMEX service does"),
     (r"DCGM_FI_DEV_NVLINK_PPCNT_.*", "no documented NVML call gives it"),
-    (r"DCGM_FI_DEV_NVLINK_(.*_)?L\d+", "a field for each link; nodeagent sums the links up"),
-    (r"DCGM_FI_PROF_NVLINK_L\d+_.*", "a field for each link; nodeagent sums the links up"),
-    (r"DCGM_EXP_P2P_STATUS", "nodeagent does not ask for peer-to-peer states; the inventory has the topology"),
+    (r"DCGM_FI_DEV_NVLINK_GET_STATE", "a state for each link; `nodeagent gpu topology` shows the links"),
+    (r"DCGM_(EXP_P2P_STATUS|FI_DEV_P2P_NVLINK_STATUS)", "a static map of pairs; `nodeagent gpu topology` has it"),
     (r"DCGM_FI_DEV_VGPU_.*", "about vGPUs seen from the hypervisor, where nodeagent does not run"),
-    (r"dcgm_(sync_boost|board_limit|low_util|reliability)_violation", _NOT_READ),
+    (r"DCGM_FI_DEV_CC_MODE", "a state of the system, not of a GPU"),
+    (r"DCGM_FI_DEV_(REQUESTED|ENFORCED|VALID)_POWER_PROFILE_MASK", "a mask of 256 bits, which no number holds"),
+    (r"DCGM_FI_DEV_((OEM|ECC|POWER)_INFOROM_VER|INFOROM_IMAGE_VER|PLATFORM_.*)", _NO_LABEL),
+    (r"DCGM_FI_DEV_INFOROM_(OEM|ECC|POWER|IMAGE)_VERSION", _NO_LABEL),
     (r"DCGM_FI_(DEV|PROF|SYSTEM)_[A-Z0-9_]+", _NOT_READ),
     (r"DCGM_FI_[A-Z0-9_]+", _NOT_READ),
 )
 
 COMMON_MISSING: Final = (
-    "DCGM_FI_DEV_SYNC_BOOST_VIOLATION",
-    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION",
-    "DCGM_FI_DEV_LOW_UTIL_VIOLATION",
-    "DCGM_FI_DEV_RELIABILITY_VIOLATION",
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0",
-    "DCGM_FI_DEV_SLOWDOWN_TEMP",
-    "DCGM_FI_DEV_SHUTDOWN_TEMP",
-    "DCGM_FI_DEV_MAX_SM_CLOCK",
-    "DCGM_FI_DEV_POWER_USAGE_INSTANT",
     "DCGM_EXP_P2P_STATUS",
+    "DCGM_FI_DEV_P2P_NVLINK_STATUS",
+    "DCGM_FI_DEV_CC_MODE",
+    "DCGM_FI_DEV_NVLINK_GET_STATE",
+    "DCGM_FI_DEV_REQUESTED_POWER_PROFILE_MASK",
+    "DCGM_FI_DEV_ENFORCED_POWER_PROFILE_MASK",
+    "DCGM_FI_DEV_VALID_POWER_PROFILE_MASK",
+    "DCGM_FI_DEV_OEM_INFOROM_VER",
+    "DCGM_FI_DEV_ECC_INFOROM_VER",
+    "DCGM_FI_DEV_POWER_INFOROM_VER",
+    "DCGM_FI_DEV_INFOROM_IMAGE_VER",
+    "DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER",
+    "DCGM_FI_DEV_NVLINK_PPCNT_RECOVERY_TIME_SINCE_LAST",
+    "DCGM_FI_DEV_DIAG_MEMORY_RESULT",
+    "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
+    "DCGM_FI_DEV_CPU_UTIL_TOTAL",
+    "DCGM_FI_DEV_SYSIO_POWER_UTIL_CURRENT",
+    "DCGM_FI_DEV_MODULE_POWER_UTIL_CURRENT",
+    "DCGM_FI_DEV_CONNECTX_HEALTH",
+    "DCGM_FI_IMEX_DOMAIN_STATUS",
+    "DCGM_FI_DEV_VGPU_VM_ID",
 )
-"""Those that lists in the field contain, commented out or not; listed by name so that nobody has to search."""
+"""One of each kind at least, by name, so that nobody has to search."""
 
 
 def explain_missing(name: str) -> str | None:

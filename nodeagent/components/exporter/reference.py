@@ -1,13 +1,14 @@
 """The reference page of all metrics, made from their definitions; pure. `docs/metrics.md` is what it gives."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import AgentFacts, ExporterFacts, build_agent_families
-from nodeagent.components.exporter.catalogue import FIELDS
+from nodeagent.components.exporter.catalogue import FIELDS, list_extras
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.exposition import Distribution, Family
-from nodeagent.components.exporter.field import LabelField
+from nodeagent.components.exporter.field import Field, LabelField
 from nodeagent.components.exporter.gpu_families import build_reading_families, build_standing_families
 from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.node_status import NodeStatus, build_status_families
@@ -29,6 +30,14 @@ shows the age from the first second, and `nodeagent_gpu_present` stays.
 
 What the hardware does not give is absent, never zero. `nodeagent metrics list` says on the node which fields are
 shown, which could be, and why others are missing.
+"""
+
+_NUMBER = re.compile(r"(_L|NVDEC|NVJPG|NVOFA|HISTORY_)\d+")
+_ON_DEMAND = """
+## Fields that are sampled on demand
+
+Read only while `metrics.fields_file` names them; each costs the driver a question at every sample. `<n>` is a number
+from 0 on.
 """
 
 _LABELS = """
@@ -91,6 +100,9 @@ def _list_lines() -> Iterator[str]:
     for field in FIELDS:
         kind = "label" if isinstance(field, LabelField) else field.type
         yield f"| `{field.name}`{' *' if field.default else ''} | {kind} | {field.help} |"
+    yield _ON_DEMAND
+    yield "| Field | Type | |\n|---|---|---|"
+    yield from _list_on_demand()
     yield _LABELS
     yield "## Fields that lists often name and nodeagent does not have\n"
     yield "| Field | Why |\n|---|---|"
@@ -104,6 +116,17 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"
     yield from _tabulate(build_status_families(NodeStatus(started_seconds=0.0)))
+
+
+def _list_on_demand() -> Iterator[str]:
+    """One row for all fields that differ by a number alone."""
+    rows: dict[str, list[Field]] = {}
+    for field in list_extras():
+        rows.setdefault(_NUMBER.sub(r"\1<n>", field.name), []).append(field)
+    for name, fields in rows.items():
+        one = fields[0]
+        shown, text = (one.name, one.help) if len(fields) == 1 else (name, re.sub(r"\b0\b", "<n>", one.help))
+        yield f"| `{shown}` | {one.type} | {text} |"
 
 
 def _tabulate(families: Iterable[Family]) -> Iterator[str]:

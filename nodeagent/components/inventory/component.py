@@ -30,6 +30,7 @@ EVENTS_PROVEN_SECONDS = 10.0
 """A watch that has not ended for so long stands: nothing says so itself."""
 FIRST_READ_RETRY_SECONDS = 1.0
 SETTLE_SECONDS = 1.5
+LEFT_BEHIND = "nvml-worker-left-behind"
 
 
 class InventoryComponent:
@@ -42,6 +43,7 @@ class InventoryComponent:
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
+        self._left_behind: tuple[int, ...] = ()
         self._reports = Reports()
         self._news = News()
 
@@ -114,10 +116,21 @@ class InventoryComponent:
             self._note_sampling_failed(error)
             return
         self._bus.publish_state(sample, source=self.name)
+        self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
         if self._sampling_fails:
             self._sampling_fails = False
             self._conditions.clear("sample-stale")
             self._log.info("sampling_recovered")
+
+    def _note_left_behind(self, pids: tuple[int, ...]) -> None:
+        if pids == self._left_behind:
+            return
+        self._left_behind = pids
+        if pids:
+            listed = ", ".join(map(str, pids))
+            self._conditions.set(LEFT_BEHIND, detail=f"left behind: pid {listed}; another one took over its work")
+        else:
+            self._conditions.clear(LEFT_BEHIND)
 
     def _note_sampling_failed(self, error: DriverError) -> None:
         if not self._sampling_fails:

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.components.runtime.describe import describe_difference
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
 from nodeagent.components.runtime.plan import apply_to_tree
 from nodeagent.components.runtime.withdraw import withdraw
@@ -230,8 +231,8 @@ class Runtime:
         if len(self._repairs) < self._live.now.runtime.repairs_per_hour:
             self._repairs.append(now)
             return ""
-        paths = ", ".join(change.path for change in look.plan.changes)
-        return f"{paths} lost our setting again after {len(self._repairs)} repairs within the hour"
+        files = ", ".join(describe_difference(change) for change in look.plan.changes)
+        return f"{files} lost our setting again after {len(self._repairs)} repairs within the hour"
 
     async def _configure(self, look: Look) -> None:
         self._written = await write_plan(self._runtime, look)

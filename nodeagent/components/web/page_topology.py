@@ -72,7 +72,7 @@ def _draw(gpus: GpusRecord) -> str:
     label = f"{len(spots)} GPUs" + (f", {len(switches)} NVSwitches" if switches else "") + "; the table says the same"
     top = 0 if switches else GPU_Y - 20 - max((_rise(spots, pair) for pair in direct), default=0)
     box = f'width="{width * SCALE:.0f}" viewBox="0 {top} {width} {HEIGHT - top}"'
-    return f'<svg class="topology" {box} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return f'<svg class="topology" {box} role="group" aria-label="{label}">{"".join(parts)}</svg>'
 
 
 def _draw_numa(spots: tuple[Spot, ...]) -> list[str]:

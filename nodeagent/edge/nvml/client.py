@@ -21,6 +21,7 @@ from nodeagent.edge.nvml.protocol import Request, translate_failure
 from nodeagent.edge.nvml.sampling import sample_gpus
 from nodeagent.edge.nvml.topology import list_pairs, list_switches
 from nodeagent.edge.nvml.unlisted import find_unlisted, name_missing
+from nodeagent.edge.nvml.usage import UsageBook
 from nodeagent.kernel.child_process import ChildStatistics
 from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.errors import WorkerError
@@ -58,6 +59,7 @@ class NvmlGpus:
         self._count = 0
         self._enumerating = anyio.Lock()
         self._levels: dict[frozenset[str], int | None] = {}
+        self._usage = UsageBook()
         self._known_unlisted: set[PciAddress] = set()
         self._listed_by = -1
         """The opening of the library whose list was compared with the bus."""
@@ -179,6 +181,8 @@ class NvmlGpus:
         if not known and self._missing:
             raise DriverUnavailable("sample GPUs", next(iter(self._missing.values())).reason)
         taken = await sample_gpus(self._asker, known, whole=self._plan_levels(began), extras=self._settings.extras())
+        for answer in taken.answers:
+            self._usage.note(answer)
         for index in known.keys() - taken.samples.keys():
             taken.samples[index] = GpuSample(uuid=known[index].uuid, lost=self._describe_silence(index), silent=True)
         return NodeSample(
@@ -186,6 +190,7 @@ class NvmlGpus:
             gpus=tuple(taken.samples[index] for index in sorted(taken.samples)),
             took_seconds=self._clock.monotonic() - began,
             call_count=taken.calls,
+            access=self._usage.render(self._connection.totals()),
         )
 
     def _plan_levels(self, now: float) -> bool:

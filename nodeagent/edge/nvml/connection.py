@@ -76,6 +76,8 @@ class Connection:
         self._environment, self._open_seconds = dict(environment), open_seconds
         self._early = early
         self._child: ChildProcess | None = None
+        self._ended = ChildStatistics(pid=None, starts=0, stuck=0, died=0, left_behind=(), unasked_lost=0)
+        self._haunted: list[ChildProcess] = []
         self._tasks: TaskGroup | None = None
         self._changing = anyio.Lock()
         self._released = ""
@@ -170,6 +172,13 @@ class Connection:
         """How the present worker does; nothing while there is none on purpose."""
         return None if self._child is None else self._child.statistics()
 
+    def totals(self) -> ChildStatistics:
+        """How all workers did since the agent started, those of before a release included."""
+        whole = self._ended
+        for child in (*self._haunted, *([self._child] if self._child is not None else [])):
+            whole = add_statistics(whole, child.statistics(), with_counts=child is self._child)
+        return whole
+
     @property
     def released(self) -> str:
         """Why the driver was given up; empty when it was not."""
@@ -249,6 +258,24 @@ class Connection:
         child, self._child = self._child, None
         if child is not None:
             await child.end()
+            self._ended = add_statistics(self._ended, child.statistics(), with_processes=False)
+            # Their processes may outlive them: whether they are gone meanwhile is asked anew each time.
+            self._haunted = [one for one in (*self._haunted, child) if one.statistics().left_behind]
+
+
+def add_statistics(
+    left: ChildStatistics, right: ChildStatistics, *, with_counts: bool = True, with_processes: bool = True
+) -> ChildStatistics:
+    """Both together, or only the counts or the processes of the second one."""
+    counts = int(with_counts)
+    return ChildStatistics(
+        pid=right.pid,
+        starts=left.starts + counts * right.starts,
+        stuck=left.stuck + counts * right.stuck,
+        died=left.died + counts * right.died,
+        left_behind=(*left.left_behind, *right.left_behind) if with_processes else left.left_behind,
+        unasked_lost=left.unasked_lost + counts * right.unasked_lost,
+    )
 
 
 async def _try_twice(attempt: Callable[[], Awaitable[R]]) -> R:

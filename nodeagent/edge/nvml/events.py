@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.event_kinds import WANTED, XID
-from nodeagent.edge.nvml.query import call
+from nodeagent.edge.nvml.query import call, wait_library
 from nodeagent.edge.nvml.untyped import Any
 
 _WAIT_MILLISECONDS = 1000
@@ -56,7 +56,7 @@ class Watcher:
     def _wait(self, event_set: Any) -> None:
         """Until the wait fails otherwise than by time; the set is then of no use any more."""
         while True:
-            code, data = call("nvmlEventSetWait_v2", event_set, _WAIT_MILLISECONDS)
+            code, data = wait_library("nvmlEventSetWait_v2", event_set, _WAIT_MILLISECONDS)
             if code == errors.SUCCESS:
                 self._report(data)
             elif code != errors.TIMEOUT:

@@ -198,7 +198,7 @@ class _LinkReader:
 def read_error_rate(packed: int) -> float:
     """The bit error rate in NVML's form: mantissa in bits 8 to 11, negative power of ten in bits 0 to 7."""
     exponent, mantissa = packed & 0xFF, packed >> 8 & 0xF
-    return 0.0 if (mantissa, exponent) == (15, 255) else mantissa * 10.0**-exponent
+    return 0.0 if (mantissa, exponent) == (15, 255) else float(f"{mantissa}e-{exponent}")
 
 
 def _read_item(item: tuple[Any, ...]) -> tuple[int, int | None]:

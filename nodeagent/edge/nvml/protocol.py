@@ -66,6 +66,10 @@ class SampleAnswer(Value, frozen=True):
 
     samples: tuple[GpuSample, ...]
     calls: int
+    spent: tuple[tuple[str, int, float], ...] = ()
+    """Function, calls and seconds since the last whole sample."""
+    failures: tuple[tuple[str, int, int], ...] = ()
+    """Function, code and how often, likewise."""
 
 
 class Report(Value, frozen=True):

@@ -4,6 +4,8 @@ Runs in the worker process. Owns the memory of what this driver or this GPU does
 each second. Refuses to interpret answers.
 """
 
+import time
+
 import pynvml
 
 from nodeagent.edge.nvml import errors
@@ -95,8 +97,51 @@ class Query:
             self.unreadable.append({"what": what, "reason": errors.describe_code(code)})
 
 
+class Ledger:
+    """What the calls of this process took, and how they failed, since somebody last asked."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, list[Any]] = {}
+        self._failures: dict[tuple[str, int], int] = {}
+
+    def note(self, function: str, code: int, seconds: float) -> None:
+        """One call is over."""
+        spent = self._spent.get(function)
+        if spent is None:
+            spent = self._spent[function] = [0, 0.0]
+        spent[0] += 1
+        spent[1] += seconds
+        if code:
+            self._failures[function, code] = self._failures.get((function, code), 0) + 1
+
+    def take(self) -> dict[str, list[Any]]:
+        """Calls and seconds by function, and failures by function and code; counted anew from now on."""
+        spent, failures = self._spent, self._failures
+        self._spent, self._failures = {}, {}
+        return {
+            "spent": [(function, calls, seconds) for function, (calls, seconds) in spent.items()],
+            "failures": [(function, code, count) for (function, code), count in failures.items()],
+        }
+
+
+LEDGER = Ledger()
+"""That of this process, which has one library."""
+
+
 def call(function: str, *arguments: Any) -> tuple[int, Any]:
     """Make one library call; whatever goes wrong is a code."""
+    began = time.perf_counter()
+    code, answer = _call(function, arguments)
+    LEDGER.note(function, code, time.perf_counter() - began)
+    return code, answer
+
+
+def wait_library(function: str, *arguments: Any) -> tuple[int, Any]:
+    """As `call`, for one that waits for something to happen, whose time and end say nothing of the driver."""
+    return _call(function, arguments)
+
+
+def _call(function: str, arguments: tuple[Any, ...]) -> tuple[int, Any]:
     try:
         return errors.SUCCESS, getattr(pynvml, function)(*arguments)
     except pynvml.NVMLError as error:
@@ -109,8 +154,10 @@ def call(function: str, *arguments: Any) -> tuple[int, Any]:
 
 def call_library(function: str, *arguments: Any) -> int:
     """Make one library call without the binding's help; only its code is told."""
+    began = time.perf_counter()
     try:
         code: int = getattr(pynvml.nvmlLib, function)(*arguments)
     except AttributeError:
-        return errors.FUNCTION_NOT_FOUND
+        code = errors.FUNCTION_NOT_FOUND
+    LEDGER.note(function, code, time.perf_counter() - began)
     return code

@@ -23,6 +23,7 @@ class Taken(Struct):
 
     samples: dict[int, GpuSample] = field(default_factory=dict)
     calls: int = 0
+    answers: list[SampleAnswer] = field(default_factory=list)
 
 
 async def sample_gpus(asker: Asker, gpus: Mapping[int, Gpu], *, whole: bool, extras: tuple[str, ...] = ()) -> Taken:
@@ -88,6 +89,7 @@ class _Sampling:
         assert answer is not None
         self._taken.samples.update(zip(indices, answer.samples, strict=True))
         self._taken.calls += answer.calls
+        self._taken.answers.append(answer)
 
     def _note_failed(self, indices: list[int], failed: RequestFailed) -> None:
         is_silent = failed.failure.code not in LOST_CODES

@@ -16,7 +16,7 @@ from nodeagent.edge.nvml.events import Watcher
 from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.inventory import read_gpu
 from nodeagent.edge.nvml.library import Library, LibraryUnusable, find_library, load_library
-from nodeagent.edge.nvml.query import GpuGone, Query, call
+from nodeagent.edge.nvml.query import LEDGER, GpuGone, Query, call
 from nodeagent.edge.nvml.sample import Sampler
 from nodeagent.edge.nvml.steps import IDLE, name_step
 from nodeagent.edge.nvml.untyped import Any
@@ -152,7 +152,7 @@ class Worker:
             samples.append(sample)
             calls += price
         announce_step(IDLE)
-        return {"samples": samples, "calls": calls}
+        return {"samples": samples, "calls": calls, **(LEDGER.take() if whole else {})}
 
     def _sample(self, address: str, uuid: str, *, whole: bool, extras: tuple[str, ...]) -> tuple[dict[str, Any], int]:
         try:

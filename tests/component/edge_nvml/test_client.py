@@ -2,15 +2,19 @@
 
 import shutil
 import sys
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from nodeagent.edge.nvml.errors import REASONS, UNLOADABLE
+from nodeagent.kernel.child_process import ChildProcess
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import FabricPhase, PathKind
 from tests.component.edge_nvml.conftest import MakeFake
-from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, worker_pid
+from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, wait_for, worker_pid
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml
 
@@ -296,3 +300,87 @@ async def test_release_and_resume_may_be_said_twice(make_fake: MakeFake) -> None
             await gpus.read_inventory()
         await gpus.resume()
         assert (await gpus.read_answer()).code == 0
+
+
+async def test_all_gpus_are_asked_in_one_question(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a sample costs must not grow with a trip to the worker and back for each GPU."""
+    asked: list[bytes] = []
+    async with running_gpus(fake) as gpus:
+        await gpus.read_inventory()
+        request = ChildProcess.request
+
+        async def note(self: ChildProcess, payload: bytes, **options: Any) -> bytes:
+            asked.append(payload)
+            return await request(self, payload, **options)
+
+        monkeypatch.setattr(ChildProcess, "request", note)
+        assert len((await gpus.read_sample()).gpus) == 8
+    assert len(asked) == 1
+
+
+async def test_levels_are_read_when_they_are_due(fake: FakeNvml) -> None:
+    """In between they are as they were, what moves fast is new; anything the driver reports makes them due at once."""
+    async with running_gpus(fake, levels_seconds=lambda: 3600.0) as gpus:
+        first = await gpus.read_sample()
+        gpu = fake.gpu(0)
+        gpu.ecc_corrected_volatile, gpu.temperature = 7, 50
+        second = await gpus.read_sample()
+        assert (second.gpus[0].ecc_corrected_volatile, second.gpus[0].gpu_temperature_celsius) == (0, 50)
+        assert second.call_count < first.call_count
+        async with aclosing(gpus.events()) as events:
+            listening = anyio.Event()
+
+            async def listen() -> None:
+                listening.set()
+                await anext(events)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                await listening.wait()
+                await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=7) > 0)
+                fake.push_event(0, 8, 31)
+        assert (await gpus.read_sample()).gpus[0].ecc_corrected_volatile == 7
+
+
+async def test_what_asking_costs_is_told(fake: FakeNvml) -> None:
+    """Calls and time by function, failures by code, and the workers, over all of them since the start."""
+    async with running_gpus(fake) as gpus:
+        fake.fail("nvmlDeviceGetPowerUsage", 999, gpu=0)
+        before = (await gpus.read_sample()).access
+        assert before is not None
+        calls = {one.function: one for one in before.calls}
+        assert calls["nvmlDeviceGetTemperature"].count == 8
+        assert calls["nvmlDeviceGetTemperature"].seconds > 0
+        assert ("nvmlDeviceGetPowerUsage", 999, 1) in [(one.function, one.code, one.count) for one in before.failures]
+        assert (before.worker_starts, before.worker_stuck, before.worker_died, before.left_behind) == (1, 0, 0, ())
+        await gpus.release("a test")
+        await gpus.resume()
+        after = (await gpus.read_sample()).access
+        assert after is not None
+        assert (after.worker_starts, {one.function: one.count for one in after.calls}["nvmlDeviceGetTemperature"]) == (
+            2,
+            16,
+        )
+
+
+async def test_newer_levels_come_from_the_driver(make_fake: MakeFake, tmp_path: Path) -> None:
+    """NVLink 5 counters and error rates, the board's own flags, PCIe errors of the GPU and of the kernel."""
+    fake = make_fake("dgx-b200")
+    gpu = fake.gpu(0)
+    gpu.sram_threshold_exceeded = gpu.memory_unrepairable = gpu.inforom_corrupt = 1
+    gpu.pcie_fatal_count, gpu.fabric_health_summary = 3, 3
+    gpu.links[1].fifth[8] = 2
+    gpu.links[2].effective_ber = 5 << 8 | 11
+    gpu.links[3].speed_mbps = 25000
+    directory = tmp_path / "bus" / "pci" / "devices" / fake.profile.seats[0].address
+    directory.mkdir(parents=True)
+    (directory / "aer_dev_nonfatal").write_text("Undefined 0\nTLP 4\nTOTAL_ERR_NONFATAL 4\n")
+    async with running_gpus(fake, sysfs=str(tmp_path)) as gpus:
+        (first, *_) = (await gpus.read_inventory()).gpus
+        (one, other, *_) = (await gpus.read_sample()).gpus
+    assert first.inforom_valid is False
+    assert (one.sram_threshold_exceeded, one.memory_unrepairable, one.fabric_health_summary) == (True, True, 3)
+    assert (one.pcie_fatal_error_count, one.aer_non_fatal_count, one.aer_fatal_count) == (3, 4, None)
+    assert (one.nvlink_recovery_failed_count, one.nvlink_replay_count) == (2, None)
+    assert (one.nvlink_speed_min_mbps, one.nvlink_effective_ber, one.nvlink_symbol_ber) == (25000, 5e-11, 0.0)
+    assert (other.nvlink_effective_ber, other.aer_non_fatal_count, other.sram_threshold_exceeded) == (0.0, None, False)

@@ -62,6 +62,7 @@ class Bench:
         settings = Settings()
         self.live = LiveSettings(replace(settings, metrics=replace(settings.metrics, **metrics)))
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.wanted: list[tuple[str, ...]] = []
         agent = MetricsRenderer(
             self.bus,
             Gates(("driver_ready",), clock=clock),
@@ -72,7 +73,9 @@ class Bench:
             version="1.2.3",
             started_seconds=clock.wall(),
         )
-        self.exporter = Exporter(self.bus, self.conditions, clock, self.live, agent, places, host="node-a")
+        self.exporter = Exporter(
+            self.bus, self.conditions, clock, self.live, agent, places, host="node-a", want=self.wanted.append
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -223,6 +226,19 @@ async def test_a_changed_list_is_taken_without_an_empty_scrape(clock: FakeClock,
     assert find_value(second, "DCGM_FI_DEV_SM_CLOCK") == 7
     assert not find(second, "DCGM_FI_DEV_GPU_TEMP")
     assert bench.conditions.active() == ()
+
+
+async def test_readings_on_demand_are_asked_for_with_the_list_that_names_them(clock: FakeClock, tmp_path: Path) -> None:
+    """The sampler is told what the list needs, and that it needs nothing more once the list is another."""
+    file = tmp_path / "fields.csv"
+    file.write_text("DCGM_FI_DEV_MAX_SM_CLOCK, gauge, most\n")
+    bench = Bench(clock, fields_file=file)
+    async with bench.running():
+        await bench.publish(make_sample(extras={"call/max_sm_clock": 1980.0}))
+        assert find_value(bench.read(), "DCGM_FI_DEV_MAX_SM_CLOCK") == 1980
+        file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
+        await anyio.sleep(FIELDS_FILE_LOOK_SECONDS + 1)
+    assert bench.wanted == [("call/max_sm_clock",), ()]
 
 
 async def test_a_list_that_is_not_there_leaves_the_one_before_in_force(clock: FakeClock, tmp_path: Path) -> None:

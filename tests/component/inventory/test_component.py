@@ -18,7 +18,7 @@ from nodeagent.model.errors import DriverError, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, GpuVanished, MigLayoutChanged, XidReported
 from nodeagent.model.gpu import GpuReadout, Inventory, MissingGpu
 from nodeagent.model.ports import GpuEvent
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.telemetry import DriverAccess, NodeSample
 from tests.support.samples import make_address, make_gpu, make_mig, make_readout, make_uuid
 from tests.support.virtual_time import FakeClock
 
@@ -31,6 +31,7 @@ class ScriptedGpus:
     def __init__(self) -> None:
         self.readout: GpuReadout | DriverError = make_readout(make_gpu(0), make_gpu(1))
         self.sampling: DriverError | None = None
+        self.access: DriverAccess | None = None
         self.readings = self.samples = 0
         self.event_sender, self._events = anyio.create_memory_object_stream[GpuEvent | DriverError](16)
 
@@ -44,7 +45,7 @@ class ScriptedGpus:
         self.samples += 1
         if self.sampling is not None:
             raise self.sampling
-        return NodeSample(time_seconds=float(self.samples))
+        return NodeSample(time_seconds=float(self.samples), access=self.access)
 
     async def events(self) -> AsyncIterator[GpuEvent]:
         while True:
@@ -264,3 +265,15 @@ async def test_a_card_that_came_is_looked_for_within_two_seconds(stage: Stage) -
         inventory = stage.inventory()
         assert inventory is not None
         assert len(inventory.gpus) == 3
+
+
+async def test_a_worker_that_cannot_be_ended_is_a_condition(stage: Stage) -> None:
+    """It holds the driver: people must know before they try to reload it, and no longer once it is gone."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.gpus.access = DriverAccess(left_behind=(4711,))
+        await anyio.sleep(2)
+        assert stage.codes() == ["nvml-worker-left-behind"]
+        stage.gpus.access = DriverAccess()
+        await anyio.sleep(2)
+        assert stage.codes() == []

@@ -304,3 +304,22 @@ async def test_child_dies_with_a_parent_that_is_killed() -> None:
         pid = int(await parent.stdout.receive())
         parent.kill()
     await wait_until(lambda: not is_alive(pid))
+
+
+async def test_a_child_that_goes_on_has_its_time_anew() -> None:
+    """The time is that of one step: many steps together may take longer."""
+    async with running() as child:
+        answer = await child.request(b"walk 8 0.15 end", timeout_seconds=0.6, is_stepwise=True)
+        assert answer == b"walked"
+        assert child.statistics().stuck == 0
+
+
+@pytest.mark.parametrize(("last", "error"), [("hang", ChildStuck), ("SIGSEGV", ChildDied)])
+async def test_the_last_step_says_where_it_ended(last: str, error: type[ChildDied | ChildStuck]) -> None:
+    """Whoever asked for several things at once learns which one of them ended the child."""
+    async with running() as child:
+        with pytest.raises(error) as caught:
+            await child.request(f"walk 3 0.01 {last}".encode(), timeout_seconds=0.4, is_stepwise=True)
+        assert isinstance(caught.value, ChildDied | ChildStuck)
+        assert caught.value.step == "step 2"
+        assert await ask(child, "hello") == "hello"

@@ -86,7 +86,7 @@ class Machine:
         deadline = time.monotonic() + seconds
         while not is_so():
             assert time.monotonic() < deadline, f"waited {seconds} s for {what}:\n{self.read_journal()}"
-            time.sleep(0.1)
+            time.sleep(0.3)  # asking is work too
 
     def wait_ready(self) -> None:
         """Until the agent's devices are offered and all is well."""

@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.hardware import ExtraReadings
-from nodeagent.app.real_hardware import plan_nvml, plan_probe
+from nodeagent.app.real_hardware import RealHardware, plan_nvml, plan_probe
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
@@ -51,3 +51,10 @@ async def read_files(settings: Settings) -> DriverFiles:
         return await choose_driver_files(settings, worker).read_driver_files()
     finally:
         worker.close()
+
+
+def test_the_edges_of_a_real_node_can_be_built() -> None:
+    """With nothing started yet: what is wrong here would keep every agent from starting."""
+    hardware = RealHardware(LiveSettings(load())).build()
+    assert hardware.nodes is not None
+    assert hardware.markers is not None

@@ -12,6 +12,8 @@ import pytest
 from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.command import Command
 from nodeagent.cli.commands import ROOT
+from nodeagent.cli.commands.shared import JSON
+from nodeagent.cli.completion import walk
 from nodeagent.cli.durations import parse_duration
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams, run_command_line
@@ -50,7 +52,22 @@ def test_every_example_parses(command: Command) -> None:
     for example in command.examples:
         words = shlex.split(example.line.split(">")[0])
         assert words[0] == "nodeagent"
-        assert build_parser(ROOT).parse_args(words[1:]).chosen.runs
+        parsed = vars(build_parser(ROOT).parse_args(words[1:]))
+        assert parsed.pop("chosen").runs
+        assert parsed.pop("parser").prog
+        quick = vars(build_parser(ROOT, words[1:]).parse_args(words[1:]))
+        assert {name: quick[name] for name in parsed} == parsed
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["gpu", "nonsense"], ["simulate", "--nonsense", "fault"], []])
+def test_a_quick_parser_refuses_what_the_whole_one_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Knowing only of the command that was typed, it says the same about what is wrong with it."""
+    said = []
+    for known in (None, words):
+        with pytest.raises(SystemExit) as ended:
+            build_parser(ROOT, known).parse_args(words)
+        said.append((ended.value.code, capsys.readouterr().err))
+    assert said[0] == said[1]
 
 
 def test_the_reference_page_has_every_command() -> None:
@@ -220,3 +237,44 @@ def test_interrupt_and_closed_pipe_end_quietly(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nodeagent.cli.version.run", break_pipe)
     monkeypatch.setattr("sys.stdout", io.StringIO())
     assert _run("version")[0] == 0
+
+
+def test_every_help_teaches_with_an_example() -> None:
+    """A command without an example is one that a new user has to guess; each begins with the program's name."""
+    commands = [(words, command) for words, command in walk(ROOT) if words]
+    assert [words for words, command in commands if not command.examples] == []
+    lines = [example.line for _, command in commands for example in command.examples]
+    assert all(line.startswith("nodeagent ") for line in lines)
+    assert all(example.purpose for _, command in commands for example in command.examples)
+
+
+def test_flags_are_called_the_same_everywhere() -> None:
+    """One name has one meaning: short and long forms go together, and a value is called the same in every command."""
+    meanings: dict[str, set[tuple[object, ...]]] = {}
+    for _, command in walk(ROOT):
+        for argument in command.arguments:
+            for name in argument.names:
+                if name.startswith("--"):
+                    meanings.setdefault(name, set()).add((argument.names, argument.action, argument.metavar))
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_every_table_has_json_beside_it() -> None:
+    """What people read in columns, scripts get as JSON; what is left out prints text of another form, or acts."""
+    without = {" ".join(words) for words, one in walk(ROOT) if one.runs and JSON not in one.arguments}
+    assert without == {
+        "cdi generate",
+        "completion",
+        "config schema",
+        "gpu clear",
+        "release",
+        "reload",
+        "render metrics",
+        "resume",
+        "run",
+        "runtime configure",
+        "runtime plan",
+        "runtime unconfigure",
+        "simulate",
+        "simulate fault",
+    }

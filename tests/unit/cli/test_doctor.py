@@ -270,15 +270,19 @@ def test_the_lines_say_it_without_colour_and_without_escapes() -> None:
         Check(name="a", grade=Grade.OK, found="fine"),
         Check(name="bb", grade=Grade.FAIL, found="no\x1b[2J", remedy="do this"),
     )
-    assert render_checks(checks, colour=False).splitlines() == [
+    assert render_checks(checks, width=80, colour=False).splitlines() == [
         "✓ ok    a   fine",
         "✗ fail  bb  no�[2J",
         "            → do this",
         "",
         "1 ok, 0 warn, 1 fail",
     ]
-    assert "\x1b[" in render_checks(checks, colour=True)
+    assert "\x1b[" in render_checks(checks, width=80, colour=True)
     assert find_worst(()) is Grade.OK
+    long = (Check(name="a", grade=Grade.WARN, found="word " * 40, remedy="do " * 60),)
+    narrow = render_checks(long, width=60, colour=False).splitlines()
+    assert max(map(len, narrow)) <= 60
+    assert " ".join(narrow).count("do") == 60
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.gpu_arguments import parse_xid
-from nodeagent.cli.gpu_view import render_health, render_holders, render_list, render_topology, render_xid, render_xids
+from nodeagent.cli.gpu_view import (
+    render_health,
+    render_holders,
+    render_list,
+    render_topology,
+    render_troubles,
+    render_xid,
+    render_xids,
+)
 from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.xids import CATALOGUE, find_xid
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import Gpu, MissingGpu, NvSwitch, PathKind
 from nodeagent.model.health import DeviceHealth, Verdict
@@ -154,3 +162,17 @@ def test_what_is_no_xid_is_refused(text: str) -> None:
     """With a message that says what to write."""
     with pytest.raises(Exception, match="write its number"):
         parse_xid(text)
+
+
+def test_trouble_beside_the_verdicts_is_told_with_its_remedy() -> None:
+    """A worker that sleeps in the driver makes no device unhealthy, and matters to whoever looks."""
+    assert render_troubles(()) == ""
+    trouble = ConditionRecord(
+        code="nvml-worker-left-behind",
+        severity="warning",
+        title="a process",
+        remedy="reboot",
+        since_seconds=1,
+        detail="7",
+    )
+    assert render_troubles((trouble,)).splitlines() == ["", "warning: a process", "  what:    7", "  do:      reboot"]

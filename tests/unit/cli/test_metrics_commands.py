@@ -42,7 +42,8 @@ def test_the_list_shows_what_is_shown_and_why_others_are_missing() -> None:
     assert (code, err) == (0, "")
     assert "shown" in lines["DCGM_FI_DEV_GPU_UTIL"]
     assert "available" in lines["DCGM_FI_DEV_PSTATE"]
-    assert "does not read it yet" in lines["DCGM_FI_DEV_BOARD_LIMIT_VIOLATION"]
+    assert "available" in lines["DCGM_FI_DEV_BOARD_LIMIT_VIOLATION"]
+    assert "do not run here" in lines["DCGM_FI_DEV_DIAG_MEMORY_RESULT"]
 
 
 def test_the_list_for_choosing_is_the_default_list_until_lines_are_uncommented() -> None:

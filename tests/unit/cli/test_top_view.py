@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec import convert
 
 from nodeagent.cli.top_view import ProcessFacts, build_top, list_pids, render_top
@@ -123,3 +124,13 @@ def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
     assert "GPU  DEVICE" in text
     bare = render_top(build_top(make_state(make_record(None)), {}), width=100, colour=False)
     assert "NVIDIA H100" in bare
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_narrow_terminal_still_shows_who_holds_what(width: int) -> None:
+    """Columns go before the holder does; every line fits, and on a wide terminal nothing is left out."""
+    state = make_state(make_record(make_sample(processes=(make_process(1),)), allocate("bert-0", UUID)))
+    lines = render_top(build_top(state, {}), width=width, colour=False).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "ml/bert-0" in lines[3]
+    assert ("DEVICE" in lines[2]) == (width == 200 or "NVIDIA" in lines[3])

@@ -9,24 +9,8 @@ from nodeagent.components.exporter.fields.extra_field import make_field, read_ra
 LINKS = 18
 """As many as DCGM has names for."""
 ALL_LINKS = 0xFFFFFFFF
-_FIFTH = {
-    "TX_PACKETS": 201,
-    "TX_BYTES": 202,
-    "RX_PACKETS": 203,
-    "RX_BYTES": 204,
-    "RX_MALFORMED_PACKET_ERRORS": 206,
-    "RX_BUFFER_OVERRUN_ERRORS": 207,
-    "RX_ERRORS": 208,
-    "RX_REMOTE_ERRORS": 209,
-    "RX_GENERAL_ERRORS": 210,
-    "LOCAL_LINK_INTEGRITY_ERRORS": 211,
-    "TX_DISCARDS": 212,
-    "LINK_RECOVERY_SUCCESSFUL_EVENTS": 213,
-    "LINK_RECOVERY_FAILED_EVENTS": 214,
-    "LINK_RECOVERY_EVENTS": 215,
-    "RX_SYMBOL_ERRORS": 221,
-}
-"""In the order of DCGM's numbers, with NVML's."""
+_FIFTH = {"TX_PACKETS": 201, "TX_BYTES": 202, "RX_PACKETS": 203, "RX_BYTES": 204}
+"""In the order of DCGM's numbers, with NVML's; errors are part of the ordinary sample."""
 
 
 def _list_each() -> Iterator[Field]:
@@ -60,7 +44,6 @@ def _list_fifth() -> Iterator[Field]:
         text = f"NVLink 5, {name.lower().replace('_', ' ')} {raw}"
         yield make_field(f"DEV_NVLINK_COUNT_{name}", number, "gauge", text, _all(reading))
     for name, number, reading, text in (
-        ("NVLINK_COUNT_EFFECTIVE_ERRORS", 1219, 219, "NVLink 5, errors that were not corrected."),
         ("NVLINK_ECC_DATA_ERROR_COUNT_TOTAL", 1220, 160, "ECC errors in NVLink's data."),
         ("NVLINK_ERROR_DL_CRC", 497, 163, "CRC errors of NVLink's data layer."),
         ("NVLINK_ERROR_DL_RECOVERY", 498, 162, "Recoveries of NVLink's data layer."),

@@ -36,6 +36,12 @@ LABELS = (
         lambda i: "" if i.gpu.minor is None else str(i.gpu.minor),
     ),
     LabelField("DCGM_FI_DEV_PCI_BUSID", 57, "PCI address.", lambda i: render_bus_id(i.gpu.pci.address)),
+    LabelField(
+        "DCGM_FI_DEV_FABRIC_CLUSTER_UUID",
+        172,
+        "Cluster of the fabric that the GPU is in.",
+        lambda i: i.gpu.fabric.cluster_uuid if i.gpu.fabric is not None else "",
+    ),
     LabelField("DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY", 63, "Compute capability.", _capability),
     LabelField("DCGM_FI_DEV_VBIOS_VERSION", 85, "Version of the VBIOS.", lambda i: i.gpu.vbios_version),
 )

@@ -313,6 +313,12 @@ static void update_ldcache(int root, char **folders, int count, const char *ldco
 
 /* ---- disable-device-node-modification --------------------------------------------------------------------------- */
 
+/* Headers older than the call do not have them; its number is the same on every architecture. */
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+struct mount_attributes { unsigned long long set, clear, propagation, user_namespace; };
+
 static void protect_device_nodes(int root, const char *params) {
     int descriptor = open(params, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return;  /* no driver, nothing to protect */
@@ -335,7 +341,7 @@ static void protect_device_nodes(int root, const char *params) {
         close(copy);
         int tree = (int)syscall(SYS_open_tree, mounted, "params", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         /* Root in the container could write into it otherwise. Kernels before 5.12 do not know the call. */
-        struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+        struct mount_attributes read_only = {.set = MOUNT_ATTR_RDONLY};
         if (tree >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &read_only, sizeof read_only) && errno != ENOSYS)
             fail("cannot protect the copy of %s: %s", params, strerror(errno));
         if (tree < 0 || syscall(SYS_move_mount, tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))

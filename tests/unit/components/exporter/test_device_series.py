@@ -113,7 +113,7 @@ def test_every_field_of_the_catalogue_can_be_read() -> None:
     counts = {
         name: 1
         for name in type(make_sample()).__struct_fields__
-        if name not in {"uuid", "lost", "profiling", "processes", "mig", "unreadable"}
+        if name not in {"uuid", "lost", "profiling", "processes", "mig", "extras", "unreadable"}
     }
     ratios = dict.fromkeys(ProfilingSample.__struct_fields__, 0.5)
     counts["memory_total_bytes"] = 3
@@ -126,7 +126,7 @@ def test_every_field_of_the_catalogue_can_be_read() -> None:
         brand="NVIDIA",
         serial="1",
         vbios_version="96",
-        fabric=Fabric(phase=FabricPhase.COMPLETED),
+        fabric=Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="c"),
         pci=replace(make_gpu().pci, link_generation_max=5, link_width_max=16),
     )
     known = Knowledge(Inventory(generation=1, gpus=(gpu,)), know().driver)

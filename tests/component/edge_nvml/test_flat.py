@@ -1,0 +1,115 @@
+"""A day of ticks leaves everything as it was: memory, descriptors and threads, of the worker and of the agent's side.
+
+The clock is the test's own, so a day takes as long as its samples take: the rhythm of samples, levels and enumerations
+is that of a real day, through the real worker process and pynvml.
+"""
+
+import os
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.edge.nvml.client import NvmlGpus
+from tests.component.edge_nvml.harness import PATIENT, read_rss_kib, worker_pid
+from tests.fakes.nvml.control import FakeNvml
+
+pytestmark = pytest.mark.anyio
+
+RESCAN_TICKS, XID_TICKS, WARM_TICKS = 30, 500, 300
+LEVELS_SECONDS = 4.5
+XID_EVENT = 0x8
+WORKER_GROWTH_KIB, OWN_GROWTH_KIB = 512, 8 * 1024
+"""What allocators may keep for themselves; a leak of a hundred bytes a tick would be as much again in a day."""
+
+
+class DayClock:
+    """A clock that goes on when a tick is over."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds of the day."""
+        return self.now
+
+    def wall(self) -> float:
+        """The same, long after 1970."""
+        return 1.7e9 + self.now
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a process holds."""
+
+    rss_kib: int
+    descriptors: int
+    threads: int
+
+
+def measure(pid: int) -> Footprint:
+    """The process now."""
+    process = Path(f"/proc/{pid}")
+    whole, library = read_rss_kib(pid)
+    return Footprint(whole - library, len(list((process / "fd").iterdir())), len(list((process / "task").iterdir())))
+
+
+async def live(fake: FakeNvml, ticks: int) -> None:
+    """Live through so many seconds, and compare the end with what it was after the first minutes."""
+    clock = DayClock()
+    gpus = NvmlGpus(
+        replace(
+            PATIENT,
+            library=str(fake.library_path),
+            environment=fake.environment,
+            levels_seconds=lambda: LEVELS_SECONDS,
+        ),
+        clock,
+    )
+    heard = 0
+
+    async def listen() -> None:
+        nonlocal heard
+        async with aclosing(gpus.events()) as events:
+            async for _event in events:
+                heard += 1
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(gpus.run)
+        tasks.start_soon(listen)
+        before: tuple[Footprint, Footprint] | None = None
+        for tick in range(ticks):
+            clock.now += 1.0
+            if tick % RESCAN_TICKS == 0:
+                assert len((await gpus.read_inventory()).gpus) == 8
+            if tick % XID_TICKS == XID_TICKS - 1:
+                fake.push_event(tick % 8, XID_EVENT, 31)
+            sample = await gpus.read_sample()
+            assert [one.lost for one in sample.gpus] == [""] * 8
+            if tick == WARM_TICKS:
+                before = measure(worker_pid(gpus)), measure(os.getpid())
+        after = measure(worker_pid(gpus)), measure(os.getpid())
+        statistics = gpus.statistics()
+        tasks.cancel_scope.cancel()
+    assert before is not None
+    assert statistics is not None
+    assert (statistics.starts, statistics.stuck, statistics.died, statistics.unasked_lost) == (1, 0, 0, 0)
+    assert heard >= (ticks - XID_TICKS) // XID_TICKS
+    for was, now, limit in zip(before, after, (WORKER_GROWTH_KIB, OWN_GROWTH_KIB), strict=True):
+        assert (now.descriptors, now.threads) == (was.descriptors, was.threads)
+        assert now.rss_kib - was.rss_kib <= limit
+
+
+async def test_half_an_hour_of_ticks_leaves_everything_as_it_was(fake: FakeNvml) -> None:
+    """Enough to see a leak of a few hundred bytes a tick."""
+    await live(fake, 1800)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+async def test_a_day_of_ticks_leaves_everything_as_it_was(fake: FakeNvml) -> None:
+    """86,400 samples of eight GPUs, 2,880 enumerations, an XID now and then."""
+    await live(fake, 86400)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
@@ -22,12 +21,9 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.log import get_logger
+from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
-
-if TYPE_CHECKING:
-    from nodeagent.components.exporter.admission_families import AdmissionFacts
-    from nodeagent.components.exporter.exposition import Distribution
 
 MACHINE_ID = "etc/machine-id"
 
@@ -64,10 +60,8 @@ class KubeletSide:
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
         )
 
-    def read_admission(self) -> "AdmissionFacts":
+    def read_admission(self) -> AdmissionFacts:
         """What pods have waited for since the process began."""
-        from nodeagent.components.exporter.admission_families import AdmissionFacts, CallFacts  # noqa: PLC0415 - `late`
-
         tally = self._journal_tally
         return AdmissionFacts(
             calls=tuple(
@@ -123,9 +117,7 @@ class KubeletSide:
         return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
 
 
-def _distribution(durations: Durations) -> "Distribution":
-    from nodeagent.components.exporter.exposition import Distribution  # noqa: PLC0415 - see `late`
-
+def _distribution(durations: Durations) -> Distribution:
     return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
 
 

@@ -3,26 +3,8 @@
 Pure.
 """
 
-from nodeagent.components.exporter.exposition import Distribution, Family, make_family
-from nodeagent.model.values import Value
-
-
-class CallFacts(Value, frozen=True):
-    """The answers to one question of the kubelet about one resource, with one outcome."""
-
-    method: str
-    resource: str
-    outcome: str
-    durations: Distribution
-
-
-class AdmissionFacts(Value, frozen=True):
-    """Everything the families below are made from."""
-
-    calls: tuple[CallFacts, ...]
-    journal_writes: int
-    journal_failures: int
-    journal_syncs: Distribution
+from nodeagent.components.exporter.exposition import Family, make_family
+from nodeagent.model.admission import AdmissionFacts
 
 
 def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:

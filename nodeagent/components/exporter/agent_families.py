@@ -3,8 +3,9 @@
 from msgspec import field
 
 from nodeagent.components.exporter.access_families import build_access_families
-from nodeagent.components.exporter.admission_families import AdmissionFacts, build_admission_families
+from nodeagent.components.exporter.admission_families import build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
+from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
 

@@ -13,7 +13,6 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from nodeagent.components.exporter.admission_families import AdmissionFacts
 from nodeagent.components.exporter.agent_families import (
     AgentFacts,
     ComponentFacts,
@@ -51,6 +50,7 @@ from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cluster import ApiCall, PodLabelTable
 from nodeagent.model.driver import DriverState

@@ -9,19 +9,12 @@ from itertools import accumulate
 from math import isinf, isnan
 from typing import Literal, NamedTuple
 
+from nodeagent.model.admission import Distribution
 from nodeagent.model.values import Value
 
 MetricType = Literal["gauge", "counter", "histogram", "summary", "untyped"]
 Labels = tuple[tuple[str, str], ...]
 OPENMETRICS_END = b"# EOF\n"
-
-
-class Distribution(Value, frozen=True):
-    """How many values lie up to each bound and above the one before; last, those beyond all bounds."""
-
-    bounds: tuple[float, ...]
-    counts: tuple[int, ...]
-    sum: float
 
 
 class Family(Value, frozen=True):

@@ -70,6 +70,7 @@ class Story(msgspec.Struct, frozen=True):
     well_seconds: float
     stall_seconds: float
     violation: str
+    commit: str = ""
 
 
 class Stories(msgspec.Struct, frozen=True):
@@ -90,6 +91,7 @@ class Soak(msgspec.Struct, frozen=True):
     refused: int
     moments: tuple[Mapping[str, float], ...]
     problems: tuple[str, ...]
+    commit: str = ""
 
 
 class Soaks(msgspec.Struct, frozen=True):
@@ -153,7 +155,7 @@ def describe() -> Taken:
     """This tree on this machine, now."""
     python = f"Python {platform.python_version()}"
     return Taken(
-        commit=_ask_git("rev-parse", "--short=10", "HEAD"),
+        commit=find_commit(),
         version=__version__,
         machine=f"{_find_processor()}, {os.cpu_count()} processors, {_count_gib()} GiB, {python}",
         load=f"{os.getloadavg()[0]:.1f}",
@@ -161,8 +163,9 @@ def describe() -> Taken:
     )
 
 
-def _ask_git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+def find_commit() -> str:
+    """What this tree is."""
+    done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.plan import plan_story
 from tests.chaos.story import CALM_EVERY, list_steps
@@ -67,6 +68,7 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
         "well_seconds": round(machine.slowest["well"], 2),
         "stall_seconds": round(machine.longest_stall_seconds, 2),
         "violation": violation,
+        "commit": find_commit(),
     }
     if options.result:
         with options.result.open("a") as file:

@@ -5,13 +5,15 @@ A page is written by hand but for what stands between `<!-- made: … -->` and `
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from tests.bench import reference
 from tests.bench.charts import render_chart
 from tests.bench.curves import Curve
 from tests.bench.reference import KeptRow, Reference, Soak, Story, Taken
+from tests.soak.measures import split_quarters
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(<!-- made: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -112,7 +114,13 @@ def make_chaos(known: Reference, _words: Sequence[str]) -> str:
         f"| longest wait for a processor, not counted above | {max(one.stall_seconds for one in stories):.1f} s |",
         f"| hours of running | {sum(story.seconds for story in stories) / 3600:.1f} |",
     ]
-    return "\n".join(lines) + f"\n\nTaken of {_describe(known.chaos.taken)}.\n"
+    return "\n".join(lines) + f"\n\nTaken of {_describe_all(known.chaos.taken, stories)}.\n"
+
+
+def _describe_all(taken: Taken, runs: Sequence[Story | Soak]) -> str:
+    """Long runs take their time, and may go over several commits."""
+    commits = ", ".join(dict.fromkeys(run.commit or taken.commit for run in runs))
+    return f"commit {commits}, {taken.machine}"
 
 
 def _middle(stories: Sequence[Story]) -> float:
@@ -120,7 +128,7 @@ def _middle(stories: Sequence[Story]) -> float:
 
 
 def make_soak(known: Reference, _words: Sequence[str]) -> str:
-    """What the last life of the agent had at its beginning and at its end."""
+    """What the last life of the agent had in its first quarter and in its last, in the middle of each."""
     if known.soak is None or not known.soak.soaks:
         return NOTHING
     lines = [
@@ -128,21 +136,22 @@ def make_soak(known: Reference, _words: Sequence[str]) -> str:
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
         *(_render_soak(soak) for soak in known.soak.soaks),
     ]
-    return "\n".join(lines) + f"\n\nTaken of {_describe(known.soak.taken)}.\n"
+    return "\n".join(lines) + f"\n\nTaken of {_describe_all(known.soak.taken, known.soak.soaks)}.\n"
 
 
 def _render_soak(soak: Soak) -> str:
-    def spans() -> Iterator[str]:
-        settled = soak.moments[1:] or soak.moments
-        for name in ("descriptors", "threads", "tasks"):
-            yield f"{settled[0][name]:.0f} → {settled[-1][name]:.0f}"
-
-    settled = soak.moments[1:] or soak.moments
-    memory = ", ".join(f"{settled[0][name]:.1f} → {settled[-1][name]:.1f}" for name in ("rss_mib", "pss_mib"))
+    memory = ", ".join(_compare(soak, name, ".1f") for name in ("rss_mib", "pss_mib"))
+    others = " | ".join(_compare(soak, name, ".0f") for name in ("descriptors", "threads", "tasks"))
     return (
-        f"| {soak.hours:g} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {' | '.join(spans())}"
+        f"| {soak.hours:.3g} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {others}"
         f" | {'; '.join(soak.problems) or 'nothing'} |"
     )
+
+
+def _compare(soak: Soak, name: str, form: str) -> str:
+    """The middle of the first quarter, and that of the last."""
+    first, last = split_quarters([moment[name] for moment in soak.moments])
+    return f"{median(first):{form}} → {median(last):{form}}"
 
 
 MAKERS = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
@@ -49,6 +50,7 @@ def main() -> int:
         "refused": machine.refused,
         "moments": [moment._asdict() for moment in day.moments],
         "problems": problems,
+        "commit": find_commit(),
     }
     if options.result:
         with options.result.open("a") as file:

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.bench.node import read_memory_kib
 from tests.chaos.agent import Agent
 
+T = TypeVar("T")
 SLACK = {"rss_mib": 4.0, "pss_mib": 4.0, "descriptors": 8, "threads": 5, "tasks": 8}
 """How much more the last quarter may have than the first.
 
@@ -57,12 +58,16 @@ def find_growth(moments: Sequence[Moment]) -> list[str]:
 
     By the middle of each: one look may fall on a worker that is just being replaced, or on a list that is just made.
     """
-    settled = moments[1:]
-    part = max(1, len(settled) // 4)
     grown = []
     for name in COUNTED:
-        first = median(getattr(moment, name) for moment in settled[:part])
-        last = median(getattr(moment, name) for moment in settled[-part:])
+        first, last = map(median, split_quarters([getattr(moment, name) for moment in moments]))
         if last > first + SLACK[name]:
             grown.append(f"{name} grew from {first} to {last}")
     return grown
+
+
+def split_quarters(values: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    """The first quarter and the last, without the very first value."""
+    settled = values[1:]
+    part = max(1, len(settled) // 4)
+    return settled[:part], settled[-part:]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from random import Random
 from types import MappingProxyType
+from typing import NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -37,7 +38,18 @@ from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 LOOK_AGAIN_SECONDS = 5.0
 """At the latest; changes of GPUs, driver, health and node are noticed at once, those of settings by this."""
 FACTS_AGE_SECONDS = 60.0
+SENT_SECONDS = 1.0
+"""How long a patch may take to come back by the watch, before a node that looks as before is taken for robbed anew."""
 _RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
+
+
+class Sent(NamedTuple):
+    """The last patch of the node: what was seen, what was wanted, in answer to which telling, and when."""
+
+    seen: dict[str, str]
+    wanted: dict[str, str]
+    seq: int
+    at_seconds: float
 
 
 class Labeler:
@@ -64,8 +76,7 @@ class Labeler:
         self._published: Published | None = None
         self._good: dict[str, str] | None = None
         self._rendered: dict[str, str] = {}
-        self._sent: tuple[int, dict[str, str]] | None = None
-        """Which telling of the node was answered with which labels."""
+        self._sent: Sent | None = None
         self._in_files: dict[str, tuple[dict[str, str], float]] = {}
         self._printed: dict[str, str] | None = None
         self._taken_back: set[str] = set()
@@ -104,7 +115,12 @@ class Labeler:
         troubles = await self._bring_everywhere(self._published.labels, picture.driver)
         self._tell(troubles)
         due = decide_wait(self._published, now, hold)
-        return LOOK_AGAIN_SECONDS if due is None else min(due, LOOK_AGAIN_SECONDS)
+        pause = SENT_SECONDS if self._is_fresh(now) else LOOK_AGAIN_SECONDS
+        return pause if due is None else min(due, pause)
+
+    def _is_fresh(self, now: float) -> bool:
+        """Whether a patch was sent a moment ago, so that it pays to look again soon."""
+        return self._sent is not None and now - self._sent.at_seconds < 2 * SENT_SECONDS
 
     def _note_cause(self, labels: dict[str, str]) -> None:
         """Remember what made the labels others than before: news of the GPUs, or else of the node."""
@@ -191,10 +207,10 @@ class Labeler:
 
     async def _take_back_from_node(self) -> None:
         node = self._find_node()
-        if self._node is None or node is None or not node.value.owned_labels or self._sent == (node.seq, {}):
+        if self._node is None or node is None or not node.value.owned_labels or not self._is_answered(node, {}):
             return
         await self._node.apply_labels(node.value, {})
-        self._sent = (node.seq, {})
+        self._sent = Sent(node.value.labels, {}, node.seq, self._clock.monotonic())
         self._note_applied("node", node.value.owned_labels)
 
     def _find_node(self) -> Envelope[ClusterNode] | None:
@@ -231,11 +247,20 @@ class Labeler:
                 for key, value in plan.contested.items()
             },
         )
-        # What was sent a moment ago comes back by the watch; until then nothing new is known.
-        if plan.apply is not None and self._sent != (node.seq, wanted):
+        if plan.apply is not None and self._is_answered(node, wanted):
             await self._node.apply_labels(seen, plan.apply)
-            self._sent = (node.seq, wanted)
+            self._sent = Sent(seen.labels, wanted, node.seq, self._clock.monotonic())
             self._note_applied("node", plan.changed)
+
+    def _is_answered(self, node: Envelope[ClusterNode], wanted: dict[str, str]) -> bool:
+        """Whether what was sent last is over and done with, so that it makes sense to send something.
+
+        It comes back by the watch; until then nothing new is known, though the node may be told of for other reasons.
+        """
+        sent = self._sent
+        if sent is None or sent.wanted != wanted or sent.seen != node.value.labels:
+            return True
+        return sent.seq != node.seq and self._clock.monotonic() - sent.at_seconds >= SENT_SECONDS
 
     def _note_contested(self, contested: dict[str, str]) -> None:
         """Say it once for each conflict, not once a round."""

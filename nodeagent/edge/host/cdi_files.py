@@ -30,7 +30,7 @@ _LIMIT_BYTES = 8 * 1024 * 1024
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 _TIMEOUT_SECONDS = 10.0
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.75
 
 Fingerprint = tuple[tuple[str, ...], ...]
 

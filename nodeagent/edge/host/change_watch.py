@@ -1,8 +1,9 @@
 """Notices that something about the driver may have changed, without asking the driver.
 
 Owns a fingerprint of the few places that change when a module, a device node, a library or a card comes or goes.
-It is compared twice a second: inotify does not see what the kernel itself does in /sys and /dev, and its events about
-modules do not reach every container. One comparison takes half a millisecond on a node with 400 PCI functions.
+It is compared every three quarters of a second: inotify does not see what the kernel itself does in /sys and /dev, and
+its events about modules do not reach every container. One comparison takes half a millisecond on a node with 400 PCI
+functions.
 Refuses to say what has changed: that is for the next look at the evidence.
 """
 
@@ -13,8 +14,8 @@ from nodeagent.edge.host.pseudo_file import list_names, read_attribute
 from nodeagent.edge.host.roots import CONTAINER_DRIVER_ROOT, LIBRARY_DIRECTORIES, NVML_LIBRARY, DriverRoots
 from nodeagent.edge.host.sysfs import list_pci_names
 
-POLL_SECONDS = 0.5
-"""Half of the second within which a change must show."""
+POLL_SECONDS = 0.75
+"""Less than the second within which a change must show, by what a look takes; each look costs half a millisecond."""
 
 WATCH_TIMEOUT_SECONDS = 1.0
 """For one comparison, which takes a millisecond; short, because it is not given up when the agent stops."""

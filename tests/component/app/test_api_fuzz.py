@@ -58,6 +58,9 @@ class Case(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
+    def __repr__(self) -> str:
+        return f"Case({self.method} {self.target!r} {self.headers} {self.body[:200]!r} of {len(self.body)} bytes)"
+
 
 class Answer(NamedTuple):
     """What came back, or the beginning of what has no end."""
@@ -93,6 +96,11 @@ bodies = st.one_of(
 )
 
 
+CUT_OFF = Answer(0, {}, b"")
+"""A body that is far too large may end with its connection before its sender has read why."""
+BODY_BYTES_MAX = 64 * 1024
+
+
 def spell(path: str, name: str, query: list[tuple[str, str]]) -> str:
     """The path as it is sent, with something in place of its parameter."""
     target = path.replace("{name}", quote(name, safe="") or "-")
@@ -123,7 +131,10 @@ def ask(connected: socket.socket, case: Case) -> Answer:
         connection.endheaders()
         with contextlib.suppress(ConnectionError):  # an answer may come before all of a body has gone
             connection.send(case.body)
-        answer = connection.getresponse()
+        try:
+            answer = connection.getresponse()
+        except ConnectionError:
+            return CUT_OFF
         sent = {name.lower(): value for name, value in answer.getheaders()}
         is_endless = sent.get("content-type") == "text/event-stream"
         with contextlib.closing(answer):
@@ -145,6 +156,8 @@ def ask_admin(node: AgentProcess, case: Case) -> Answer:
 def find_fault(case: Case, answer: Answer) -> str:
     """What is wrong with this answer; empty when it keeps the document's word."""
     kind = answer.headers.get("content-type", "").partition(";")[0]
+    if answer is CUT_OFF:
+        return "" if len(case.body) > BODY_BYTES_MAX else "no answer"
     if case.method == "HEAD":
         return "a HEAD with a body" if answer.body else ""
     if answer.status >= 400 and not (answer.status == 503 and case.path == "/readyz"):
@@ -186,7 +199,7 @@ def test_whatever_is_sent_the_answer_is_declared(node: AgentProcess, case: Case)
     """Over TCP nothing can be changed, every status and form is in the document, and nothing fails."""
     answer = ask_tcp(node, case)
     assert find_fault(case, answer) == ""
-    assert case.method in {"GET", "HEAD"} or answer.status >= 400
+    assert case.method in {"GET", "HEAD"} or answer.status >= 400 or answer is CUT_OFF
 
 
 @ODD
@@ -202,8 +215,8 @@ def test_commands_take_any_body_without_harm(node: AgentProcess, case: Case) -> 
     """Over the admin socket a body that is none is 400, one that cannot be followed 409, one too large 413."""
     answer = ask_admin(node, case)
     assert find_fault(case, answer) == ""
-    if len(case.body) > 100_000 and case.path:
-        assert answer.status == 413
+    if len(case.body) > BODY_BYTES_MAX and case.path:
+        assert answer.status == 413 or answer is CUT_OFF
 
 
 @pytest.mark.parametrize("path", GETS)

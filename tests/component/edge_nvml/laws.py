@@ -47,6 +47,7 @@ def _check_gpu(gpu: Gpu) -> None:
     assert gpu.compute_capability is not None
     assert gpu.architecture
     assert gpu.minor is not None
+    assert gpu.inforom_valid is not False
     for device in gpu.mig_devices:
         assert device.uuid.startswith("MIG-")
         assert device.parent == gpu.uuid
@@ -73,15 +74,36 @@ def _check_sample(sample: GpuSample) -> None:
     assert sample.memory_total_bytes is not None
     assert 0 <= (sample.memory_used_bytes or 0) <= sample.memory_total_bytes
     assert 0 <= (sample.gpu_utilization_percent or 0) <= 100
+    assert (sample.nvlink_speed_min_mbps or 0) <= (sample.nvlink_speed_max_mbps or 0)
+    assert 0 <= (sample.nvlink_effective_ber or 0) < 1e-3
+    assert not sample.sram_threshold_exceeded
+    assert not sample.memory_unrepairable
     if sample.profiling is not None:
         assert 0 <= (sample.profiling.sm_active or 0) <= 1.01
 
 
 def _check_counters(earlier: GpuSample, later: GpuSample) -> None:
-    for name in ("energy_millijoules", "pcie_replay_count", "ecc_corrected_aggregate", "nvlink_transmit_kib"):
+    for name in (
+        "energy_millijoules",
+        "pcie_replay_count",
+        "pcie_fatal_error_count",
+        "ecc_corrected_aggregate",
+        "nvlink_transmit_kib",
+        "nvlink_recovery_failed_count",
+        "aer_fatal_count",
+    ):
         first, second = getattr(earlier, name), getattr(later, name)
         assert (first is None) == (second is None)
         assert first is None or first <= second
+
+
+async def what_asking_costs_is_told(gpus: NvmlGpus) -> None:
+    """Calls by function, none of which takes longer on average than a sample may."""
+    sample = await gpus.read_sample()
+    assert sample.access is not None
+    assert sample.access.left_behind == ()
+    assert sum(one.count for one in sample.access.calls) >= sample.call_count
+    assert all(one.seconds / one.count < 1 for one in sample.access.calls)
 
 
 async def events_can_be_watched(gpus: NvmlGpus) -> None:
@@ -113,6 +135,7 @@ LAWS = (
     the_answer_is_whole,
     every_gpu_has_an_identity,
     every_sample_is_plausible,
+    what_asking_costs_is_told,
     events_can_be_watched,
     release_gives_everything_back,
 )

@@ -348,7 +348,7 @@ async def test_labels_go_from_places_that_are_no_longer_wanted(clock: FakeClock)
 
 
 async def test_a_label_that_is_taken_away_again_and_again_comes_back_each_time(clock: FakeClock) -> None:
-    """Also when it was whole for so short a time that the labeler never saw it so."""
+    """Also when it was whole for so short a time that the labeler never saw it so; then within two seconds."""
     async with Stage(clock, "node").running() as stage:
         stage.say(READY, make_inventory([make_gpu(0)]))
         stage.reach()
@@ -359,5 +359,19 @@ async def test_a_label_that_is_taken_away_again_and_again_comes_back_each_time(c
             stage.say(whole)
             stage.api.node = robbed
             stage.reach()
-            await settle()
+            await settle(2)
             assert COUNT in stage.api.node.labels
+
+
+async def test_a_patch_on_its_way_is_not_sent_twice(clock: FakeClock) -> None:
+    """The node is told of for another reason, such as its condition, before the patch comes back: no second one."""
+    async with Stage(clock, "node").running() as stage:
+        before = stage.api.node
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        stage.reach()
+        await settle()
+        stage.say(replace(before, annotations={"nvidia.com/x": "y"}))
+        await settle(0.5)
+        stage.reach()
+        await settle(60)
+        assert stage.api.writes == ["labels"]

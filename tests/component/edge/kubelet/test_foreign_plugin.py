@@ -9,9 +9,9 @@ import pytest
 from anyio.abc import TaskStatus
 
 from nodeagent.edge.kubelet import list_check
+from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable
 from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, judge_list
-from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
@@ -35,7 +35,7 @@ def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 async def running_ours(root: Path) -> AsyncIterator[tuple[StandIn, Standing]]:
     """A kubelet with our plugin, registered."""
     async with running_stand_in(root) as kubelet:
-        account = PodResourcesClient(kubelet.pod_resources_socket)
+        account = KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)
         async with running_session(
             FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
         ) as standing:
@@ -83,7 +83,7 @@ async def test_a_list_taken_as_sent_is_never_contested(short_dir: Path) -> None:
     """Health that changes, and pods that come, are no reason to suspect anybody."""
     plugin = FakeDevicePlugin()
     async with running_stand_in(short_dir) as kubelet:
-        account = PodResourcesClient(kubelet.pod_resources_socket)
+        account = KubeletAccount(kubelet.device_plugins_dir, kubelet.pod_resources_socket)
         async with running_session(
             plugin, kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
         ) as standing:

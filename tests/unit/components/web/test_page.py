@@ -22,7 +22,15 @@ from tests.support.nodes import make_full_view, make_rich_state, make_sample, ma
 from tests.support.samples import make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
-PATHS = ("/", f"/gpus/{make_uuid(0)}", f"/gpus/{make_uuid(1)}", f"/gpus/{make_uuid(2)}", "/gpus/3", "/pods/ml/word")
+PATHS = (
+    "/",
+    f"/gpus/{make_uuid(0)}",
+    f"/gpus/{make_uuid(1)}",
+    f"/gpus/{make_uuid(2)}",
+    "/gpus/3",
+    "/pods/ml/word",
+    "/conditions/gpu-lost",
+)
 
 
 def _render(path: str, view: PageView) -> str:

@@ -1,0 +1,75 @@
+"""The node as every reader gets it, from what is retained."""
+
+import pytest
+
+from nodeagent.components.web.build import Identity
+from nodeagent.components.web.view import NodeView
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.gates import Gates
+from nodeagent.kernel.report import ComponentReport, Phase
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.telemetry import NodeSample
+from tests.support.nodes import make_sample
+from tests.support.samples import make_gpu, make_mig, make_uuid
+from tests.support.virtual_time import FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+IDENTITY = Identity(version="1", node="n", gpu_source="nvml", pid=7, started_seconds=12.4)
+
+
+class Stage:
+    """A bus with somebody looking at it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        reports = [ComponentReport("web", Phase.RUNNING, 1.0, True, 0, None, None, ())]
+        gates = Gates(["driver_ready"], clock=clock)
+        self.view = NodeView(self.bus, gates, self.conditions, clock, IDENTITY, lambda: reports)
+
+
+async def test_nothing_known_is_an_answer(clock: FakeClock) -> None:
+    """Before anybody has said anything the node is starting, and what is not known is not made up."""
+    view = Stage(clock).view
+    state = view.state()
+    assert (state.node, state.gpus, state.driver) == ("n", None, None)
+    assert [gate.name for gate in state.gates] == ["driver_ready"]
+    assert [one.name for one in state.components] == ["web"]
+    assert view.names() == {}
+    assert view.epoch == "7.12"
+
+
+async def test_the_newest_word_of_each_part_is_shown(clock: FakeClock) -> None:
+    """States are read when asked for; a condition is there as soon as it is set."""
+    stage = Stage(clock)
+    stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+    stage.bus.publish_state(Inventory(generation=1, gpus=(make_gpu(0),)), source="test")
+    stage.conditions.set("gpu-lost", detail="it is gone")
+    state = stage.view.state()
+    assert state.driver is not None
+    assert state.gpus is not None
+    assert [one.code for one in state.conditions] == ["gpu-lost"]
+
+
+async def test_names_are_made_once_for_an_inventory(clock: FakeClock) -> None:
+    """Twenty streams that tell events ask for the same names."""
+    stage = Stage(clock)
+    stage.bus.publish_state(Inventory(generation=1, gpus=(make_gpu(0, mig=make_mig(0, 1)),)), source="test")
+    names = stage.view.names()
+    assert stage.view.names() is names
+    stage.bus.publish_state(Inventory(generation=2, gpus=(make_gpu(1),)), source="test")
+    assert make_uuid(1) in stage.view.names()
+
+
+async def test_readings_become_curves_and_nothing_else_does(clock: FakeClock) -> None:
+    """The last minutes are remembered from what goes by; the page has them beside the history."""
+    stage = Stage(clock)
+    stage.view.note(NodeSample(time_seconds=5.0, gpus=(make_sample(0),)))
+    stage.view.note("anything else")
+    stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+    page = stage.view.page()
+    assert list(page.trend) == [make_uuid(0)]
+    assert "DriverState" in [type(one.value).__name__ for one in page.history]

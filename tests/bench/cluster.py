@@ -17,6 +17,7 @@ HEALTHY = "nvidia.com/gpu.healthy.count"
 COUNT = "nvidia.com/gpu.count"
 CONFIGURATION = "nvidia.com/device-plugin.config"
 CHOICES = 5
+ROBBERIES, APART_SECONDS = 10, 1.5
 HOLD_SECONDS = 1.0
 LOST_GPUS = 4
 """Soon after them the first is back: nothing else than its event was against it."""
@@ -50,7 +51,8 @@ def _measure_changes() -> list[Row]:
             node.fake.push_event(gpu, XID_EVENT, XID_OFF_THE_BUS)
             fact.append(1000 * (api.wait_label(HEALTHY, str(GPUS - gpu - 1)) - began - HOLD_SECONDS))
     with _labelled("kubernetes.requests_per_second=100") as (_, _, api):
-        for _ in range(20):
+        for _ in range(ROBBERIES):
+            time.sleep(APART_SECONDS)  # a label that is taken away at once again waits a second
             began, before = time.perf_counter(), len(api.server.writes)
             api.set_label(COUNT, None)
             label.append(1000 * (api.wait_label(COUNT, str(GPUS), writes=before + 1) - began))

@@ -23,6 +23,9 @@ class Where(StrEnum):
 NOT_RUN: Final[Mapping[str, str]] = {
     "make run": "runs until it is stopped; test_simulation runs what it runs",
     "make test": "it is what runs these tests",
+    "curl -sN 'localhost:9400/api/v1/events?types=XidReported,DevicesAdvertised'": (
+        "the machine has no curl; tests of the API ask for the same stream"
+    ),
 }
 
 INSTALLING: Final = frozenset(

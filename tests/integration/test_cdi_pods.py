@@ -17,10 +17,9 @@ import pytest
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.images import render_tree_image
-from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.cluster.pods import WAIT, Pods, render_pod
 from tests.integration.conftest import MakeAgent
-from tests.integration.runtimes.support import PROBE, VERSION, run
+from tests.integration.runtimes.support import PROBE, VERSION, built_hook, run
 
 IMAGE = "localhost/gpu-program:1"
 LIBRARIES = {
@@ -88,6 +87,13 @@ def image(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     for applet in ("sh", "ls", "env", "sleep", "mknod", "cat"):
         (root / "bin" / applet).symlink_to("busybox")
     return render_tree_image(root, IMAGE)
+
+
+@pytest.fixture
+def hook() -> Iterator[Path]:
+    """The hook program, as the agent installs it."""
+    with built_hook() as program:
+        yield program
 
 
 def _copy(path: Path, root: Path) -> None:
@@ -184,10 +190,9 @@ def test_a_pod_by_cdi_names_has_its_gpus_and_a_driver_that_loads(
 
 
 def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
-    gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path, tmp_path: Path
+    hook: Path, gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path, tmp_path: Path
 ) -> None:
     """With cdi-annotations and the hook: one GPU, and a linker cache that lists each library of the driver."""
-    run("make", "--no-print-directory", "hook", cwd=CHECKOUT)
     settings = _settings(driver, ["cdi-annotations"], hooks="ldcache", hook_dir=str(tmp_path / "hook"))
     agent = make_agent(gpus="simulated:dgx-h100", settings=settings)
     _wait_gpus(gpu_node, 8)

@@ -61,7 +61,7 @@ def test_the_journal_stays_where_it_is_asked_for(machine: Machine) -> None:
     machine.run("systemctl stop nodeagent.service")
     machine.run("nodeagent uninstall --keep-state")
     assert "allocations.journal" in machine.run("ls /var/lib/nodeagent")
-    assert machine.run("ls -A /run/cdi").strip() == ""
+    assert machine.call("ls -A /run/cdi").stdout.strip() == ""
     machine.run("nodeagent uninstall")
     assert machine.call("ls /var/lib/nodeagent").returncode != 0
 

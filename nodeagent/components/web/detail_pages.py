@@ -80,15 +80,15 @@ def render_gpu_page(name: str, view: PageView) -> Page:
             "verdict": head,
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
             "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
-            "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
             "events": render_events(chains),
+            "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
         },
     )
 
 
 def _now(record: GpuRecord, view: PageView) -> str:
     meters = render_meters(record, view.trend.get(record.gpu.uuid, ()))
-    return (meters or "<p>No readings.</p>") + render_mig(record)
+    return (meters or "<p>It gives no readings now.</p>") + render_mig(record)
 
 
 def _holders(record: GpuRecord, view: PageView) -> str:

@@ -150,7 +150,10 @@ def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
     ]
     if sample is not None:
         facts += _sample_facts(sample)
-    facts += [(f"Health of {one.device}", _render_health(one, state.time_seconds)) for one in record.health]
+    profiles = {str(device.uuid): f" of {device.profile}, {device.uuid}" for device in gpu.mig_devices}
+    facts += [
+        (f"Health{profiles.get(str(one.device), '')}", _render_health(one, state.time_seconds)) for one in record.health
+    ]
     facts += [(f"Not readable: {one.what}", esc(one.reason)) for one in gpu.unreadable]
     return f'<div class="card">{pairs(facts)}</div>'
 

@@ -11,7 +11,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -166,6 +166,10 @@ def find_fault(case: Case, answer: Answer) -> str:
     if operation is None:
         # Beside the document: what is there is a page or a probe, never an error in disguise.
         return "" if answer.status == 200 else f"status {answer.status}"
+    return _find_fault_of_form(operation, answer, kind)
+
+
+def _find_fault_of_form(operation: Mapping[str, Any], answer: Answer, kind: str) -> str:
     declared = operation["responses"].get(str(answer.status), {}).get("content")
     if declared is None or kind not in declared:
         return f"{answer.status} {kind} is not declared"
@@ -216,7 +220,8 @@ def test_commands_take_any_body_without_harm(node: AgentProcess, case: Case) -> 
     answer = ask_admin(node, case)
     assert find_fault(case, answer) == ""
     if len(case.body) > BODY_BYTES_MAX and case.path:
-        assert answer.status == 413 or answer is CUT_OFF
+        # 400 where the headers are none already, such as one that may stand once and is there twice
+        assert answer.status in {400, 413} or answer is CUT_OFF
 
 
 @pytest.mark.parametrize("path", GETS)

@@ -5,8 +5,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from nodeagent.edge.host.hook_program import BUILT
+from tests.integration.cluster.layout import CHECKOUT
 
 PROBE = Path(__file__).parent / "probe.c"
 LIBRARY = "int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n"
@@ -46,6 +50,21 @@ def make_driver(root: Path, directory: str = "usr/lib/x86_64-linux-gnu") -> Path
     for name in NODES:
         os.mknod(dev / name, 0o20666, os.makedev(1, 3))
     return root
+
+
+@contextmanager
+def built_hook() -> Iterator[Path]:
+    """The hook program where the package looks for it; a checkout that had none has none afterwards.
+
+    A wheel would take it along, and another test weighs wheels.
+    """
+    was_there = BUILT.exists()
+    run("make", "--no-print-directory", "hook", cwd=CHECKOUT)
+    try:
+        yield BUILT
+    finally:
+        if not was_there:
+            BUILT.unlink()
 
 
 def make_root(root: Path, compiler: str) -> Path:

@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 
 from nodeagent.edge.host.ldcache import parse_library_cache
-from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.runtimes.support import (
     PATIENCE_SECONDS,
     VERSION,
+    built_hook,
     find_programs,
     generate,
     make_driver,
     make_root,
-    run,
     run_container,
 )
 
@@ -52,10 +51,10 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
+def program() -> Iterator[Path]:
     """The hook, as it is shipped."""
-    run("make", "--no-print-directory", "hook", cwd=CHECKOUT)
-    return CHECKOUT / "nodeagent/edge/host/hook/nodeagent-cdi-hook"
+    with built_hook() as program:
+        yield program
 
 
 def make_image(root: Path, compiler: str) -> Path:

@@ -4,7 +4,8 @@ import inspect
 
 from msgspec.structs import fields
 
-from nodeagent.model.conditions import CATALOGUE, ConditionDefinition
+from nodeagent.model.condition_definition import ConditionDefinition
+from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import FACTS, STATES
 from nodeagent.model.values import Value
 

@@ -21,8 +21,8 @@ from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.report import Degraded
-from nodeagent.model.conditions import DRIVER_CODES
 from nodeagent.model.driver import DriverState
+from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
 from nodeagent.model.ports import DeviceNodes, DriverProbe, ValidationMarkers

@@ -4,8 +4,8 @@ NVML answering is the proof that the driver works. Kernel module, PCI functions 
 not; they may be absent where NVML works all the same (an NVML that is simulated, emulated or pointed elsewhere).
 """
 
-from nodeagent.model.conditions import DRIVER_CONDITIONS
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NvmlAnswer
+from nodeagent.model.driver_conditions import DRIVER_CONDITIONS
 from nodeagent.model.values import Value
 
 _NVML_NOT_LOADED = -1

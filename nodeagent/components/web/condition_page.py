@@ -7,7 +7,8 @@ from nodeagent.components.web.markup import age, esc, mark, pairs, prose, sectio
 from nodeagent.components.web.page import Page, PageView
 from nodeagent.components.web.page_parts import SEVERITY_STYLES, render_condition_list
 from nodeagent.components.web.records import ConditionRecord
-from nodeagent.model.conditions import CATALOGUE, ConditionDefinition
+from nodeagent.model.condition_definition import ConditionDefinition
+from nodeagent.model.conditions import CATALOGUE
 
 DEFINITIONS = {one.code: one for one in CATALOGUE}
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nodeagent.components.driver.decide import CONDITION_CODES, DriverDecision, decide_driver
-from nodeagent.model.conditions import DRIVER_CODES
 from nodeagent.model.driver import DriverEvidence, DriverPhase, NvmlAnswer, PciFunction
+from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.ids import PciAddress
 
 GPU = PciFunction(address=PciAddress("0000:1b:00.0"), device_id=0x2330, bound_driver="nvidia")

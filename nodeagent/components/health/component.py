@@ -14,7 +14,7 @@ from nodeagent.components.health.book import BookUnreadable, decode_book, encode
 from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.health.judge import Judge, find_named
-from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, key_of, note_heard
+from nodeagent.components.health.kernel_log import Hearsay, is_echo, key_of, note_heard, tell_line
 from nodeagent.components.health.limits import plan_limits
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
@@ -24,12 +24,8 @@ from nodeagent.components.health.reports import LOOK_AT_ONCE, judge_report
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.host.errors import KernelLogUnavailable
 from nodeagent.edge.host.kernel_log_lines import (
-    DriverLine,
-    InitFailureLine,
     KernelRecord,
-    LostGpuLine,
     SxidLine,
-    XidLine,
     parse_driver_line,
 )
 from nodeagent.edge.host.kmsg import KernelLog
@@ -57,7 +53,6 @@ LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
 GATHER_SECONDS = 0.02
 """How long evidence gathers after a report: the first of a burst is told at once, the rest in one word."""
-XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
 
 
 class Health:
@@ -292,7 +287,7 @@ class Health:
         if isinstance(line, SxidLine) and line.fatal is not None:
             limits = plan_limits(self._live.now.health)
             self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
-        reported = _tell_line(line, self._judge.inventory)
+        reported = tell_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(
                 reported, Moment(at=at, wall=self._clock.wall()), plan_policy(self._live.now.health), is_old=True
@@ -380,27 +375,3 @@ class Health:
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())
-
-
-def _tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
-    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
-    match line:
-        case XidLine():
-            xid, instances = line.xid, (line.gpu_instance_id, line.compute_instance_id)
-        case LostGpuLine():
-            xid, instances = XID_OFF_THE_BUS, (None, None)
-        case InitFailureLine():
-            xid, instances = XID_NOT_INITIALISED, (None, None)
-        case _:
-            return None
-    gpu = find_gpu_at(inventory, line.address)
-    if gpu is None:
-        return None
-    return XidReported(
-        gpu=gpu,
-        xid=xid if xid is not None else XID_UNDECODABLE,
-        gpu_instance_id=instances[0],
-        compute_instance_id=instances[1],
-        source="kernel_log",
-        message=line.message,
-    )

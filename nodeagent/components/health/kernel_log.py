@@ -5,11 +5,13 @@ Owns the matching of lines with GPUs, and with what NVML reported.
 
 from typing import Final
 
+from nodeagent.edge.host.kernel_log_lines import DriverLine, InitFailureLine, LostGpuLine, XidLine
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
 
+XID_UNDECODABLE, XID_OFF_THE_BUS, XID_NOT_INITIALISED = 999, 79, 143
 SAME_SECONDS: Final = 2.0
 """How far apart the two sources may tell of the same fault."""
 
@@ -19,6 +21,30 @@ XidKey = tuple[str, int, int | None]
 def find_gpu_at(inventory: Inventory, address: PciAddress | None) -> GpuUuid | None:
     """The GPU in this slot; `None` when the line names none that is known."""
     return next((gpu.uuid for gpu in inventory.gpus if gpu.pci.address == address), None)
+
+
+def tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
+    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
+    match line:
+        case XidLine():
+            xid, instances = line.xid, (line.gpu_instance_id, line.compute_instance_id)
+        case LostGpuLine():
+            xid, instances = XID_OFF_THE_BUS, (None, None)
+        case InitFailureLine():
+            xid, instances = XID_NOT_INITIALISED, (None, None)
+        case _:
+            return None
+    gpu = find_gpu_at(inventory, line.address)
+    if gpu is None:
+        return None
+    return XidReported(
+        gpu=gpu,
+        xid=xid if xid is not None else XID_UNDECODABLE,
+        gpu_instance_id=instances[0],
+        compute_instance_id=instances[1],
+        source="kernel_log",
+        message=line.message,
+    )
 
 
 def key_of(reported: XidReported) -> XidKey:

@@ -19,6 +19,9 @@ from nodeagent.kernel.report import ComponentReport, Phase
 from nodeagent.kernel.shutdown import ExitWatchdog, Shutdown
 from nodeagent.model.errors import ControlRefused
 
+REACHABLE_SECONDS = 30.0
+"""How long an agent with a set end may take to be reachable before its time begins to run."""
+
 _log = get_logger(component="agent")
 
 
@@ -78,7 +81,8 @@ def _start_background(
     tasks.start_soon(parts.conditions.run, name="conditions")
     tasks.start_soon(parts.introspection.run, name="introspection")
     tasks.start_soon(parts.control.run, name="control")
-    tasks.start_soon(_announce, plan, parts, notifier, name="announcer")
+    reachable = anyio.Event()
+    tasks.start_soon(_announce, plan, parts, notifier, reachable, name="announcer")
     tasks.start_soon(_tell_systemd, parts, notifier, name="systemd status")
     if notifier.watchdog_seconds is not None:
         tasks.start_soon(_feed_watchdog, notifier, notifier.watchdog_seconds / 2, name="systemd watchdog")
@@ -89,7 +93,7 @@ def _start_background(
         set_holders = parts.hardware.set_holders
         tasks.start_soon(run_stand_in_kubelet, plan.simulation, root, set_holders, name="stand-in cluster")
     if plan.stop_after_seconds is not None:
-        tasks.start_soon(_stop_after, plan.stop_after_seconds, stop, name="stop timer")
+        tasks.start_soon(_stop_after, plan.stop_after_seconds, reachable, stop, name="stop timer")
 
 
 async def _require_driver(parts: Composition) -> None:
@@ -98,7 +102,7 @@ async def _require_driver(parts: Composition) -> None:
         raise DriverRequired(state.detail or str(state.phase), state.remedy)
 
 
-async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifier) -> None:
+async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifier, reachable: anyio.Event) -> None:
     """Say where the agent is reached, once it is, and tell systemd that the start is over.
 
     Not when it is ready: a node that waits for its driver has started, and systemd would kill one that says nothing.
@@ -113,6 +117,7 @@ async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifi
         _log.warning("configuration_notice", notice=notice)
     notifier.ready("started")
     plan.announce(endpoints)
+    reachable.set()
 
 
 async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
@@ -129,7 +134,10 @@ async def _feed_watchdog(notifier: SystemdNotifier, period_seconds: float) -> No
         await anyio.sleep(period_seconds)
 
 
-async def _stop_after(seconds: float, stop: Callable[[str], None]) -> None:
+async def _stop_after(seconds: float, reachable: anyio.Event, stop: Callable[[str], None]) -> None:
+    """Counts from when people can reach the agent; one that they never can ends all the same."""
+    with anyio.move_on_after(REACHABLE_SECONDS):
+        await reachable.wait()
     await anyio.sleep(seconds)
     stop("time is over")
 

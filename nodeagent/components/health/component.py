@@ -14,7 +14,15 @@ from nodeagent.components.health.book import BookUnreadable, decode_book, encode
 from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.health.judge import Judge, find_named
-from nodeagent.components.health.kernel_log import Hearsay, is_echo, key_of, note_heard, tell_line
+from nodeagent.components.health.kernel_log import (
+    XID_NOT_INITIALISED,
+    XID_OFF_THE_BUS,
+    Hearsay,
+    is_echo,
+    key_of,
+    note_heard,
+    report_line,
+)
 from nodeagent.components.health.limits import plan_limits
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
@@ -24,8 +32,12 @@ from nodeagent.components.health.reports import LOOK_AT_ONCE, judge_report
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.host.errors import KernelLogUnavailable
 from nodeagent.edge.host.kernel_log_lines import (
+    DriverLine,
+    InitFailureLine,
     KernelRecord,
+    LostGpuLine,
     SxidLine,
+    XidLine,
     parse_driver_line,
 )
 from nodeagent.edge.host.kmsg import KernelLog
@@ -287,7 +299,7 @@ class Health:
         if isinstance(line, SxidLine) and line.fatal is not None:
             limits = plan_limits(self._live.now.health)
             self._judge.note_switch_error(line.sxid, self._now(), is_fatal=line.fatal, is_old=is_old, limits=limits)
-        reported = tell_line(line, self._judge.inventory)
+        reported = _tell_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(
                 reported, Moment(at=at, wall=self._clock.wall()), plan_policy(self._live.now.health), is_old=True
@@ -375,3 +387,17 @@ class Health:
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())
+
+
+def _tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
+    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
+    match line:
+        case XidLine():
+            instances = (line.gpu_instance_id, line.compute_instance_id)
+            return report_line(inventory, line.address, line.xid, line.message, instances)
+        case LostGpuLine():
+            return report_line(inventory, line.address, XID_OFF_THE_BUS, line.message)
+        case InitFailureLine():
+            return report_line(inventory, line.address, XID_NOT_INITIALISED, line.message)
+        case _:
+            return None

@@ -5,7 +5,6 @@ Owns the matching of lines with GPUs, and with what NVML reported.
 
 from typing import Final
 
-from nodeagent.edge.host.kernel_log_lines import DriverLine, InitFailureLine, LostGpuLine, XidLine
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, PciAddress
@@ -23,18 +22,15 @@ def find_gpu_at(inventory: Inventory, address: PciAddress | None) -> GpuUuid | N
     return next((gpu.uuid for gpu in inventory.gpus if gpu.pci.address == address), None)
 
 
-def tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
-    """The line as an XID; `None` for one that reports no fault of a GPU, or of none that is known."""
-    match line:
-        case XidLine():
-            xid, instances = line.xid, (line.gpu_instance_id, line.compute_instance_id)
-        case LostGpuLine():
-            xid, instances = XID_OFF_THE_BUS, (None, None)
-        case InitFailureLine():
-            xid, instances = XID_NOT_INITIALISED, (None, None)
-        case _:
-            return None
-    gpu = find_gpu_at(inventory, line.address)
+def report_line(
+    inventory: Inventory,
+    address: PciAddress | None,
+    xid: int | None,
+    message: str,
+    instances: tuple[int | None, int | None] = (None, None),
+) -> XidReported | None:
+    """What a line of the log says, as NVML would have reported it; `None` where it names no GPU that is known."""
+    gpu = find_gpu_at(inventory, address)
     if gpu is None:
         return None
     return XidReported(
@@ -43,7 +39,7 @@ def tell_line(line: DriverLine, inventory: Inventory) -> XidReported | None:
         gpu_instance_id=instances[0],
         compute_instance_id=instances[1],
         source="kernel_log",
-        message=line.message,
+        message=message,
     )
 
 

@@ -228,15 +228,20 @@ class WebComponent:
                     newest, event = envelope.seq, build_event(envelope, teller)
                     if last_seen is not None and newest > last_seen and is_wanted(event.type, types):
                         yield render_event(event)
+                said_at = anyio.current_time()
                 while not self._stopping.is_set():
-                    item = None
+                    item, line = None, b""
                     with anyio.move_on_after(KEEPALIVE_SECONDS):
                         item = await anext(tap)
-                    if item is None:
-                        yield KEEPALIVE
-                    elif item.seq > newest and is_wanted(type(item.value).__name__, types):
+                    if item is not None and item.seq > newest and is_wanted(type(item.value).__name__, types):
                         teller.names = self._view.names()
-                        yield render_event(build_event(item, teller))
+                        line = render_event(build_event(item, teller))
+                    # What is not wanted keeps coming too; a reader must be told all the same that somebody is there.
+                    elif anyio.current_time() - said_at >= KEEPALIVE_SECONDS:
+                        line = KEEPALIVE
+                    if line:
+                        said_at = anyio.current_time()
+                        yield line
         finally:
             self._streams -= 1
 

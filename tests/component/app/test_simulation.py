@@ -130,6 +130,18 @@ def test_live_events_arrive(node: AgentProcess) -> None:
             heard += follower.recv(4096)
 
 
+def test_a_reader_of_rare_events_hears_that_the_agent_is_there(node: AgentProcess) -> None:
+    """Samples come every second and are not wanted; who hears nothing for 40 s would take the agent for gone."""
+    host, port = node.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=30) as follower:
+        follower.sendall(b"GET /api/v1/events?types=FaultInjected HTTP/1.1\r\nHost: a\r\n\r\n")
+        heard = b""
+        while heard.count(b"\n: ") < 2:
+            more = follower.recv(4096)
+            assert more, heard
+            heard += more
+
+
 def test_a_second_simulation_is_refused_by_name_of_the_first(node: AgentProcess) -> None:
     """Two agents on one node would hand out a GPU twice; the second says who the first is and touches nothing."""
     second = run_command(node.directory, "simulate", "--set", "http.listen=127.0.0.1:0")

@@ -1,6 +1,6 @@
 """The cluster component between the bus and a node in a cluster, on virtual time."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-import structlog
 
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
@@ -400,16 +399,17 @@ async def test_labels_of_pods_are_followed_while_they_are_wanted(clock: FakeCloc
         assert stage.pods.following == 0
 
 
-async def test_another_reason_for_an_outage_is_logged_again(clock: FakeClock) -> None:
+async def test_another_reason_for_an_outage_is_logged_again(
+    clock: FakeClock, log_lines: list[MutableMapping[str, Any]]
+) -> None:
     """A server that comes back and refuses is another matter than one that is away."""
 
     class Refused(NodeagentError):
         pass
 
     async with Stage(clock).running() as stage:
-        with structlog.testing.capture_logs() as logs:
-            stage.api.go_away(GONE)
-            await settle(30)
-            stage.api.trouble = Refused("no token")
-            await settle(120)
-        assert [each["reason"] for each in logs if each["event"] == "api_server_away"] == [str(GONE), "no token"]
+        stage.api.go_away(GONE)
+        await settle(30)
+        stage.api.trouble = Refused("no token")
+        await settle(120)
+        assert [each["reason"] for each in log_lines if each["event"] == "api_server_away"] == [str(GONE), "no token"]

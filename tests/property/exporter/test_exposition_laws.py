@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.catalogue import FIELDS
+from nodeagent.components.exporter.catalogue import FIELDS, list_extras, list_readings
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.components.exporter.field import LabelField
@@ -21,11 +21,16 @@ COUNTS = st.one_of(st.none(), st.integers(0, 2**63))
 NUMBERS = {
     name: COUNTS
     for name in GpuSample.__struct_fields__
-    if name not in {"uuid", "lost", "profiling", "processes", "mig", "unreadable"}
+    if name not in {"uuid", "lost", "profiling", "processes", "mig", "unreadable", "extras"}
 }
+READINGS = list_readings(list_extras())
+EXTRAS = st.dictionaries(st.sampled_from(READINGS), st.integers(0, 2**63), max_size=8)
 SAMPLES = st.fixed_dictionaries(NUMBERS)
 EVERYTHING = parse_selection(
-    "\n".join(f"{field.name}, {'label' if isinstance(field, LabelField) else 'counter'}, h" for field in FIELDS)
+    "\n".join(
+        f"{field.name}, {'label' if isinstance(field, LabelField) else 'counter'}, h"
+        for field in (*FIELDS, *list_extras())
+    )
 )
 STYLES = st.builds(
     LabelStyle,
@@ -38,9 +43,16 @@ STYLES = st.builds(
 
 
 @settings(max_examples=60)
-@given(SAMPLES, TEXTS, TEXTS, TEXTS, TEXTS, STYLES, st.integers(0, 2))
+@given(SAMPLES, EXTRAS, TEXTS, TEXTS, TEXTS, TEXTS, STYLES, st.integers(0, 2))
 def test_every_exposition_reads_back_equal_in_both_formats(
-    values: dict[str, int | None], model: str, pod: str, container: str, uid: str, style: LabelStyle, mig: int
+    values: dict[str, int | None],
+    extras: dict[str, float],
+    model: str,
+    pod: str,
+    container: str,
+    uid: str,
+    style: LabelStyle,
+    mig: int,
 ) -> None:
     """No text of a pod or board can break a scrape, forge a label, or make a series twice."""
     known = know(mig=mig)
@@ -51,6 +63,7 @@ def test_every_exposition_reads_back_equal_in_both_formats(
         uuid=make_uuid(0),
         processes=(ProcessSample(pid=1, memory_used_bytes=1),),
         mig=make_mig_shares(0, mig),
+        extras=extras,
         **values,  # type: ignore[arg-type]  # names and kinds come from the class itself
     )
     blocks = list(NodeSeries().render(make_node(sample, seconds=START), known, Wishes(EVERYTHING, style)))

@@ -22,11 +22,12 @@ from tests.bench.callers import CALLERS, BlockingPluginClient
 
 
 class Wish(msgspec.Struct):
-    """Admit `rounds` pods of `size` devices, one after the other, each gone before the next."""
+    """Admit `rounds` pods of `size` devices, one after the other, each gone before the next; a pause after each."""
 
     resource: str
     size: int
     rounds: int
+    pause_seconds: float
 
 
 def tell(event: str, at: float | None = None, **values: Any) -> None:
@@ -57,7 +58,7 @@ async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
     for number in range(wish.rounds):
         await kubelet.add_pod("bench", f"pod-{number}", {wish.resource: wish.size})
         kubelet.delete_pod("bench", f"pod-{number}")
-        await anyio.lowlevel.checkpoint()  # lists and pod resources have their turn
+        await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
     return [1000 * (times.prefer_seconds + times.allocate_seconds) for times in kubelet.call_times]
 
 

@@ -22,6 +22,8 @@ from typing import Any
 
 from tests.fakes.nvml.control import FakeNvml
 
+POD_PAUSE_SECONDS = 0.003
+"""Between pods: what the agent does after an answer is no part of the next, and containers take far longer."""
 PATIENCE_SECONDS = 120.0
 RESOURCE = "nvidia.com/gpu"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -65,11 +67,14 @@ class KubeletProcess:
             raise TimeoutError(f"the kubelet never saw {event} {wanted}; last: {self.events[-3:]}")
         return found
 
-    def admit(self, size: int, rounds: int, resource: str = RESOURCE) -> list[float]:
+    def admit(
+        self, size: int, rounds: int, resource: str = RESOURCE, pause_seconds: float = POD_PAUSE_SECONDS
+    ) -> list[float]:
         """Milliseconds of preference and durable allocation together, pod by pod."""
         assert self._process.stdin is not None
         began = time.perf_counter()
-        self._process.stdin.write(json.dumps({"resource": resource, "size": size, "rounds": rounds}) + "\n")
+        wish = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}
+        self._process.stdin.write(json.dumps(wish) + "\n")
         self._process.stdin.flush()
         millis: list[float] = self.wait("admitted", since=began)["millis"]
         return millis

@@ -75,6 +75,35 @@ def test_a_forgotten_release_ends_by_itself(short_dir: Path, fake: FakeNvml) -> 
         assert _holds_driver(agent)
 
 
+def _plug(sys_dir: Path, fake: FakeNvml, gpu: int) -> None:
+    """Show this GPU on the bus as the kernel does."""
+    seat = fake.profile.seats[gpu]
+    place = sys_dir / "bus/pci/devices" / seat.address
+    place.mkdir(parents=True)
+    (place / "config").write_bytes(b"\xde\x10\x30\x23")
+    (place / "driver").symlink_to("../../drivers/nvidia")
+    device = f"{seat.model.pci.device_id >> 16:#06x}"
+    for name, value in (("vendor", "0x10de"), ("device", device), ("numa_node", "0"), ("class", "0x030200")):
+        (place / name).write_text(f"{value}\n")
+
+
+def test_a_card_that_is_put_in_is_seen_without_a_restart(short_dir: Path, fake: FakeNvml) -> None:
+    """From the kernel's bus to the list, although a session of NVML lists only what was there when it began."""
+    sys_dir = short_dir / "sys"
+    for gpu in range(7):
+        _plug(sys_dir, fake, gpu)
+    fake.unplug(7)
+    fake.state.lists_at_start = 1
+    with running_agent(short_dir, *_use(fake), "--set", f"node.sys_dir={sys_dir}") as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        assert len(agent.get_json("/api/v1/gpus")["gpus"]) == 7
+        newcomer = fake.profile.seats[7].address
+        fake.plug(7)
+        _plug(sys_dir, fake, 7)
+        agent.wait_for("/api/v1/gpus", newcomer)
+        assert len(agent.get_json("/api/v1/gpus")["gpus"]) == 8
+
+
 def test_a_hung_gpu_hangs_neither_the_agent_nor_its_stop(short_dir: Path, fake: FakeNvml) -> None:
     """With one GPU hung for ever the endpoints answer, the other GPUs are sampled, and SIGTERM ends it in order."""
     with running_agent(short_dir, *_use(fake), "--set", "driver.call_timeout_seconds=0.5") as agent:

@@ -132,6 +132,20 @@ async def test_a_long_call_is_awaited_and_others_wait_for_it(release: threading.
         assert order == ["first", "second"]
 
 
+async def test_a_result_that_came_before_it_was_awaited_is_there(release: threading.Event) -> None:
+    """A call may end between the patience and the awaiting."""
+    async with working() as worker:
+        pending = worker.run_promptly(
+            lambda: release.wait() and 7,
+            patience_seconds=AT_ONCE,
+            timeout_seconds=PATIENCE_SECONDS,
+            what="waiting",
+        )
+        release.set()
+        await anyio.sleep(5 * AT_ONCE)
+        assert await settled(pending) == 7
+
+
 async def test_a_call_without_patience_is_awaited() -> None:
     """Whoever has none gets what to await."""
     async with working() as worker:

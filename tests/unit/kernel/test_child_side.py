@@ -3,11 +3,12 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from nodeagent.kernel.child_side import die_with_parent
+from nodeagent.kernel.child_side import announce_step, die_with_parent
 from nodeagent.kernel.frames import PARENT_VARIABLE
 
 
@@ -64,3 +65,14 @@ def test_stray_prints_stay_out_of_the_answers() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"answer", b"stray")
+
+
+def test_a_step_is_the_name_of_the_process() -> None:
+    """People see it in `ps`, the parent in `/proc`; the kernel keeps fifteen bytes."""
+    thread = Path("/proc/thread-self/comm")
+    before = thread.read_text().rstrip("\n")
+    try:
+        announce_step("nvml GPU 3 of a long name")
+        assert thread.read_text() == "nvml GPU 3 of a\n"
+    finally:
+        announce_step(before)

@@ -194,6 +194,7 @@ def test_a_reading_on_demand_is_shown_in_its_unit() -> None:
     wishes = Wishes(parse_selection("\n".join(lines)))
     first = {"field/186/0": 321_500.0, "call/power_limit_min": 200_900.0, "field/138/0": 0.0, "field/139/0": 0.0}
     second = first | {"field/138/0": 3e6, "field/139/0": 1e6, "gpm/4": 12.5, "gpm/30": 50.0, "gpm/100": 2.0}
+    second |= {"field/138/1": 5e6}  # a link that has just come up has no rate yet
     series = NodeSeries()
     render(make_node(make_sample(extras=first)), know(), wishes, series)
     found = read_series(render(make_node(make_sample(extras=second), seconds=START + 10), know(), wishes, series))

@@ -80,9 +80,11 @@ def _check_directory(directory: DirectoryFacts) -> Check:
         return fail("disk", f"{directory.path} cannot be written by this user", f"ls -ld {directory.path}; mount")
     free = f"{directory.path}: {render_bytes(directory.free_bytes)} of {render_bytes(directory.total_bytes)} free"
     # A volume of its own, such as a pod's /run/nodeagent, may be small: what counts then is that it is not filling up.
-    if directory.free_bytes < min(FREE_BYTES_MIN, directory.total_bytes // 2):
+    # What has no size at all is no disk, and nothing can be written there.
+    half = max(1, directory.total_bytes // 2)
+    if directory.free_bytes < min(FREE_BYTES_MIN, half):
         return fail("disk", free, f"df -h {directory.path}")
-    if directory.free_bytes < min(FREE_BYTES_LOW, directory.total_bytes // 2):
+    if directory.free_bytes < min(FREE_BYTES_LOW, half):
         return warn("disk", free, f"df -h {directory.path}")
     return ok("disk", free)
 

@@ -108,8 +108,10 @@ def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Ma
     flags = " ".join(f"--set {setting}" for setting in settings)
     unit = (CHECKOUT / "systemd/nodeagent.service").read_text()
     unit = unit.replace("ExecStart=nodeagent run", f"ExecStart={CHECKOUT}/.venv/bin/python -m nodeagent run {flags}")
-    # The interpreter of a test may lie in somebody's home.
-    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit.replace("ProtectHome=yes", "ProtectHome=no"))
+    # The interpreter of a test may lie in somebody's home, and its checkout among temporary files.
+    for protection in ("ProtectHome", "PrivateTmp"):
+        unit = unit.replace(f"{protection}=yes", f"{protection}=no")
+    machine.systemd.write(f"/etc/systemd/system/{AGENT}", unit)
     machine.systemd.run("mkdir", "-p", "/var/lib/kubelet/device-plugins")
     machine.systemd.run("systemctl", "daemon-reload")
     machine.systemd.run("systemctl", "start", "--no-block", AGENT)

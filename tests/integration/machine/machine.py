@@ -31,14 +31,16 @@ KUBELET = """\
 ExecStart=/bin/sh -c 'sleep infinity | {python} -m tests.bench.kubelet_process --dir /var/lib/kubelet --caller core'
 WorkingDirectory={checkout}
 """
+HOME = "/root"
+"""Of the made-up machine's only user."""
 BORN_LATER = (
     "/var/log",
     "/var/cache",
     "/var/lib/apt",
     "/var/lib/dpkg",
     "/var/lib/systemd",
-    "/root/.cache",
-    "/root/.local",
+    f"{HOME}/.cache",
+    f"{HOME}/.local",
     "/var/tmp",
 )
 """What systemd, dpkg, pip and pipx keep for themselves."""

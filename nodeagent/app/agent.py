@@ -36,7 +36,7 @@ def run_agent(plan: AgentPlan) -> None:
     """
     settings = plan.loaded.settings
     configure_logging(form=settings.log.format, level=settings.log.level)
-    with open_endpoints(settings) as listeners:
+    with open_endpoints(settings, patience_seconds=plan.patience_seconds) as listeners:
         # What was imported stays for good: no collection need look at it again, which would hold up a pod for 20 ms.
         gc.freeze()
         gc.enable()

@@ -6,6 +6,7 @@ So that a port in use or a missing permission is one line and exit code 2, not a
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ADMIN_SOCKET = "admin.sock"
 LOCK = "agent.lock"
 DIRECTORY_MODE = 0o755
+RETRY_SECONDS = 0.1
 
 
 class Listeners(Struct, frozen=True):
@@ -45,28 +47,46 @@ class Listeners(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_endpoints(settings: Settings) -> Iterator[Listeners]:
-    """Everything or nothing.
+def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0) -> Iterator[Listeners]:
+    """Everything or nothing; `patience_seconds` is for another agent that may be about to leave.
 
     Raises:
         DirectoryUnusable: a directory cannot be made or written.
-        AgentAlreadyRuns: another agent has this state directory.
+        AgentAlreadyRuns: another agent has this state directory, and kept it.
         ListenFailed: a socket cannot be bound.
         WebConfigInvalid: TLS or passwords are asked for and cannot be had.
         PasswordsUncheckable: passwords are asked for and cannot be checked here.
     """
+    end = time.monotonic() + patience_seconds
+    has_told = False
+    while True:
+        with contextlib.ExitStack() as stack:
+            try:
+                listeners = _open_all(settings, stack)
+            except AgentAlreadyRuns as error:
+                if time.monotonic() >= end:
+                    raise
+                if not has_told:
+                    get_logger(component="agent").warning("start_waits", reason=str(error), seconds=patience_seconds)
+                has_told = True
+            else:
+                yield listeners
+                return
+        time.sleep(RETRY_SECONDS)
+
+
+def _open_all(settings: Settings, stack: contextlib.ExitStack) -> Listeners:
     access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
-    with contextlib.ExitStack() as stack:
-        # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
-        public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen"))
-        for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
-            prepare_directory(key, path)
-        stack.enter_context(_hold_lock(settings.node.state_dir))
-        admin_path = settings.node.run_dir / ADMIN_SOCKET
-        admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
-        stack.callback(admin_path.unlink, missing_ok=True)
-        yield Listeners(public, admin, admin_path, access)
+    # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
+    public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen"))
+    for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
+        prepare_directory(key, path)
+    stack.enter_context(_hold_lock(settings.node.state_dir))
+    admin_path = settings.node.run_dir / ADMIN_SOCKET
+    admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
+    stack.callback(admin_path.unlink, missing_ok=True)
+    return Listeners(public, admin, admin_path, access)
 
 
 def _open_access(path: Path | None) -> "Access | None":

@@ -27,7 +27,7 @@ class AgentAlreadyRuns(StartRefused):
     """Two agents on one node would hand out the same GPU twice."""
 
     def __init__(self, key: str, path: str, reason: str) -> None:
-        super().__init__(f"{reason}; stop it first, or give this one its own `{key}` (now {path})")
+        super().__init__(f"{reason}, or give this one its own `{key}` (now {path})")
         self.key, self.path = key, path
 
 

@@ -33,6 +33,8 @@ class AgentPlan(Struct, frozen=True):
     """
     environ: dict[str, str] = field(default_factory=dict)
     require_driver: bool = False
+    patience_seconds: float = 0.0
+    """How long to wait for another agent that still holds the state directory."""
     simulation: SimulationPlan | None = None
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None

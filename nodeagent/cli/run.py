@@ -16,5 +16,6 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
         lambda node_label: load_for(arguments, environ, node_label=node_label),
         environ,
         require_driver=arguments.require_driver,
+        patience_seconds=arguments.wait,
     )
     return ExitCode.OK

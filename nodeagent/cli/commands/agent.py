@@ -19,9 +19,17 @@ RUN = Command(
             "exit with 3 at once when there is no working driver, instead of waiting for one",
             action="store_true",
         ),
+        Argument(
+            ("--wait",),
+            "wait so long for another nodeagent on this node to leave, instead of exiting with 2 at once",
+            metavar="DURATION",
+            default=0.0,
+            parse=parse_duration,
+        ),
     ),
     examples=(
-        Example("nodeagent run", "as the systemd unit and the DaemonSet do"),
+        Example("nodeagent run", "as the systemd unit does"),
+        Example("nodeagent run --wait 20s", "as the DaemonSet does: a pod of the release before may still be ending"),
         Example("nodeagent run --set http.listen=0.0.0.0:9400", "let Prometheus on another machine scrape it"),
         Example("nodeagent run --gpus simulated:dgx-h100", "made-up GPUs, real kubelet"),
     ),

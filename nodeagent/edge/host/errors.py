@@ -95,8 +95,10 @@ class LibraryCacheInvalid(HostError):
 class StateLocked(HostError):
     """Another agent holds the lock on the state directory."""
 
-    def __init__(self, path: Path, holder_pid: int | None) -> None:
+    def __init__(self, path: Path, holder_pid: int | None, holder_host: str = "") -> None:
         holder = f"process {holder_pid}" if holder_pid is not None else "another process"
+        if holder_host:
+            holder += f" of {holder_host}"
         super().__init__(f"cannot lock {path}: {holder} holds it: stop that nodeagent first")
         self.path, self.holder_pid = path, holder_pid
 

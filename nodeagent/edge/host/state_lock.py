@@ -12,6 +12,9 @@ from typing import Self
 
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
 
+HOLDER_BYTES = 300
+"""A process id and a host name, which has at most 253."""
+
 
 class StateLock:
     """Holds the lock from `acquire` to `release`, or for the life of a `with` block."""
@@ -58,14 +61,15 @@ class StateLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StateLocked(self._path, _parse_pid(os.pread(descriptor, 32, 0))) from None
+            raise StateLocked(self._path, *_parse_holder(os.pread(descriptor, HOLDER_BYTES, 0))) from None
         try:
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            os.pwrite(descriptor, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
         except OSError as error:
-            raise FileNotWritten(self._path, "write the process id", error, replaced=False) from error
+            raise FileNotWritten(self._path, "write who holds it", error, replaced=False) from error
 
 
-def _parse_pid(content: bytes) -> int | None:
-    text = content.strip()
-    return int(text) if text.isdigit() else None
+def _parse_holder(content: bytes) -> tuple[int | None, str]:
+    """The process, and the pod it is in: in a pod of its own every agent is process 1."""
+    pid, _, host = content.decode(errors="replace").partition("\n")[0].partition(" ")
+    return (int(pid) if pid.isdecimal() else None), "" if host == os.uname().nodename else host

@@ -34,17 +34,17 @@ def test_second_agent_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
         first.send_signal(signal.SIGKILL)
         first.wait(10)
     with StateLock(path):
-        assert path.read_text() == f"{os.getpid()}\n"
+        assert path.read_text() == f"{os.getpid()} {os.uname().nodename}\n"
 
 
 def test_lock_is_free_after_release_and_the_file_stays(tmp_path: Path) -> None:
-    """The lock file is never removed, and holds the newest owner's pid alone."""
+    """The lock file is never removed, and names the newest owner alone."""
     path = tmp_path / "state.lock"
     path.write_text("123456789\nleft over\n")
     lock = StateLock(path)
     for _ in range(2):
         lock.acquire()
-        assert path.read_text() == f"{os.getpid()}\n"
+        assert path.read_text() == f"{os.getpid()} {os.uname().nodename}\n"
         lock.release()
     lock.release()
     assert path.exists()
@@ -77,5 +77,5 @@ def test_link_in_place_of_the_lock_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
 def test_full_disk_lets_go_of_the_lock() -> None:
     """When the pid cannot be written nothing stays locked and no descriptor stays open."""
-    with pytest.raises(FileNotWritten, match="write the process id"):
+    with pytest.raises(FileNotWritten, match="write who holds it"):
         StateLock(Path("/dev/full")).acquire()

@@ -1,0 +1,83 @@
+"""Two agents of one state directory: the second is refused, or waits for the first to leave."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.app.endpoints import LOCK, open_endpoints
+from nodeagent.app.errors import AgentAlreadyRuns
+from nodeagent.config.kinds import Address
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.state_lock import StateLock
+
+FIRST_OF_A_CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
+PATIENCE_SECONDS = 30.0
+can_make_containers = subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+
+
+def make_settings(directory: Path) -> Settings:
+    """An agent of this directory, on any port."""
+    settings = Settings()
+    return replace(
+        settings,
+        http=replace(settings.http, listen=Address("127.0.0.1", 0)),
+        node=replace(settings.node, state_dir=directory / "state", run_dir=directory / "run"),
+    )
+
+
+def test_the_second_is_refused_by_name_of_the_first(tmp_path: Path) -> None:
+    """At once, with the process, the setting and what to do."""
+    settings = make_settings(tmp_path)
+    with open_endpoints(settings):
+        with pytest.raises(AgentAlreadyRuns, match=rf"process {os.getpid()} holds it.*`node.state_dir`"):
+            with open_endpoints(settings):
+                pass
+
+
+def test_the_second_gives_up_when_the_first_stays(tmp_path: Path) -> None:
+    """Patience has an end, and then the refusal is the same."""
+    settings = make_settings(tmp_path)
+    with open_endpoints(settings):
+        with pytest.raises(AgentAlreadyRuns, match="holds it"):
+            with open_endpoints(settings, patience_seconds=0.15):
+                pass
+
+
+def test_the_second_takes_over_when_the_first_leaves(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It waits, says for whom once, and starts as soon as the lock is free."""
+    settings = make_settings(tmp_path)
+    settings.node.state_dir.mkdir()
+    lock = StateLock(settings.node.state_dir / LOCK)
+    lock.acquire()
+    leaving = threading.Timer(0.5, lock.release)
+    leaving.start()
+    with open_endpoints(settings, patience_seconds=PATIENCE_SECONDS) as listeners:
+        assert listeners.admin_path.exists()
+    leaving.join()
+    said = capfd.readouterr()
+    assert (said.out + said.err).count("start_waits") == 1
+
+
+@pytest.mark.skipif(not can_make_containers, reason="needs process namespaces")
+def test_the_first_process_of_a_container_stops_while_it_waits(tmp_path: Path) -> None:
+    """The kernel keeps a signal from it that has no handler; the agent is not running yet, and ends all the same."""
+    settings = make_settings(tmp_path)
+    words = [f"node.{key}={tmp_path / key.removesuffix('_dir')}" for key in ("state_dir", "run_dir")]
+    flags = [word for each in ("http.listen=127.0.0.1:0", *words) for word in ("--set", each)]
+    command = [*FIRST_OF_A_CONTAINER, sys.executable, "-m", "nodeagent", "run", "--wait=1h", *flags]
+    with open_endpoints(settings), subprocess.Popen(command, stderr=subprocess.PIPE) as second:
+        try:
+            assert second.stderr is not None
+            while b"start_waits" not in (line := second.stderr.readline()):
+                assert line, "it ended"
+            first_of_container = int(Path(f"/proc/{second.pid}/task/{second.pid}/children").read_text())
+            os.kill(first_of_container, signal.SIGTERM)
+            assert second.wait(PATIENCE_SECONDS) == 0
+        finally:
+            second.kill()

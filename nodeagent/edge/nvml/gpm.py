@@ -1,6 +1,6 @@
 """Hardware counters on Hopper and later: the mean between two samples of a GPU or a GPU instance.
 
-Runs in the worker process. Owns the sample buffers of one entity.
+Runs in the worker process. Owns the sample buffers of one entity, and the one structure in which all ask for metrics.
 Refuses intervals under a tenth of a second, for which the library gives no sense.
 """
 
@@ -38,11 +38,41 @@ _METRIC = struct.Struct("=IId24x")
 """Number, code and value of one metric, and three pointers to its name and unit."""
 
 
+class MetricsBuffer:
+    """The binding's structure for a question and its answer, 19 kB: one for all entities, asked one after the other."""
+
+    def __init__(self) -> None:
+        self._request: Any = None
+        self._start = 0
+
+    def fill(self, samples: list[Any], question: bytes) -> Any:
+        """The request for these metrics between two samples; whole, for the answer before lies in it.
+
+        The bytes are copied, because filling it in through the binding's structures takes as long as the call.
+        """
+        if self._request is None:
+            assert _METRIC.size == ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
+            self._request = pynvml.c_nvmlGpmMetricsGet_t()
+            self._request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+            self._start = ctypes.addressof(self._request) + type(self._request).metrics.offset
+        self._request.sample1, self._request.sample2 = samples
+        self._request.numMetrics = len(question) // _METRIC.size
+        ctypes.memmove(self._start, question, len(question))
+        return self._request
+
+    def read(self, size: int) -> bytes:
+        """The answer's metrics, as many bytes as the question had."""
+        return ctypes.string_at(self._start, size)
+
+
+BUFFER = MetricsBuffer()
+"""That of this process, which makes one such call at a time."""
+
+
 class Profiler:
     """Two buffers, filled in turn."""
 
     _buffers: list[Any]
-    _request: Any
 
     def __init__(self, gpu_instance: int | None = None, metrics: dict[int, tuple[str, float]] = METRICS) -> None:
         self._gpu_instance, self._metrics = gpu_instance, metrics
@@ -50,7 +80,7 @@ class Profiler:
         self._taken_at = -_INTERVAL_SECONDS
         self._filled = 0
         self._last: dict[str, float] | None = None
-        self._request = None
+        self._question = b"".join(_METRIC.pack(number, 0, 0.0) for number in metrics)
 
     def read(self, query: Query) -> dict[str, float] | None:
         """The metrics since the reading before; nothing at the first one.
@@ -97,29 +127,17 @@ class Profiler:
         return code == errors.SUCCESS
 
     def _compute(self, query: Query) -> dict[str, float] | None:
-        request = self._request = self._request or _make_request(self._metrics)
-        request.sample1, request.sample2 = self._buffers
+        request = BUFFER.fill(self._buffers, self._question)
         query.calls += 1
         code, _ = call("nvmlGpmMetricsGet", request)
         if code != errors.SUCCESS:
             query.mark("profiling", code)
             self._filled = 0  # a reset or a new MIG layout made the older sample worthless
             return None
-        start = ctypes.addressof(request) + type(request).metrics.offset
-        answers = _METRIC.iter_unpack(ctypes.string_at(start, len(self._metrics) * _METRIC.size))
+        answers = _METRIC.iter_unpack(BUFFER.read(len(self._question)))
         values = {
             name: value * scale
             for (_, code, value), (name, scale) in zip(answers, self._metrics.values(), strict=True)
             if code == errors.SUCCESS and -_INFINITY < value < _INFINITY
         }
         return values or None
-
-
-def _make_request(metrics: dict[int, tuple[str, float]]) -> Any:
-    """The question, made once: filling it in through the binding's structures takes as long as the call."""
-    assert _METRIC.size == ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
-    request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(metrics)
-    for number, metric in enumerate(metrics):
-        request.metrics[number].metricId = metric
-    return request

@@ -1,13 +1,20 @@
 """The first lines that run in the worker process: they keep it small, then hand over.
 
-pynvml and json import three modules for next to nothing: `ctypes.util` for a function that is used on Windows only,
-`string` for one function, `re` for what C code does where there is any. Those bring subprocess, tempfile, random, enum
-and more: 2.6 MB and half of the start-up time (measured on Python 3.11, x86-64). So stand-ins take their places while
-pynvml and json are imported. A release that does not like this is imported whole; tests hold both ways to the same.
+pynvml, json and the worker import six modules for next to nothing: `ctypes.util` for a function that is used on
+Windows only, `string`, `functools` and `collections.abc` for a name each, `re` for what C code does where there is any,
+`threading` for a lock and a thread that nobody waits for. Those bring subprocess, tempfile, random, enum, collections
+and more: 3 MB and half of the start-up time (measured on Python 3.11, x86-64). So stand-ins take their places while all
+this is imported. A release that does not like this is imported whole; tests hold both ways to the same.
 """
 
+import _collections_abc
+import _thread
 import sys
 from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _OURS = "nodeagent.edge.nvml.worker"
 
@@ -43,6 +50,9 @@ def make_stand_ins() -> dict[str, ModuleType]:
         "ctypes.util": _make("ctypes.util", find_library=None),
         "string": _make("string", capwords=capitalize_words),
         "re": _make("re", compile=NoPattern, **patterns),
+        "collections.abc": _collections_abc,  # the very module, without the package around it
+        "functools": _make("functools", wraps=name_after),
+        "threading": _make("threading", Lock=_thread.allocate_lock, Thread=PlainThread),
     }
 
 
@@ -71,6 +81,28 @@ class NoSpace:
 def capitalize_words(text: str, separator: str | None = None) -> str:
     """As `string.capwords`."""
     return (separator or " ").join(word.capitalize() for word in text.split(separator))
+
+
+def name_after(wrapped: "Callable[..., object]") -> "Callable[[Callable[..., object]], Callable[..., object]]":
+    """As `functools.wraps`, as far as people see it."""
+
+    def rename(wrapper: "Callable[..., object]") -> "Callable[..., object]":
+        wrapper.__name__, wrapper.__doc__ = wrapped.__name__, wrapped.__doc__
+        return wrapper
+
+    return rename
+
+
+class PlainThread:
+    """A thread that ends with the process, and that nobody waits for."""
+
+    def __init__(self, *, target: "Callable[..., object]", args: tuple[object, ...], name: str, daemon: bool) -> None:
+        assert daemon, f"the thread {name} would not end with the process"
+        self._target, self._args = target, args
+
+    def start(self) -> None:
+        """Begin; what it fails with goes to the log."""
+        _thread.start_new_thread(self._target, self._args)
 
 
 def _make(name: str, **values: object) -> ModuleType:

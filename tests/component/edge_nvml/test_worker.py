@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pynvml
@@ -19,6 +20,7 @@ from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE, U
 from nodeagent.edge.nvml.events import Watcher
 from nodeagent.edge.nvml.fabric import read_fabric
 from nodeagent.edge.nvml.fields import _ITEM, FieldReader
+from nodeagent.edge.nvml.gpm import METRICS, Profiler
 from nodeagent.edge.nvml.library import SONAME, load_library
 from nodeagent.edge.nvml.mig import read_mig
 from nodeagent.edge.nvml.query import Query, call
@@ -243,8 +245,9 @@ print(text, json.loads(text), worker.pynvml.NVMLError_GpuIsLost.__name__, re.mat
         "launch.make_stand_ins = dict",
         "launch.NoPattern.__init__ = lambda self: None",
         "launch.capitalize_words = None",
+        "launch.PlainThread = launch.name_after = None",
     ],
-    ids=["slim", "whole", "json dislikes it", "pynvml dislikes it"],
+    ids=["slim", "whole", "json dislikes it", "pynvml dislikes it", "the decorators are others"],
 )
 def test_slim_and_whole_imports_behave_alike(change: str) -> None:
     """With stand-ins, without, or where a release wants more of them: same text, and real modules afterwards."""
@@ -262,7 +265,38 @@ def test_the_slim_worker_does_without_costly_modules() -> None:
     command = [sys.executable, "-I", "-S", "-E", "-c", f"{code}; print(*sys.modules)", *places]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "nodeagent.edge.nvml.worker" in loaded
-    assert sorted({"ctypes.util", "enum", "re", "signal", "string", "subprocess", "typing"} & set(loaded)) == []
+    costly = {
+        "collections",
+        "ctypes.util",
+        "enum",
+        "functools",
+        "re",
+        "signal",
+        "string",
+        "subprocess",
+        "threading",
+        "typing",
+    }
+    assert sorted(costly & set(loaded)) == []
+
+
+def test_a_stand_in_names_a_wrapper_after_what_it_wraps() -> None:
+    """What people see of the binding's functions is what the real `functools.wraps` shows."""
+
+    def ask() -> None:
+        """Ask it."""
+
+    named = launch.name_after(ask)(lambda: None)
+    assert (named.__name__, named.__doc__) == ("ask", "Ask it.")
+
+
+def test_the_stand_in_for_a_thread_runs_beside_the_others() -> None:
+    """It is started with its arguments and ends by itself; one that could outlive the process is refused."""
+    said: Queue[int] = Queue()
+    launch.PlainThread(target=said.put, args=(7,), name="says", daemon=True).start()
+    assert said.get(timeout=20) == 7
+    with pytest.raises(AssertionError, match="the thread says would not end with the process"):
+        launch.PlainThread(target=said.put, args=(7,), name="says", daemon=False)
 
 
 def test_serve_dies_with_the_agent_and_claims_the_answers(
@@ -482,3 +516,18 @@ def test_profiling_buffers_that_cannot_be_had_are_told(load_in_process: Load) ->
     sample, _ = sampler.read()
     assert [mark["what"] for mark in sample["unreadable"]] == ["profiling"]
     assert sample["gpu_temperature_celsius"] == 29
+
+
+def test_all_gpus_ask_for_metrics_in_one_buffer(load_in_process: Load) -> None:
+    """Each gets its own numbers for its own list, though the answers of others lay in the same place before."""
+    loaded = load_in_process()
+    loaded.fake.gpu(0).gpm[2], loaded.fake.gpu(1).gpm[2] = 250, 750
+    first, second = (Query(loaded.handle(index), {}) for index in (0, 1))
+    asked = [(Profiler(), first), (Profiler(), second), (Profiler(None, {2: ("busy", 1.0)}), first)]
+    assert [profiler.read(query) for profiler, query in asked] == [None] * 3
+    time.sleep(0.12)
+    whole, other, short = (profiler.read(query) or {} for profiler, query in asked)
+    assert (whole["sm_active"], other["sm_active"], short) == (2.5, 7.5, {"busy": 250.0})
+    assert list(whole) == list(other) == [name for name, _ in METRICS.values()]
+    for profiler, _ in asked:
+        profiler.close()

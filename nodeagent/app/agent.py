@@ -14,7 +14,7 @@ from nodeagent.app.plan import AgentPlan, Endpoints
 from nodeagent.components.driver.decide import decide_driver
 from nodeagent.edge.host.systemd_notify import SystemdNotifier
 from nodeagent.kernel.conditions import ActiveConditions
-from nodeagent.kernel.heap import keep_large_blocks_apart
+from nodeagent.kernel.heap import keep_heap_small
 from nodeagent.kernel.log import configure_logging, get_logger
 from nodeagent.kernel.report import ComponentReport, Phase
 from nodeagent.kernel.shutdown import ExitWatchdog, Shutdown
@@ -41,7 +41,7 @@ def run_agent(plan: AgentPlan) -> None:
         # What was imported stays for good: no collection need look at it again, which would hold up a pod for 20 ms.
         gc.freeze()
         gc.enable()
-        keep_large_blocks_apart()
+        keep_heap_small()
         anyio.run(_run, plan, listeners)
 
 

@@ -24,7 +24,7 @@ RESCAN_TICKS, XID_TICKS, WARM_TICKS = 30, 500, 600
 LEVELS_SECONDS = 4.5
 XID_EVENT = 0x8
 WORKER_KIB = 14_000_000 // 1024
-"""What the worker may have at any time: the promise of `docs/performance.md`."""
+"""What the worker may have at any time: the promise of `docs/reliability.md`."""
 GROWTH_KIB, OWN_GROWTH_KIB = 256, 2 * 1024
 """What allocators may keep after the first minutes. The worker's number of memory blocks stays the same from then on;
 what a day adds are pages that its allocators touch for the first time, 64 KiB where it was measured. A leak of three

@@ -1,6 +1,7 @@
 """`python -m tests.soak --hours 24 --speed 40`: a day in 36 minutes; ended with 0 when nothing grew or was lost.
 
-With `--speed 1` and a fraction of an hour it is the same in the world's own time.
+With `--speed 1` and a fraction of an hour it is the same in the world's own time; with `--hours 4 --pause 0.02` as much
+happens as in a day, in six minutes.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
-from tests.soak.day import Day, plan_pace
+from tests.soak.day import PAUSE_SECONDS, Day, plan_pace
 from tests.soak.measures import COUNTED, find_growth
 
 
@@ -25,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="of the agent's time (%(default)s)")
     parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
+    parser.add_argument("--pause", type=float, default=PAUSE_SECONDS, help="between two steps, seconds (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about it is added to this file")
@@ -32,7 +34,9 @@ def main() -> int:
     problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="ns-") as directory:
         began = time.monotonic()
-        machine, day = make_day(Path(directory), hours=options.hours, speed=options.speed, seed=options.seed)
+        machine, day = make_day(
+            Path(directory), hours=options.hours, speed=options.speed, seed=options.seed, pause_seconds=options.pause
+        )
         try:
             anyio.run(live, machine, day)
             problems = find_growth(day.moments)
@@ -59,11 +63,13 @@ def main() -> int:
     return int(bool(problems))
 
 
-def make_day(directory: Path, *, hours: float, speed: int, seed: int) -> tuple[Machine, Day]:
+def make_day(
+    directory: Path, *, hours: float, speed: int, seed: int, pause_seconds: float = PAUSE_SECONDS
+) -> tuple[Machine, Day]:
     """A node and a day on it."""
     (directory / "state").mkdir()
     machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed)
-    return machine, Day(machine, hours=hours, speed=speed, seed=seed)
+    return machine, Day(machine, hours=hours, speed=speed, seed=seed, pause_seconds=pause_seconds)
 
 
 async def live(machine: Machine, day: Day) -> None:

@@ -20,7 +20,7 @@ PARTS = 24
 """Looks at the agent; between two of them the node lives."""
 RESTARTS = {2: signal.SIGTERM, 4: signal.SIGKILL}
 """After which parts the agent is ended; the rest is one life."""
-PODS_SECONDS = 0.25
+PAUSE_SECONDS = 0.25
 """Of the world's time, between two steps: a kubelet does not admit faster because a clock runs faster."""
 WEIGHTS: dict[Step, int] = {
     story.add_pod: 50,
@@ -61,8 +61,10 @@ def plan_pace(speed: int) -> Sequence[str]:
 class Day:
     """So many hours of an agent's time, at so many times the world's pace."""
 
-    def __init__(self, machine: Machine, *, hours: float, speed: int, seed: int) -> None:
-        self._machine, self._hours, self._speed = machine, hours, speed
+    def __init__(
+        self, machine: Machine, *, hours: float, speed: int, seed: int, pause_seconds: float = PAUSE_SECONDS
+    ) -> None:
+        self._machine, self._hours, self._speed, self._pause_seconds = machine, hours, speed, pause_seconds
         self._chance = Random(seed)
         self.moments: list[Moment] = []
         """Of the agent's last life."""
@@ -94,7 +96,7 @@ class Day:
             await step(self._machine, self._chance)
             await self._machine.check()
             self.steps += 1
-            await anyio.sleep(min(PODS_SECONDS, max(0.0, until - time.monotonic())))
+            await anyio.sleep(min(self._pause_seconds, max(0.0, until - time.monotonic())))
 
     async def _look(self, began: float) -> None:
         self.moments.append(await look(self._machine.agent, (time.monotonic() - began) * self._speed / 3600))

@@ -84,7 +84,7 @@ def test_hook_and_markers_reach_the_host_where_they_are_asked_for(
     deployment.wait_ready()
     pods.run(render_pod("worker", limits={GPU: 1}))
     assert (run / "hook/nodeagent-cdi-hook").stat().st_mode & 0o777 == 0o755
-    assert "libcuda.so.1" in pods.exec("worker", "cat", "/etc/ld.so.cache")
+    assert pods.exec("worker", "grep", "-c", "libcuda.so.1", "/etc/ld.so.cache").strip() == "1"
     assert (run / "nvidia/validations/driver-ready").exists()
 
 

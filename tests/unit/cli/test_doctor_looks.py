@@ -19,6 +19,7 @@ from nodeagent.cli.doctor.look_host import (
 )
 from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.config.load import load_settings
+from tests.support.command_line import run_here
 from tests.unit.cli.healthy_node import HEALTHY
 
 
@@ -115,13 +116,12 @@ def test_the_doctor_works_without_an_agent(short_dir: Path, monkeypatch: pytest.
     words = ["doctor", "--gpus", "simulated:t4", "--json", "--bundle", str(short_dir / "b.tgz")]
     for key, value in places.items():
         words += ["--set", f"{key}={value}"]
-    out, err = io.StringIO(), io.StringIO()
-    code = run_command_line(words, Streams(out, err))
-    checks = {check["name"]: check["grade"] for check in json.decode(out.getvalue())["checks"]}
+    code, out, err = run_here(*words)
+    checks = {check["name"]: check["grade"] for check in json.decode(out)["checks"]}
     assert code == 6
     assert (checks["driver"], checks["nvml"], checks["agent"], checks["kubelet socket"]) == ("ok", "ok", "warn", "fail")
     assert (short_dir / "b.tgz").exists()
-    assert "look through it" in err.getvalue()
+    assert "look through it" in err
 
 
 def test_the_doctor_goes_on_with_a_broken_configuration(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

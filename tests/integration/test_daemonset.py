@@ -74,6 +74,20 @@ def test_the_pod_of_the_chart_serves_gpus(deployment: Deployment, node: Cluster,
     assert {"nvidiactl", "nvidia-uvm", "libcuda.so.1"} <= {*seen}
 
 
+def test_hook_and_markers_reach_the_host_where_they_are_asked_for(
+    deployment: Deployment, node: Cluster, pods: Pods
+) -> None:
+    """The image carries the hook program; the runtime runs it for a pod, and operands beside find their markers."""
+    run = node.layout.run
+    wishes = {"cdi": {"hooks": "ldcache", "hook_dir": "/run/hook"}}
+    deployment.install({**wishes, "driver": {**CONFIG["driver"], "validation_markers": True}})
+    deployment.wait_ready()
+    pods.run(render_pod("worker", limits={GPU: 1}))
+    assert (run / "hook/nodeagent-cdi-hook").stat().st_mode & 0o777 == 0o755
+    assert "libcuda.so.1" in pods.exec("worker", "cat", "/etc/ld.so.cache")
+    assert (run / "nvidia/validations/driver-ready").exists()
+
+
 def test_the_container_can_write_nothing_that_it_need_not(deployment: Deployment) -> None:
     """Its own root and the host's are read-only: what it may write to are the mounts that the chart names."""
     deployment.install(CONFIG)

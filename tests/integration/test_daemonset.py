@@ -20,6 +20,8 @@ from tests.integration.pod_figures import read_figures, read_seconds_to_devices,
 CONFIG = {"driver": {"worker_environment": WORKER_ENVIRONMENT}}
 GPU = "nvidia.com/gpu"
 STARTS = 5
+STOP_SECONDS = 20.0
+"""Less than the grace period of 30."""
 READY_CONDITION = "nvidia.com/GPUReady"
 
 
@@ -160,6 +162,22 @@ def test_devices_are_offered_soon_after_the_container_starts(deployment: Deploym
     report(node, seconds, figures, request)
     assert len(seconds) == STARTS
     assert figures.pss_mib < float(request.removesuffix("Mi"))
+
+
+def test_a_pod_that_is_told_to_stop_as_it_starts_does_so(deployment: Deployment) -> None:
+    """Before the agent hears signals, too: it would hold its lock against its successor for the whole grace period."""
+    deployment.install(CONFIG)
+    pod = deployment.wait_ready()
+    for _ in range(STARTS):
+        gone = pod["metadata"]["name"]
+        deployment.kubectl("delete", "pod", gone, "--wait=false")
+        wait_until("the next pod", lambda: None if names(deployment) - {gone} else "none", timeout_seconds=STOP_SECONDS)  # noqa: B023 - called at once
+        (pod,) = (each for each in deployment.list_pods() if each["metadata"]["name"] != gone)
+    deployment.kubectl("delete", "pod", pod["metadata"]["name"], f"--timeout={STOP_SECONDS:.0f}s")
+
+
+def names(deployment: Deployment) -> set[str]:
+    return {each["metadata"]["name"] for each in deployment.list_pods()}
 
 
 def test_a_second_agent_on_the_node_is_refused(deployment: Deployment, node: Cluster, make_agent: MakeAgent) -> None:

@@ -57,7 +57,7 @@ manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build
 dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
 	@$(BIN)/python -m tests.deploy.dist
 
-deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb)
+deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb, a C compiler)
 	deploy/deb.sh dist/nodeagent-*.whl dist
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)

@@ -22,8 +22,6 @@ from nodeagent.model.driver import DriverState
 PATIENCE_SECONDS = 0.5
 """How long they wait: a driver may take longer to answer, and the processor is idle meanwhile."""
 LOAD_SECONDS = 60.0
-_SWITCH_SECONDS = 0.0005
-"""How long the loading thread may keep the interpreter from a pod's call; Python's own choice is ten times that."""
 
 
 class LateStart:
@@ -87,8 +85,6 @@ def _import_all(names: tuple[str, ...]) -> None:
     """Nothing of what is imported is garbage: it is not looked through, neither now nor ever."""
     if all(name in sys.modules for name in names):
         return
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.disable()
     try:
         for name in names:
@@ -96,4 +92,3 @@ def _import_all(names: tuple[str, ...]) -> None:
         gc.freeze()
     finally:
         gc.enable()
-        sys.setswitchinterval(before)

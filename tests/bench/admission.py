@@ -4,21 +4,44 @@ Asked as the kubelet's gRPC for Go asks (`tests.support.go_client`), and once mo
 others wrote and whose own time is a good part of that row.
 """
 
-from tests.bench.node import BenchNode, PluginProcess, bench_node
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench.node import POD_PAUSE_SECONDS, BenchNode, PluginProcess, bench_node
 from tests.bench.rows import Row
 from tests.bench.scrapers import scraping
 
 ROUNDS = 2000
 SHARED_ROUNDS = 500
+RECORD_BYTES = 300
 SHARED = ("--set", 'sharing.timeSlicing={"resources": [{"name": "nvidia.com/gpu", "replicas": 200}]}')
 """Eight GPUs of 200 replicas are 1,600 devices."""
 SCRAPE_PAUSE_SECONDS = 0.5
 
 
 def measure(rounds: int = ROUNDS) -> list[Row]:
-    """Whole GPUs, then replicas."""
+    """Whole GPUs, then replicas; and what the disk has of it."""
     fewer = max(1, min(rounds, SHARED_ROUNDS))
-    return [*measure_whole(rounds), *measure_by_core(fewer), *measure_shared(fewer)]
+    return [*measure_whole(rounds), *measure_by_core(fewer), *measure_shared(fewer), measure_disk(fewer)]
+
+
+def measure_disk(rounds: int) -> Row:
+    """A record's size added and made durable, as often as in the rows above and where the agent does it."""
+    millis = []
+    with tempfile.TemporaryDirectory() as directory:
+        descriptor = os.open(Path(directory) / "journal", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        try:
+            for _ in range(rounds):
+                began = time.perf_counter()
+                os.write(descriptor, bytes(RECORD_BYTES))
+                os.fdatasync(descriptor)
+                millis.append(1000 * (time.perf_counter() - began))
+                time.sleep(POD_PAUSE_SECONDS)
+        finally:
+            os.close(descriptor)
+    return Row("the disk alone: one record written and synced", "ms", millis)
 
 
 def measure_whole(rounds: int) -> list[Row]:

@@ -25,12 +25,11 @@ from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.introspect import Introspection
-from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProfilingSample
-from tests.support.samples import make_gpu, make_mig
+from tests.support.samples import hold_each, make_gpu, make_mig
 
 START = 1_767_225_600.0
 SAMPLES = 120
@@ -100,7 +99,7 @@ def _read_dgx() -> Node:
     world = World(load_profile("dgx-h100"), node_name="bench", seed=1)
     world.advance(300.0)
     inventory = Inventory(generation=1, gpus=render_readout(world).gpus)
-    return inventory, render_sample(world, START), _hold(inventory)
+    return inventory, render_sample(world, START), hold_each(inventory.device_uuids, since_seconds=START)
 
 
 def _make_mig_node() -> Node:
@@ -109,7 +108,11 @@ def _make_mig_node() -> Node:
     inventory = Inventory(generation=1, gpus=gpus)
     shape = render_sample(World(load_profile("a100-80gb-mig"), node_name="bench", seed=1), START).gpus[0]
     samples = tuple(_sample(shape, number, inventory) for number in range(MIG_GPUS))
-    return inventory, NodeSample(time_seconds=START, gpus=samples), _hold(inventory)
+    return (
+        inventory,
+        NodeSample(time_seconds=START, gpus=samples),
+        hold_each(inventory.device_uuids, since_seconds=START),
+    )
 
 
 def _sample(shape: GpuSample, number: int, inventory: Inventory) -> GpuSample:
@@ -125,22 +128,6 @@ def _sample(shape: GpuSample, number: int, inventory: Inventory) -> GpuSample:
         for device in gpu.mig_devices
     )
     return replace(shape, uuid=gpu.uuid, mig=shares)
-
-
-def _hold(inventory: Inventory) -> AllocationTable:
-    return AllocationTable(
-        allocations=tuple(
-            Allocation(
-                number=number,
-                resource=ResourceName("nvidia.com/gpu"),
-                devices=(DeviceId(uuid),),
-                since_seconds=START,
-                pod=PodIdentity(namespace="ml", name=f"train-{number}"),
-                container="main",
-            )
-            for number, uuid in enumerate(inventory.device_uuids)
-        )
-    )
 
 
 def _read_private_kib() -> float:

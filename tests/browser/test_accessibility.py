@@ -1,16 +1,14 @@
 """The page as axe-core judges it: every kind of page, in both themes, on a phone and on a desk, in trouble."""
 
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, running_simulation
+from tests.support.agent_process import AgentProcess, running_busy_node
 from tests.support.axe import AxeUnavailable, read_axe
-from tests.support.browser import Browser, running_browser
+from tests.support.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -39,28 +37,17 @@ def axe() -> str:
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
     """A node with MIG off, pods, and one GPU lost: every kind of part is on its page."""
-    with tempfile.TemporaryDirectory(prefix="na-") as directory:
-        with running_simulation(Path(directory), "--pods", "3") as agent:
-            agent.wait_for("/api/v1/allocations", "namespace")
-            assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
-            agent.wait_for("/api/v1/conditions", "gpu-lost")
-            yield agent
+    with running_busy_node("--pods", "3") as agent:
+        assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+        agent.wait_for("/api/v1/conditions", "gpu-lost")
+        yield agent
 
 
 @pytest.fixture(scope="module")
 def partitioned() -> Iterator[AgentProcess]:
     """A node whose GPUs are blocks."""
-    with tempfile.TemporaryDirectory(prefix="na-") as directory:
-        with running_simulation(Path(directory), "--profile", "a100-80gb-mig", "--pods", "3") as agent:
-            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
-            yield agent
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all."""
-    with running_browser() as one:
-        yield one
+    with running_busy_node("--profile", "a100-80gb-mig", "--pods", "3") as agent:
+        yield agent
 
 
 def judge(browser: Browser, url: str, axe: str) -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """The page as its readers have it: loaded, live, by keyboard, on every width."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, running_simulation
-from tests.support.browser import Browser, running_browser
+from tests.support.agent_process import AgentProcess, running_busy_node
+from tests.support.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -15,18 +13,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
     """One simulated node for all tests here."""
-    with tempfile.TemporaryDirectory(prefix="na-") as directory:
-        with running_simulation(Path(directory), "--pods", "3") as agent:
-            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
-            agent.wait_for("/api/v1/allocations", "namespace")
-            yield agent
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser for all tests here."""
-    with running_browser() as one:
-        yield one
+    with running_busy_node("--pods", "3") as agent:
+        yield agent
 
 
 @pytest.mark.parametrize("path", ["", "gpus/0", "gpus/nobody"])

@@ -1,6 +1,5 @@
 """`nodeagent uninstall` leaves nothing of the agent, and nothing of others undone."""
 
-import io
 import json
 import socket
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.cli.uninstall_cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall_steps import Step
 from nodeagent.components.cdi.spec import render_spec_name
@@ -26,6 +24,7 @@ from nodeagent.kernel.clock import SystemClock
 from nodeagent.model.cluster import NodeCondition, Taint
 from nodeagent.model.runtime import FileChange
 from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.command_line import run_here
 from tests.support.short_directory import short_dir
 
 __all__ = ["short_dir"]
@@ -81,9 +80,7 @@ class UsedNode:
         RuntimeFiles(self.state).apply([change])
 
     def uninstall(self, *words: str) -> tuple[int, str, str]:
-        out, err = io.StringIO(), io.StringIO()
-        code = run_command_line(["uninstall", "--config", str(self.config), *words], Streams(out, err))
-        return code, out.getvalue(), err.getvalue()
+        return run_here("uninstall", "--config", str(self.config), *words)
 
     def list_files(self) -> set[Path]:
         return {path for path in self.root.rglob("*") if not path.is_dir()}

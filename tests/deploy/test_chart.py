@@ -85,7 +85,7 @@ def test_every_host_directory_has_its_reason() -> None:
     """A mount of the host stands under a comment that says what for."""
     lines = (CHART / "templates/daemonset.yaml").read_text().splitlines()
     mounts = [number for number, line in enumerate(lines) if "hostPath:" in line]
-    assert len(mounts) == 6
+    assert len(mounts) == 7
     for number in mounts:
         assert lines[number - 2].strip().startswith("# "), lines[number]
 
@@ -118,6 +118,32 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
     paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
     assert "/dev" not in paths
     assert ("/" in paths) == (access == "runtimeClass")
+
+
+@needs_helm
+@pytest.mark.parametrize("wish", ["runtime.manage=true", "cdi.hooks=ldcache"])
+def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
+    """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
+    assert not host_mount_of(container)["readOnly"]
+    (shipped,) = pod_of(read_manifest())["containers"]
+    assert host_mount_of(shipped)["readOnly"]
+
+
+def host_mount_of(container: Object) -> Object:
+    (mount,) = (each for each in container["volumeMounts"] if each["mountPath"] == "/host")
+    return dict(mount)
+
+
+@needs_helm
+def test_markers_reach_the_host_when_they_are_asked_for() -> None:
+    """Operands of NVIDIA's operator look on the host; by default nobody writes there."""
+    pod = pod_of(render_objects("--set", "config.driver.validation_markers=true"))
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "markers")
+    assert volume["hostPath"]["path"] == "/run/nvidia/validations"
+    assert {"name": "markers", "mountPath": "/run/nvidia/validations"} in pod["containers"][0]["volumeMounts"]
+    assert "markers" not in {each["name"] for each in pod_of(read_manifest())["volumes"]}
 
 
 @needs_helm

@@ -20,6 +20,8 @@ from tests.integration.pod_figures import read_figures, read_seconds_to_devices,
 CONFIG = {"driver": {"worker_environment": WORKER_ENVIRONMENT}}
 GPU = "nvidia.com/gpu"
 STARTS = 5
+STOP_SECONDS = 20.0
+"""Less than the grace period of 30."""
 READY_CONDITION = "nvidia.com/GPUReady"
 
 
@@ -72,6 +74,20 @@ def test_the_pod_of_the_chart_serves_gpus(deployment: Deployment, node: Cluster,
     assert len(held) == 2
     assert len([name for name in seen if name.removeprefix("nvidia").isdigit()]) == 2
     assert {"nvidiactl", "nvidia-uvm", "libcuda.so.1"} <= {*seen}
+
+
+def test_hook_and_markers_reach_the_host_where_they_are_asked_for(
+    deployment: Deployment, node: Cluster, pods: Pods
+) -> None:
+    """The image carries the hook program; the runtime runs it for a pod, and operands beside find their markers."""
+    run = node.layout.run
+    wishes = {"cdi": {"hooks": "ldcache", "hook_dir": "/run/hook"}}
+    deployment.install({**wishes, "driver": {**CONFIG["driver"], "validation_markers": True}})
+    deployment.wait_ready()
+    pods.run(render_pod("worker", limits={GPU: 1}))
+    assert (run / "hook/nodeagent-cdi-hook").stat().st_mode & 0o777 == 0o755
+    assert pods.exec("worker", "grep", "-c", "libcuda.so.1", "/etc/ld.so.cache").strip() == "1"
+    assert (run / "nvidia/validations/driver-ready").exists()
 
 
 def test_the_container_can_write_nothing_that_it_need_not(deployment: Deployment) -> None:
@@ -146,6 +162,22 @@ def test_devices_are_offered_soon_after_the_container_starts(deployment: Deploym
     report(node, seconds, figures, request)
     assert len(seconds) == STARTS
     assert figures.pss_mib < float(request.removesuffix("Mi"))
+
+
+def test_a_pod_that_is_told_to_stop_as_it_starts_does_so(deployment: Deployment) -> None:
+    """Before the agent hears signals, too: it would hold its lock against its successor for the whole grace period."""
+    deployment.install(CONFIG)
+    pod = deployment.wait_ready()
+    for _ in range(STARTS):
+        gone = pod["metadata"]["name"]
+        deployment.kubectl("delete", "pod", gone, "--wait=false")
+        wait_until("the next pod", lambda: None if names(deployment) - {gone} else "none", timeout_seconds=STOP_SECONDS)  # noqa: B023 - called at once
+        (pod,) = (each for each in deployment.list_pods() if each["metadata"]["name"] != gone)
+    deployment.kubectl("delete", "pod", pod["metadata"]["name"], f"--timeout={STOP_SECONDS:.0f}s")
+
+
+def names(deployment: Deployment) -> set[str]:
+    return {each["metadata"]["name"] for each in deployment.list_pods()}
 
 
 def test_a_second_agent_on_the_node_is_refused(deployment: Deployment, node: Cluster, make_agent: MakeAgent) -> None:

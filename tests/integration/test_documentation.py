@@ -18,7 +18,8 @@ from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME
 from tests.integration.cluster.pods import FOREVER, render_pod
-from tests.integration.deployment import NAMESPACE, REPOSITORY, Deployment, deployed, import_image
+from tests.integration.cluster.processes import wait_until
+from tests.integration.deployment import NAMESPACE, READY_SECONDS, REPOSITORY, Deployment, deployed, import_image
 from tests.integration.documented import STATUS, Where, find_place, is_endless, list_commands
 from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.machine.machine import Machine, fresh_machine
@@ -27,6 +28,7 @@ from tests.support.markdown import find_block
 pytestmark = pytest.mark.timeout(590)
 ENDLESS_SECONDS = 3
 TIMED_OUT = 124
+READY_CONDITION = "nvidia.com/GPUReady"
 OPERATOR = "gpu-operator"
 OLD_PLUGIN = "nvidia-device-plugin-daemonset"
 VALUES = {"migManager": {"enabled": True}, "devicePlugin": {"config": {"name": "plugin-configs"}}}
@@ -191,7 +193,6 @@ def render_typed(command: str, place: Path, pod: str) -> str:
     ).replace(" POD ", f" {pod} ")
 
 
-@pytest.mark.nightly  # it does not always end well: pods of the agent that is leaving and of the next one meet
 def test_commands_for_a_cluster_do_what_the_pages_say(
     operated: tuple[Deployment, FakeNvml], node: Cluster, tmp_path: Path
 ) -> None:
@@ -210,7 +211,8 @@ def test_commands_for_a_cluster_do_what_the_pages_say(
         # Code 1 of an import says that something has no counterpart, and of `status` that something is wrong.
         wanted = {0, 1} if "config import" in command or command.endswith("nodeagent status") else {0}
         if done.returncode not in wanted:
-            problems.append(f"{block.name}: {command}: {done.returncode}\n{done.stdout[-800:]}{done.stderr[-800:]}")
+            said = f"{done.stdout[-800:]}{done.stderr[-800:]}\n{deployment.describe()}"
+            problems.append(f"{block.name}: {command}: {done.returncode}\n{said}")
         if command.startswith("kubectl uncordon") and block.heading == "Move a node":
             check_moved(deployment)
     assert problems == [], "\n".join(problems)
@@ -243,6 +245,15 @@ def prepare(deployment: Deployment, place: Path, page: str, command: str) -> Non
         deployment.install({"driver": {"worker_environment": WORKER_ENVIRONMENT}})
         deployment.wait_ready()
     elif page == "docs/migration.md" and command.startswith("kubectl cordon") and not installed:
+        # A node that had no agent before has no pod of it that is ending, and says nothing of its GPUs.
+        wait_until(
+            "our pods to be gone",
+            lambda: str(len(found)) if (found := deployment.list_pods()) else None,
+            timeout_seconds=READY_SECONDS,
+        )
+        forgotten = {"type": READY_CONDITION, "$patch": "delete"}
+        status = {"status": {"conditions": [forgotten]}}
+        deployment.cluster.api.patch(f"/api/v1/nodes/{NODE_NAME}/status", status, kind="strategic")
         # As the page says above it: our DaemonSet goes by a label of its own.
         values = str(place / "ours.yaml")
         selector = ("--set", "affinity=null", "--set-string", "nodeSelector.nodeagent=true")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -140,6 +141,15 @@ def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
     """A simulation on a free port, stopped at the end of the block."""
     with _running(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
         agent.wait_announced()
+        yield agent
+
+
+@contextlib.contextmanager
+def running_busy_node(*words: str) -> Iterator[AgentProcess]:
+    """A simulation in a directory of its own, from when its GPUs have readings and pods hold some of them."""
+    with tempfile.TemporaryDirectory(prefix="na-") as directory, running_simulation(Path(directory), *words) as agent:
+        agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        agent.wait_for("/api/v1/allocations", "namespace")
         yield agent
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.kernel.conditions import Severity
+from nodeagent.kernel.supervisor import COMPONENT_FAILED
+
 
 @dataclass
 class Diary:
@@ -22,6 +25,18 @@ class Diary:
 
     def times(self, name: str, what: str) -> list[float]:
         return [time for time, who, happened in self.lines if (who, happened) == (name, what)]
+
+
+@dataclass(frozen=True)
+class ComponentFailed:
+    """The condition that a supervisor sets."""
+
+    code: str = COMPONENT_FAILED
+    severity: Severity = "error"
+    title: str = "a component is down"
+    remedy: str = "read the log"
+    show_after_seconds: float = 0
+    depends_on: tuple[str, ...] = ()
 
 
 class Steady:

@@ -2,7 +2,8 @@
 
 import struct
 from collections.abc import Iterable
-from pathlib import Path
+
+from tests.support.file_tree import FileTree
 
 VERSION = "580.65.06"
 LIBRARIES = {
@@ -37,12 +38,8 @@ def encode_library(soname: str, *, machine: int = 62, order: str = "<", bits: in
     return content + bytes(dynamic_at - len(content)) + dynamic
 
 
-class DriverTree:
+class DriverTree(FileTree):
     """A driver root below one directory, with /dev, /proc and /sys of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir(parents=True, exist_ok=True)
 
     def install(
         self, version: str = VERSION, *, libraries: dict[str, str] | None = None, directory: str = LIBRARY_DIRECTORY
@@ -52,19 +49,6 @@ class DriverTree:
             if not soname.endswith(VERSION):
                 self.link(f"{directory}/{soname}", real.name)
         self.write("usr/bin/nvidia-smi", "program")
-
-    def write(self, path: str, content: str | bytes = "") -> Path:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content.encode() if isinstance(content, str) else content)
-        return target
-
-    def link(self, path: str, target: str) -> Path:
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        place.symlink_to(target)
-        return place
 
     def add_nodes(self, names: Iterable[str]) -> None:
         """Plain files in place of device nodes, for finders that are told to take them."""

@@ -35,13 +35,14 @@ def find_breaks(value: Any, schema: dict[str, Any], root: dict[str, Any], at: st
     if "enum" in schema and value not in schema["enum"]:
         yield f"{at}: {value!r} is none of {schema['enum']}"
     kind = schema.get("type")
-    if kind is not None and not _is(value, kind):
+    if kind is not None and not is_type(value, kind):
         yield f"{at}: {value!r:.80} is no {kind}"
         return
     yield from _find_inner(value, schema, root, at)
 
 
-def _is(value: Any, kind: str) -> bool:
+def is_type(value: Any, kind: str) -> bool:
+    """Whether the value is of this type of JSON, where a boolean is no number."""
     return isinstance(value, TYPES[kind]) and not (isinstance(value, bool) and kind != "boolean")
 
 

@@ -1,7 +1,10 @@
 """Small, complete model values for tests; each builder takes only what the test is about."""
 
+from collections.abc import Iterable
+
+from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.gpu import Gpu, GpuReadout, Inventory, Mig, MigAttributes, MigDevice, MissingGpu, PciIdentity
-from nodeagent.model.ids import GpuUuid, MigUuid, PciAddress
+from nodeagent.model.ids import DeviceId, GpuUuid, MigUuid, PciAddress, ResourceName
 
 
 def make_uuid(index: int) -> GpuUuid:
@@ -57,3 +60,20 @@ def make_inventory(count: int = 2, *, generation: int = 1) -> Inventory:
 def make_readout(*gpus: Gpu, missing: tuple[MissingGpu, ...] = ()) -> GpuReadout:
     """An enumeration that found these GPUs."""
     return GpuReadout(gpus=gpus, missing=missing)
+
+
+def hold_each(devices: Iterable[str], *, since_seconds: float) -> AllocationTable:
+    """A pod of its own for each device."""
+    return AllocationTable(
+        allocations=tuple(
+            Allocation(
+                number=number,
+                resource=ResourceName("nvidia.com/gpu"),
+                devices=(DeviceId(uuid),),
+                since_seconds=since_seconds,
+                pod=PodIdentity(namespace="ml", name=f"train-{number}"),
+                container="main",
+            )
+            for number, uuid in enumerate(devices)
+        )
+    )

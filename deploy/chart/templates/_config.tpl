@@ -15,3 +15,19 @@
 {{- end }}
 {{- toYaml (mergeOverwrite $pod (deepCopy .Values.config)) }}
 {{- end }}
+
+{{- /* "true" where the configuration asks for files on the host that no mount of its own is for. */ -}}
+{{- define "nodeagent.writesHost" -}}
+{{- $config := fromYaml (include "nodeagent.config" .) }}
+{{- if or (get ($config.runtime | default dict) "manage") (eq (get ($config.cdi | default dict) "hooks") "ldcache") -}}
+true
+{{- end }}
+{{- end }}
+
+{{- /* Where the marker files go that operands of NVIDIA's operator wait for; empty where nobody asked for them. */ -}}
+{{- define "nodeagent.markers" -}}
+{{- $driver := (fromYaml (include "nodeagent.config" .)).driver | default dict }}
+{{- if $driver.validation_markers -}}
+{{ $driver.validation_dir | default "/run/nvidia/validations" }}
+{{- end }}
+{{- end }}

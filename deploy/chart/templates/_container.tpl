@@ -34,6 +34,10 @@ securityContext:
   allowPrivilegeEscalation: false
   capabilities:
     drop: ["ALL"]
+    {{- if include "nodeagent.writesHost" . }}
+    # The host's own programs judge a runtime's configuration and restart it, in the host's root.
+    add: ["SYS_CHROOT"]
+    {{- end }}
   seccompProfile:
     type: RuntimeDefault
   {{- end }}
@@ -48,8 +52,11 @@ volumeMounts:
   - {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
   - {name: pod-resources, mountPath: {{ .Values.kubeletRoot }}/pod-resources, readOnly: true}
   - {name: cdi, mountPath: /var/run/cdi}
+  {{- with include "nodeagent.markers" . }}
+  - {name: markers, mountPath: {{ . }}}
+  {{- end }}
   {{- if ne .Values.gpuAccess "none" }}
-  - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+  - {name: host, mountPath: /host, readOnly: {{ not (include "nodeagent.writesHost" .) }}, mountPropagation: HostToContainer}
   {{- end }}
   {{- if eq .Values.gpuAccess "privileged" }}
   - {name: dev, mountPath: /dev}

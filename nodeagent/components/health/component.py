@@ -118,7 +118,7 @@ class Health:
         try:
             self._judge = Judge(await self._read_book())
             with self._bus.listen(XidReported, GpuEventReported, client=self.name) as facts:
-                self._take_latest()
+                self._note_states(self._bus.latest(Inventory), self._bus.latest(DriverState))
                 await self._tell()
                 async with anyio.create_task_group() as tasks:
                     with self._door.lead_to(self):
@@ -173,25 +173,21 @@ class Health:
             self._conditions.set("health-history-lost", detail="; ".join(troubles))
         return resume_book(book, stored.boot_id, self._clock.monotonic())
 
-    def _take_latest(self) -> None:
-        inventory, driver = self._bus.latest(Inventory), self._bus.latest(DriverState)
-        if driver is not None:
-            self._judge.note_driver(driver.value)
-        if inventory is not None:
-            self._judge.note_inventory(inventory.value)
-
     # Evidence ------------------------------------------------------------------------------------------------------
 
     async def _follow_states(self) -> None:
         with self._bus.watch_all(Inventory, DriverState, client=f"{self.name} states") as states:
             async for inventory, driver in states:
-                if driver is not None:
-                    self._judge.note_driver(driver.value)
-                if inventory is not None:
-                    self._judge.note_inventory(inventory.value)
+                self._note_states(inventory, driver)
                 self._cause = self._news.take(inventory, driver) or self._cause
                 self._is_look_asked = True
                 self._changed.wake()
+
+    def _note_states(self, inventory: Envelope[Inventory] | None, driver: Envelope[DriverState] | None) -> None:
+        if driver is not None:
+            self._judge.note_driver(driver.value)
+        if inventory is not None:
+            self._judge.note_inventory(inventory.value)
 
     async def _follow_samples(self) -> None:
         with self._bus.watch(NodeSample, client=f"{self.name} looks") as samples:

@@ -4,7 +4,7 @@ from nodeagent.components.web.chains import build_chains, find_about, tell_histo
 from nodeagent.components.web.condition_page import DEFINITIONS, render_condition_page
 from nodeagent.components.web.event_words import build_names
 from nodeagent.components.web.gpu_records import find_gpu_record
-from nodeagent.components.web.markup import SYMBOLS, esc, mark, section
+from nodeagent.components.web.markup import SYMBOLS, esc, mark, section, verdict
 from nodeagent.components.web.page import Page, PageView, Steps, finish, known_inventory, render_overview
 from nodeagent.components.web.page_gpus import (
     decide_style,
@@ -67,17 +67,13 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     about = find_about(((one.seq, one.value) for one in view.history), own)
     told = tell_history(view.history, build_names(known_inventory(state)))
     chains = build_chains(told, HISTORY_CHAINS, about=about)
-    head = (
-        f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
-        f"<p><b>GPU {gpu.index}: {esc(word)}</b>{esc(reason or gpu.name)}</p></div>"
-    )
     return Page(
         title=f"{SYMBOLS[style]} GPU {gpu.index} · {state.node}",
         node=f"{state.node}: GPU {gpu.index}",
         style=style,
         time_seconds=state.time_seconds,
         sections={
-            "verdict": head,
+            "verdict": verdict(style, f"GPU {gpu.index}: {word}", reason or gpu.name),
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
             "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
             "events": render_events(chains),
@@ -117,10 +113,6 @@ def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
     judged = [decide_style(record) for record in records]
     style = next((one for one in ("bad", "warn") if one in {found[0] for found in judged}), "ok")
     gpus = ", ".join(f"GPU {record.gpu.index} {word}" for record, (_, word, _) in zip(records, judged, strict=True))
-    head = (
-        f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
-        f"<p><b>{esc(title)}</b>{esc(gpus)}</p></div>"
-    )
     body = render_allocation_table(held, state.gpus, state.time_seconds)
     return Page(
         title=f"{SYMBOLS[style]} {namespace}/{name} · {state.node}",
@@ -128,7 +120,7 @@ def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
         style=style,
         time_seconds=state.time_seconds,
         sections={
-            "verdict": head,
+            "verdict": verdict(style, title, gpus),
             "holders": section("holders", "What it holds", f'<div class="card">{body}</div>'),
         },
     )

@@ -40,6 +40,14 @@ def mark(style: str, word: str) -> str:
     return f'<span class="tag {style}">{SYMBOLS[style]} {esc(word)}</span>'
 
 
+def verdict(style: str, word: str, sentence: str) -> str:
+    """What a page has to say in a word and a sentence; read out when it changes."""
+    return (
+        f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
+        f"<p><b>{esc(word)}</b>{esc(sentence)}</p></div>"
+    )
+
+
 def section(name: str, title: str, body: str) -> str:
     """A part of the page with a heading that names it; the script replaces what is in it."""
     return f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{esc(title)}</h2>{body}</section>'

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from nodeagent.components.web.assets import SCRIPT, STYLE
 from nodeagent.components.web.chains import build_chains, tell_history
 from nodeagent.components.web.event_words import build_names
-from nodeagent.components.web.markup import SYMBOLS, esc
+from nodeagent.components.web.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page_gpus import Trend, render_gpus
 from nodeagent.components.web.page_parts import (
     render_allocations,
@@ -140,11 +140,7 @@ def known_inventory(state: StateRecord) -> Inventory | None:
 
 def render_verdict(state: StateRecord) -> str:
     """One word and one sentence."""
-    style = VERDICT_STYLES[state.verdict]
-    return (
-        f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
-        f"<p><b>{esc(state.verdict)}</b>{esc(state.sentence)}</p></div>"
-    )
+    return verdict(VERDICT_STYLES[state.verdict], state.verdict, state.sentence)
 
 
 GROUPS = {"events": ("pair", ("events", "allocations")), "software": ("columns", ("software", "parts", "labels"))}

@@ -5,9 +5,16 @@ Its list of fields is read as it is (`metrics.fields_file`).
 
 from typing import Final
 
-from nodeagent.config.imports.engine import Tables, Target, read_flag, read_items, read_milliseconds
+from nodeagent.config.imports.engine import (
+    DEPLOYMENT,
+    IN_OUR_CHART,
+    Tables,
+    Target,
+    read_flag,
+    read_items,
+    read_milliseconds,
+)
 
-_IN_OUR_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
 _DCGM: Final = "there is no DCGM behind the metrics"
 
 
@@ -60,24 +67,7 @@ VALUES: Final = Tables(
         "tlsServerConfig.*": "write them into a file in the exporter-toolkit format and set http.web_config_file",
         "basicAuth.*": "write them into a file in the exporter-toolkit format and set http.web_config_file",
         "arguments": "give them as DCGM_EXPORTER_ variables instead, or see docs/configuration.md",
-        **dict.fromkeys(
-            (
-                "affinity.*",
-                "image.*",
-                "imagePullSecrets",
-                "nodeSelector.*",
-                "pod*",
-                "priorityClassName",
-                "resources.*",
-                "rollingUpdate.*",
-                "runtimeClassName",
-                "securityContext.*",
-                "service.*",
-                "serviceAccount.*",
-                "tolerations",
-                "hostPID",
-            ),
-            _IN_OUR_CHART,
-        ),
+        **DEPLOYMENT,
+        **dict.fromkeys(("rollingUpdate.*", "service.*", "serviceAccount.*", "hostPID"), IN_OUR_CHART),
     },
 )

@@ -5,7 +5,7 @@ The agent reads that file as it is (`nodeagent.config.nvidia`); this says it in 
 
 from typing import Final
 
-from nodeagent.config.imports.engine import Tables, Target, read_flag, read_items
+from nodeagent.config.imports.engine import DEPLOYMENT, IN_OUR_CHART, Tables, Target, read_flag, read_items
 from nodeagent.config.nvidia import COUNTERPARTS, NOT_NEEDED
 
 MOUNT: Final = (
@@ -52,7 +52,6 @@ _CHART_KEYS: Final = {
     "cdi.annotationPrefix": "CDI_ANNOTATION_PREFIX",
     "mps.root": "MPS_ROOT",
 }
-_IN_OUR_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
 
 VALUES: Final = Tables(
     targets={
@@ -66,21 +65,7 @@ VALUES: Final = Tables(
         "config.*": MOUNT,
         "gfd.*": "labels need no second program; see labels in docs/configuration.md",
         "nfd.*": "the agent needs no node feature discovery",
-        **dict.fromkeys(
-            (
-                "affinity.*",
-                "image.*",
-                "imagePullSecrets",
-                "nodeSelector.*",
-                "pod*",
-                "priorityClassName",
-                "resources.*",
-                "runtimeClassName",
-                "securityContext.*",
-                "tolerations",
-                "updateStrategy.*",
-            ),
-            _IN_OUR_CHART,
-        ),
+        **DEPLOYMENT,
+        "updateStrategy.*": IN_OUR_CHART,
     },
 )

@@ -11,6 +11,23 @@ from msgspec import Struct
 
 Convert = Callable[[object], object]
 NO_COUNTERPART: Final = "nothing here corresponds to it"
+IN_OUR_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
+DEPLOYMENT: Final = dict.fromkeys(
+    (
+        "affinity.*",
+        "image.*",
+        "imagePullSecrets",
+        "nodeSelector.*",
+        "pod*",
+        "priorityClassName",
+        "resources.*",
+        "runtimeClassName",
+        "securityContext.*",
+        "tolerations",
+    ),
+    IN_OUR_CHART,
+)
+"""Why what a chart says of its pods is left out, by pattern; the charts of all products say it alike."""
 _ENVIRONMENT: Final = ("env", "extraEnv")
 
 

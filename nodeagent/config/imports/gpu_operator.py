@@ -3,12 +3,11 @@
 from typing import Final
 
 from nodeagent.config.imports import dcgm_exporter, device_plugin
-from nodeagent.config.imports.engine import Tables, Target, prefix, read_flag, read_items
+from nodeagent.config.imports.engine import IN_OUR_CHART, Tables, Target, prefix, read_flag, read_items
 
 _DRIVER: Final = "the agent installs no driver: keep the operator's driver DaemonSet, or install it on the host"
 _OPERATOR: Final = "there is no operator"
 _IMAGE: Final = "there is one image, set in deploy/chart/values.yaml"
-_CHART: Final = "belongs to the deployment; deploy/chart/values.yaml has its own"
 _LATER: Final = "the agent does not change MIG layouts; keep the MIG manager on nodes that need it"
 _SANDBOX: Final = "the agent serves containers, not virtual machines"
 
@@ -62,8 +61,8 @@ TABLES: Final = Tables(
         "migManager.*": _LATER,
         "validator.*": "the agent judges driver and runtime all the time; see driver in docs/configuration.md",
         "nodeStatusExporter.*": "the agent's own metrics say it",
-        "daemonsets.*": _CHART,
-        "*.resources.*": _CHART,
+        "daemonsets.*": IN_OUR_CHART,
+        "*.resources.*": IN_OUR_CHART,
         "nfd.*": "the agent needs no node feature discovery",
         "node-feature-discovery.*": "the agent needs no node feature discovery",
         **dict.fromkeys(

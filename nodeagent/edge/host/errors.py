@@ -129,7 +129,8 @@ class HookProgramMissing(HostError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"cannot install the CDI hook: {path} is missing: build it with `make hook`, or set `cdi.hooks: none`"
+            f"cannot install the CDI hook: {path} is missing: build it with `cc -static -O2 -o {path} {path}.c`,"
+            " or set `cdi.hooks: none`"
         )
         self.path = path
 

@@ -7,6 +7,8 @@ quarter of the agent's start to load.
 import os
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nodeagent.edge.http.errors import ListenFailed
@@ -22,16 +24,10 @@ def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    remedy = "free the port (`ss -ltnp` names its owner) or set another address"
+    with _listening(listener, key, f"{host}:{port}", remedy):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host or "0.0.0.0", port))  # noqa: S104 - only where the setting says every interface
-        listener.listen(BACKLOG)
-        listener.settimeout(0)
-    except OSError as error:
-        listener.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "free the port (`ss -ltnp` names its owner) or set another address"
-        raise ListenFailed(key, f"{host}:{port}", reason.lower(), remedy) from error
     return listener
 
 
@@ -42,7 +38,9 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
         ListenFailed: the path cannot be had.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with _listening(
+        listener, key, str(path), "stop the other agent, or set another directory that this user may write"
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path)
         # The mode is set by the umask at bind time: between bind and chmod anybody could connect.
@@ -51,14 +49,20 @@ def open_unix_listener(path: Path, *, key: str, mode: int) -> socket.socket:
             listener.bind(str(path))
         finally:
             os.umask(before)
+    return listener
+
+
+@contextmanager
+def _listening(listener: socket.socket, key: str, where: str, remedy: str) -> Iterator[None]:
+    """Listen on the socket that the block binds; where either fails, close it and say what to do."""
+    try:
+        yield
         listener.listen(BACKLOG)
         listener.settimeout(0)
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
-        remedy = "stop the other agent, or set another directory that this user may write"
-        raise ListenFailed(key, str(path), reason.lower(), remedy) from error
-    return listener
+        raise ListenFailed(key, where, reason.lower(), remedy) from error
 
 
 def _remove_stale(path: Path) -> None:

@@ -8,9 +8,7 @@ import contextlib
 import http.client
 import json
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -19,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.components.web.openapi import DOCUMENT
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_simulation
+from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
 from tests.support.json_schema import find_breaks
 
 EXAMPLES = 250
@@ -43,10 +41,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
     """A simulated node that nobody's life depends on."""
-    with tempfile.TemporaryDirectory(prefix="na-") as directory:
-        with running_simulation(Path(directory), "--pods", "1") as agent:
-            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
-            yield agent
+    with running_busy_node("--pods", "1") as agent:
+        yield agent
 
 
 class Case(NamedTuple):

@@ -4,15 +4,13 @@ import contextlib
 import gzip
 import http.client
 import json
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_simulation
+from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
 from tests.support.html import Page
 from tests.support.json_schema import find_breaks
 
@@ -20,11 +18,8 @@ from tests.support.json_schema import find_breaks
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
     """One simulated node; faults are cleared by whoever injects them."""
-    with tempfile.TemporaryDirectory(prefix="na-") as directory:
-        with running_simulation(Path(directory), "--pods", "2") as agent:
-            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
-            agent.wait_for("/api/v1/allocations", "namespace")
-            yield agent
+    with running_busy_node("--pods", "2") as agent:
+        yield agent
 
 
 def _request(

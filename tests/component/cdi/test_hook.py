@@ -209,7 +209,7 @@ async def test_the_program_is_put_on_the_host_once(tmp_path: Path) -> None:
     place.chmod(0o644)
     assert await installer.install(place)
     assert place.stat().st_mode & 0o777 == 0o755
-    with pytest.raises(HookProgramMissing, match="make hook"):
+    with pytest.raises(HookProgramMissing, match="cc -static"):
         await HookProgram(worker, built=tmp_path / "none").install(place)
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotWritten, match="create its directory"):

@@ -1,6 +1,5 @@
 """The `gpu` commands, alone and beside a running simulation."""
 
-import io
 import json
 import tempfile
 from collections.abc import Iterator
@@ -8,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.main import Streams, run_command_line
 from tests.support.agent_process import AgentProcess, run_command, running_simulation
+from tests.support.command_line import run_here
 
 NOBODY = ("--set", "http.listen=127.0.0.1:1")
-
-
-def run(*words: str) -> tuple[int, str, str]:
-    """In this process: exit code, output, complaints."""
-    out, err = io.StringIO(), io.StringIO()
-    return run_command_line(words, Streams(out, err)), out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -30,23 +23,23 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 def test_list_works_without_an_agent(alone: tuple[str, ...]) -> None:
     """The driver itself is asked."""
-    code, out, _ = run("gpu", "list", "--gpus", "simulated:dgx-h100", *alone)
+    code, out, _ = run_here("gpu", "list", "--gpus", "simulated:dgx-h100", *alone)
     assert (code, len(out.splitlines())) == (0, 9)
-    code, out, _ = run("gpu", "list", "--json", "--set", "gpus.source=simulated:mixed", *alone)
+    code, out, _ = run_here("gpu", "list", "--json", "--set", "gpus.source=simulated:mixed", *alone)
     assert (code, len(json.loads(out)["gpus"])) == (0, 3)
 
 
 def test_topology_works_without_an_agent(alone: tuple[str, ...]) -> None:
     """As a matrix, and as data."""
-    code, out, _ = run("gpu", "topology", "--gpus", "simulated:dgx-h100", *alone)
+    code, out, _ = run_here("gpu", "topology", "--gpus", "simulated:dgx-h100", *alone)
     assert (code, out.splitlines()[1].split()[:3]) == (0, ["GPU0", "X", "NV18"])
-    code, out, _ = run("gpu", "topology", "--json", "--gpus", "simulated:dgx-h100", *alone)
+    code, out, _ = run_here("gpu", "topology", "--json", "--gpus", "simulated:dgx-h100", *alone)
     assert (code, len(json.loads(out)["pairs"]), len(json.loads(out)["numa_nodes"])) == (0, 28, 8)
 
 
 def test_made_up_node_that_does_not_exist_is_bad_input(alone: tuple[str, ...]) -> None:
     """The message names the profiles there are."""
-    code, _, err = run("gpu", "list", "--gpus", "simulated:nobody", *alone)
+    code, _, err = run_here("gpu", "list", "--gpus", "simulated:nobody", *alone)
     assert code == 2
     assert "nobody" in err
 
@@ -54,44 +47,44 @@ def test_made_up_node_that_does_not_exist_is_bad_input(alone: tuple[str, ...]) -
 def test_missing_driver_has_its_own_exit_code(alone: tuple[str, ...], tmp_path: Path) -> None:
     """Scripts tell a node without a driver from a mistyped command."""
     library = f"driver.nvml_library={tmp_path}/libnvidia-ml.so.1"
-    code, out, err = run("gpu", "list", *alone, "--set", "gpus.source=nvml", "--set", library)
+    code, out, err = run_here("gpu", "list", *alone, "--set", "gpus.source=nvml", "--set", library)
     assert (code, out) == (3, "")
     assert "no agent runs, and the GPUs cannot be read" in err
 
 
 def test_health_needs_the_agent(alone: tuple[str, ...]) -> None:
     """Only it judges."""
-    code, _, err = run("gpu", "health", *alone)
+    code, _, err = run_here("gpu", "health", *alone)
     assert code == 4
     assert "no agent answers" in err
 
 
 def test_xids_need_nobody(alone: tuple[str, ...]) -> None:
     """The catalogue is part of the program, and is shown with this node's policy."""
-    assert len(run("gpu", "xids", *alone)[1].splitlines()) == 177
-    code, out, _ = run("gpu", "xids", "79", "--json", *alone, "--set", "health.disable_xids=[79]")
+    assert len(run_here("gpu", "xids", *alone)[1].splitlines()) == 177
+    code, out, _ = run_here("gpu", "xids", "79", "--json", *alone, "--set", "health.disable_xids=[79]")
     (xid,) = json.loads(out)
     assert (code, xid["xid"]["number"], xid["xid"]["verdict"], xid["verdict_here"]) == (0, 79, "unhealthy", "healthy")
-    assert run("gpu", "xids", "XID 13", *alone)[1].startswith("XID 13: ")
+    assert run_here("gpu", "xids", "XID 13", *alone)[1].startswith("XID 13: ")
 
 
 def test_holders_come_from_proc(alone: tuple[str, ...], tmp_path: Path) -> None:
     """No driver and no agent is needed; a pod nobody can name keeps its uid."""
-    assert run("gpu", "holders", *alone)[1] == "no process holds a device file of the driver\n"
+    assert run_here("gpu", "holders", *alone)[1] == "no process holds a device file of the driver\n"
     process = tmp_path / "42"
     (process / "fd").mkdir(parents=True)
     (process / "fd" / "3").symlink_to("/dev/nvidia0")
     (process / "cmdline").write_bytes(b"python\0train.py\0")
     uid = "01234567-89ab-cdef-0123-456789abcdef"
     (process / "cgroup").write_text(f"0::/kubepods/pod{uid}/x\n")
-    code, out, _ = run("gpu", "holders", "--json", *alone)
+    code, out, _ = run_here("gpu", "holders", "--json", *alone)
     (holder,) = json.loads(out)
     assert (code, holder["holder"]["pid"], holder["holder"]["pod_uid"], holder["pod"]) == (0, 42, uid, "")
 
 
 def test_clear_asks_for_a_reason(alone: tuple[str, ...]) -> None:
     """Nobody takes a board back without saying why."""
-    code, _, err = run("gpu", "clear", "0", *alone)
+    code, _, err = run_here("gpu", "clear", "0", *alone)
     assert code == 2
     assert "--reason" in err
 

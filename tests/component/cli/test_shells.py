@@ -127,38 +127,31 @@ def test_the_tabulator_completes(tmp_path: Path, command: list[str], rc: str) ->
     assert all(after.endswith("=") for line, after in found if "--set" in line)
 
 
-def test_fish_offers_the_same(tmp_path: Path) -> None:
-    """Fish's own engine is asked; it says each candidate with its description."""
+def ask_fish(line: str, home: Path) -> list[str]:
+    """What fish's own engine offers for this line; it says each candidate with its description."""
     fish = need("fish")
-    script = tmp_path / "nodeagent.fish"
+    script = home / "nodeagent.fish"
     script.write_text(SHELLS["fish"](ROOT))
+    done = subprocess.run(
+        [fish, "--no-config", "-c", f"source {script}; complete -C '{line}'"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        check=True,
+    )
+    return [one.partition("\t")[0] for one in done.stdout.splitlines()]
+
+
+def test_fish_offers_the_same(tmp_path: Path) -> None:
+    """Fish's own engine is asked, with the same lines."""
     (tmp_path / "config.yaml").touch()
     for line, after in CASES:
-        typed = line.replace("FOLDER", str(tmp_path))
-        done = subprocess.run(
-            [fish, "--no-config", "-c", f"source {script}; complete -C '{typed}'"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            check=True,
-        )
-        offered = [one.partition("\t")[0] for one in done.stdout.splitlines()]
+        offered = ask_fish(line.replace("FOLDER", str(tmp_path)), tmp_path)
         assert after.replace("FOLDER", str(tmp_path)).split()[-1] in offered, (line, offered)
 
 
 def test_nothing_is_offered_twice_or_for_nothing(tmp_path: Path) -> None:
     """Below `gpu list` no other command is offered, and where any text may stand nothing is."""
-    fish = need("fish")
-    script = tmp_path / "nodeagent.fish"
-    script.write_text(SHELLS["fish"](ROOT))
     for line, unwanted in (("nodeagent gpu list ", "topology"), ("nodeagent gpu list ", "status")):
-        done = subprocess.run(
-            [fish, "--no-config", "-c", f"source {script}; complete -C '{line}'"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            check=True,
-        )
-        assert unwanted not in [one.partition("\t")[0] for one in done.stdout.splitlines()]
+        assert unwanted not in ask_fish(line, tmp_path)

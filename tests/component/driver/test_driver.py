@@ -13,10 +13,11 @@ from nodeagent.components.driver.plan_markers import DRIVER_READY, DriverPlace, 
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
+from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.report import Degraded
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.driver import DriverPhase, DriverState, NodeRepair
+from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NodeRepair
 from nodeagent.model.events import DriverChanged
 from tests.component.driver.fakes import (
     NO_HARDWARE,
@@ -63,6 +64,13 @@ class Surroundings:
             yield
             tasks.cancel_scope.cancel()
 
+    async def change_to(self, evidence: DriverEvidence) -> Envelope[DriverChanged]:
+        """The fact of the change, which comes within a second."""
+        with self.bus.listen(DriverChanged, client="test") as changes:
+            self.probe.show(evidence)
+            with anyio.fail_after(1):
+                return await anext(aiter(changes))
+
     def read_phase(self) -> DriverPhase:
         envelope = self.bus.latest(DriverState)
         assert envelope is not None
@@ -101,10 +109,7 @@ async def test_lost_driver_is_said_within_a_second() -> None:
     """A driver that goes away changes the state and is a fact with its cause; the gate only orders the start."""
     around = Surroundings(FakeProbe(WORKING))
     async with around.running():
-        with around.bus.listen(DriverChanged, client="test") as changes:
-            around.probe.show(NOT_LOADED)
-            with anyio.fail_after(1):
-                change = await anext(aiter(changes))
+        change = await around.change_to(NOT_LOADED)
         state = around.bus.latest(DriverState)
         assert state is not None
         assert change.value == DriverChanged(
@@ -128,10 +133,7 @@ async def test_new_version_is_a_fact() -> None:
     """An upgrade that keeps the driver ready is a change all the same."""
     around = Surroundings(FakeProbe(WORKING))
     async with around.running():
-        with around.bus.listen(DriverChanged, client="test") as changes:
-            around.probe.show(UPGRADED)
-            with anyio.fail_after(1):
-                change = await anext(aiter(changes))
+        change = await around.change_to(UPGRADED)
         assert (change.value.before, change.value.after) == (DriverPhase.READY, DriverPhase.READY)
 
 

@@ -1,65 +1,30 @@
 """This node in the cluster, over real HTTP against the small API server."""
 
 import json
-import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import anyio
 import pytest
 
-from nodeagent.edge.kube.client import ClientSettings, KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.errors import (
-    ApiBusy,
     ApiConflict,
     ApiFailed,
     ApiForbidden,
     ApiNotFound,
-    ApiRefused,
-    ApiUnauthorized,
     ApiUnreachable,
-    CredentialsInvalid,
     KubeError,
     NodeMissing,
 )
-from nodeagent.edge.kube.node import KubeNode
-from nodeagent.edge.kube.node_feature import NodeFeatureObject
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
-from tests.fakes.apiserver import NODE, FakeApiServer
+from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
+from tests.component.edge_kube.harness import COUNT, open_node, take
+from tests.fakes.apiserver import NODE
 
 pytestmark = pytest.mark.anyio
 
-EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=100)
-IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
-COUNT = "nvidia.com/gpu.count"
+
 TAINT = Taint(key="nvidia.com/starting", effect="NoSchedule")
-
-
-@asynccontextmanager
-async def open_node(
-    tmp_path: Path, settings: ClientSettings = EAGER, *, name: str = NODE, silence_seconds: float = 20
-) -> AsyncIterator[tuple[FakeApiServer, KubeNode]]:
-    async with FakeApiServer().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: settings)
-        try:
-            yield server, KubeNode(client, name, SystemClock(), Random(1), silence_seconds=silence_seconds)
-        finally:
-            await client.aclose()
-
-
-async def take(node: KubeNode, count: int) -> list[ClusterNode]:
-    found: list[ClusterNode] = []
-    async with aclosing(node.follow_node()) as states:
-        async for state in states:
-            found.append(state)
-            if len(found) == count:
-                return found
-    raise AssertionError("a node is followed until something breaks")
 
 
 async def test_labels_are_applied_and_found_to_be_ours(tmp_path: Path) -> None:
@@ -227,39 +192,6 @@ async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
             await take(node, 2)
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (400, ApiRefused),
-        (401, ApiUnauthorized),
-        (403, ApiForbidden),
-        (404, ApiNotFound),
-        (409, ApiConflict),
-        (422, ApiRefused),
-        (429, ApiBusy),
-        (500, ApiFailed),
-        (503, ApiFailed),
-    ],
-)
-async def test_refusals_have_names(tmp_path: Path, status: int, error: type[ApiRefused]) -> None:
-    """Each status is one class; the message says what was attempted and what the server said."""
-    async with open_node(tmp_path) as (server, node):
-        server.answer(status, times=2)
-        with pytest.raises(error, match=f"cannot read node node-1: .*{status}: scripted {status}: "):
-            await node.read_node()
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>gateway\n timeout</html>", b'{"message'])
-async def test_a_refusal_without_a_message_is_readable(tmp_path: Path, body: bytes) -> None:
-    """What stands before an API server answers with pages, or with nothing."""
-    async with open_node(tmp_path) as (server, node):
-        server.answer(502, body=body)
-        with pytest.raises(ApiFailed) as caught:
-            await node.read_node()
-        assert "\n" not in str(caught.value)
-        assert caught.value.message
-
-
 async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> None:
     """A right that is missing for the watch alone is said as such."""
     async with open_node(tmp_path) as (server, node):
@@ -268,191 +200,3 @@ async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> Non
             server.answer(403)
             with pytest.raises(ApiForbidden, match="watch node"):
                 await anext(states)
-
-
-@pytest.mark.parametrize(
-    "body", [b'{"items": [', b"[]", b"{}", b'{"items": [{}], "metadata": {"resourceVersion": "1"}}']
-)
-async def test_half_an_answer_is_no_answer(tmp_path: Path, body: bytes) -> None:
-    """A cut or senseless answer is a server that does not answer."""
-    async with open_node(tmp_path) as (server, node):
-        server.break_off(body)
-        with pytest.raises(ApiUnreachable):
-            await node.read_node()
-
-
-async def test_a_slow_server_is_given_up(tmp_path: Path) -> None:
-    """Past its deadline a request is an error, and the next one is served."""
-    async with open_node(tmp_path, IMPATIENT) as (server, node):
-        server.hang()
-        with pytest.raises(ApiUnreachable, match="too slow: nodeagent keeps trying"):
-            await node.read_node()
-        assert (await node.read_node()).name == NODE
-
-
-async def test_a_server_that_is_away_is_said_to_be_away(tmp_path: Path) -> None:
-    """Nobody listens: the error names the address; when it is back, the same client goes on."""
-    async with open_node(tmp_path) as (server, node):
-        await node.read_node()
-        await server.stop()
-        with pytest.raises(ApiUnreachable, match=f"http://127.0.0.1:{server.port} does not answer"):
-            await node.read_node()
-        await server.start()
-        assert (await node.read_node()).name == NODE
-
-
-async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
-    """The server no longer takes the old one: the file is read again, and the request goes through."""
-    async with open_node(tmp_path) as (server, node):
-        await node.read_node()
-        server.token = "token-2"
-        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
-        assert (await node.read_node()).name == NODE
-
-
-async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
-    """After a 429 with Retry-After no request is made before that time."""
-    async with open_node(tmp_path) as (server, node):
-        server.answer(429, headers={"Retry-After": "1"})
-        with pytest.raises(ApiBusy) as caught:
-            await node.read_node()
-        assert caught.value.retry_after_seconds == 1
-        before = anyio.current_time()
-        await node.read_node()
-        assert anyio.current_time() - before > 0.9
-
-
-async def test_a_long_silence_is_not_waited_out(tmp_path: Path) -> None:
-    """Asked to stay away for longer than a request may take, the client says so at once, and asks nothing."""
-    async with open_node(tmp_path) as (server, node):
-        server.answer(503, headers={"Retry-After": "3600"})
-        with pytest.raises(ApiFailed):
-            await node.read_node()
-        with pytest.raises(ApiBusy, match="not again for 300 s"):
-            await node.read_node()
-        assert len(server.requests) == 1
-
-
-async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    """A kubeconfig that is gone says which one, and no request is made."""
-    async with open_node(tmp_path) as (server, node):
-        (tmp_path / "kubeconfig").unlink()
-        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
-            await node.read_node()
-        assert server.requests == []
-
-
-async def test_a_token_is_read_again_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it ends, and without a refusal; one that cannot be read then leaves the present one in use."""
-    monkeypatch.setattr("nodeagent.edge.kube.client.RENEW_SECONDS", 0.0)
-    async with open_node(tmp_path) as (server, node):
-        await node.read_node()
-        server.token = "token-2"
-        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
-        await node.read_node()
-        (tmp_path / "kubeconfig").unlink()
-        assert (await node.read_node()).name == NODE
-        assert len(server.requests) == 3, "no request was refused"
-
-
-async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
-    """A trust anchor that the TLS library refuses is a matter of the credentials, not of the server."""
-    path = tmp_path / "kubeconfig"
-    async with open_node(tmp_path) as (server, node):
-        document = json.loads(path.read_text())
-        data = "bm8gY2VydGlmaWNhdGU="
-        document["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "certificate-authority-data": data}
-        path.write_text(json.dumps(document))
-        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
-            await node.read_node()
-        assert server.requests == []
-
-
-async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading them has a deadline like everything else."""
-    monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
-    async with open_node(tmp_path) as (_, node):
-        monkeypatch.setattr(Kubeconfig, "load", lambda *_: time.sleep(0.5))
-        with pytest.raises(CredentialsInvalid, match="reading API credentials"):
-            await node.read_node()
-        monkeypatch.setattr(Kubeconfig, "read_namespace", lambda *_: time.sleep(0.5))
-        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
-        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
-            await client.read_namespace()
-
-
-@pytest.mark.parametrize(("namespace", "used"), [("gpu-agents", "gpu-agents"), (None, "default")])
-async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path, namespace: str | None, used: str) -> None:
-    """None reads as nothing; the object names its node and holds the labels, empty values too."""
-    async with FakeApiServer().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
-        feature = NodeFeatureObject(client, NODE, namespace)
-        assert await feature.read() == ""
-        text = f"nvidia.com/cuda.driver.rev=\n{COUNT}=8\n"
-        await feature.write(text)
-        assert await feature.read() == text
-        assert f"/namespaces/{used}/" in server.requests[-1][1]
-        document = server.features["nvidia-features-for-node-1"]
-        assert document["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": NODE}
-        assert document["spec"]["labels"] == {"nvidia.com/cuda.driver.rev": "", COUNT: "8"}
-        await client.aclose()
-
-
-DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nodeagent", "uid": "ds"}
-
-
-def make_pod(name: str, *owners: dict[str, str]) -> dict[str, object]:
-    return {"metadata": {"name": name, "uid": f"uid-of-{name}", "ownerReferences": list(owners)}}
-
-
-@asynccontextmanager
-async def open_feature(tmp_path: Path, **more: str) -> AsyncIterator[tuple[FakeApiServer, NodeFeatureObject]]:
-    async with FakeApiServer().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
-        try:
-            yield server, NodeFeatureObject(client, NODE, **{"namespace": "default", **more})
-        finally:
-            await client.aclose()
-
-
-def owners_of(server: FakeApiServer) -> list[tuple[str, str]]:
-    metadata = server.features[f"nvidia-features-for-{NODE}"]["metadata"]
-    return [(each["kind"], each["uid"]) for each in metadata.get("ownerReferences", ())]
-
-
-async def test_a_node_feature_belongs_to_the_daemon_set_and_its_pod(tmp_path: Path) -> None:
-    """It outlives the pod by the DaemonSet; the next pod takes it over by reading it, and labels stay."""
-    async with open_feature(tmp_path, pod_name="agent-1") as (server, feature):
-        server.pods = {each: make_pod(each, DAEMON_SET) for each in ("agent-1", "agent-2")}
-        await feature.write("a=1\n")
-        assert owners_of(server) == [("DaemonSet", "ds"), ("Pod", "uid-of-agent-1")]
-        asked = len(server.requests)
-        assert await feature.read() == "a=1\n"
-        assert [method for method, _ in server.requests[asked:]] == ["GET"], "the owners are known by now"
-        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"), lambda: EAGER)
-        successor = NodeFeatureObject(client, NODE, None, "agent-2")
-        assert await successor.read() == "a=1\n"
-        assert owners_of(server) == [("DaemonSet", "ds"), ("Pod", "uid-of-agent-2")]
-        await client.aclose()
-
-
-@pytest.mark.parametrize("pod_name", ["agent-1", "absent"])
-async def test_an_object_without_a_known_owner_has_none(tmp_path: Path, pod_name: str) -> None:
-    """A pod of no DaemonSet, one that is not beside the object: labels are written, and nothing collects them."""
-    async with open_feature(tmp_path, pod_name=pod_name) as (server, feature):
-        server.pods = {"agent-1": make_pod("agent-1")}
-        await feature.write("a=1\n")
-        await feature.write("a=2\n")
-        assert owners_of(server) == []
-        assert await feature.read() == "a=2\n"
-
-
-async def test_a_node_feature_is_taken_away_once(tmp_path: Path) -> None:
-    """What is not there needs no removal; without the right to look there is nothing of ours to remove."""
-    async with open_feature(tmp_path) as (server, feature):
-        assert not await feature.remove()
-        await feature.write("a=1\n")
-        server.answer(403)
-        assert not await feature.remove()
-        assert await feature.remove()
-        assert server.features == {}

@@ -8,16 +8,14 @@ from random import Random
 
 import pytest
 
-from nodeagent.edge.kube.client import ClientSettings, KubeClient
-from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.errors import ApiForbidden, ApiUnreachable
 from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import ApiCall, PodLabelTable
+from tests.component.edge_kube.harness import open_client
 from tests.fakes.apiserver import NODE, FakeApiServer
 
 pytestmark = pytest.mark.anyio
-
-EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=1000)
 
 
 def make_pod(name: str, **labels: str) -> dict[str, object]:
@@ -31,12 +29,8 @@ def line(kind: str, content: object) -> bytes:
 
 @asynccontextmanager
 async def open_pods(tmp_path: Path) -> AsyncIterator[tuple[FakeApiServer, KubeClient, KubePods]]:
-    async with FakeApiServer().running() as server:
-        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
-        try:
-            yield server, client, KubePods(client, NODE, Random(1))
-        finally:
-            await client.aclose()
+    async with open_client(tmp_path) as (server, client):
+        yield server, client, KubePods(client, NODE, Random(1))
 
 
 async def take(pods: KubePods, count: int) -> list[dict[str, dict[str, str]]]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import shutil
+import threading
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,19 @@ class InProcess:
         """The GPU at this index."""
         return pynvml.nvmlDeviceGetHandleByIndex(index)
 
+    def end_watch(self) -> None:
+        """Let the thread that waits for events end, so that the test leaves none behind."""
+        self.fake.push_wait_error(999)
+        for thread in threading.enumerate():
+            if thread.name == "nvml events":
+                thread.join(10)
+
+
+Load = Callable[..., InProcess]
+
 
 @pytest.fixture
-def load_in_process(make_fake: MakeFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., InProcess]:
+def load_in_process(make_fake: MakeFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Loads a fake into this process: a fresh copy each time, because a library remembers its state file."""
     copies = 0
 

@@ -1,6 +1,5 @@
 """Every NVML error code on every call: one call marks its data unknown, and nothing is raised past the edge."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pynvml
@@ -10,10 +9,8 @@ from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.inventory import read_gpu
 from nodeagent.edge.nvml.query import GpuGone, Query
 from nodeagent.edge.nvml.sample import Sampler
-from tests.component.edge_nvml.conftest import InProcess
+from tests.component.edge_nvml.conftest import InProcess, Load
 from tests.fakes.nvml.build import list_functions
-
-Load = Callable[..., InProcess]
 
 BINDING_CODES = sorted(
     value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_") and isinstance(value, int)

@@ -1,7 +1,5 @@
 """Readings beside the ordinary sample, through pynvml from the fake driver, and from the simulation."""
 
-from collections.abc import Callable
-
 import pytest
 
 from nodeagent.components.exporter.catalogue import list_extras, list_readings
@@ -12,10 +10,9 @@ from nodeagent.edge.nvml.sample import Sampler
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
-from tests.component.edge_nvml.conftest import InProcess
+from tests.component.edge_nvml.conftest import Load
 
 NVLINK_5 = 5
-Load = Callable[..., InProcess]
 WANTED = (
     "call/max_sm_clock",
     "call/power_limit_min",

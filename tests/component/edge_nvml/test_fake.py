@@ -9,10 +9,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from tests.component.edge_nvml.conftest import InProcess
+from tests.component.edge_nvml.conftest import Load
 from tests.fakes.nvml import build, layout
-
-Load = Callable[..., InProcess]
 
 
 def raised(call: Callable[[], object]) -> int:

@@ -1,7 +1,6 @@
 """The simulation and the road through NVML tell the same of the same node: neither can drift from the other."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,9 +19,7 @@ from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.values import Value
-from tests.component.edge_nvml.conftest import InProcess
-
-Load = Callable[..., InProcess]
+from tests.component.edge_nvml.conftest import InProcess, Load
 
 
 def read_gpus(loaded: InProcess) -> list[Gpu]:

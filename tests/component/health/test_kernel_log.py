@@ -118,18 +118,23 @@ async def test_line_from_before_the_first_start_needs_clean_levels_only(tmp_path
         assert node.told(XidReported) == []
 
 
+async def find_told_by_the_next(state_dir: Path, log: KernelLogPipe) -> list[int]:
+    """The XIDs that an agent tells of which begins after the driver has said one more."""
+    after = Node(state_dir, kernel_log=log.path)
+    after.clock.advance(1000)
+    log.say(f"NVRM: Xid (PCI:{address(after, 0)}): 119, Timeout", at=6)
+    async with after.running():
+        await after.wait_verdict(0, UNHEALTHY)
+        return [fact.value.xid for fact in after.told(XidReported)]
+
+
 async def test_lines_while_the_agent_was_down_are_news(tmp_path: Path, log: KernelLogPipe) -> None:
     """The position in the log outlives the agent; what came after it has never been told."""
     async with Node(tmp_path, kernel_log=log.path).running() as node:
         await node.wait_verdict(0, HEALTHY)
         log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 13, Graphics Exception", at=5)
         await anyio.sleep(2)
-    log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 119, Timeout", at=6)
-    after = Node(tmp_path, kernel_log=log.path)
-    after.clock.advance(1000)
-    async with after.running():
-        await after.wait_verdict(0, UNHEALTHY)
-        assert [fact.value.xid for fact in after.told(XidReported)] == [119]
+    assert await find_told_by_the_next(tmp_path, log) == [119]
 
 
 async def test_silent_log_is_remembered_too(tmp_path: Path, log: KernelLogPipe) -> None:
@@ -138,12 +143,7 @@ async def test_silent_log_is_remembered_too(tmp_path: Path, log: KernelLogPipe) 
         await node.wait_verdict(0, HEALTHY)
         log.say("somebody else's line", at=5)
         await anyio.sleep(REWRITE_SECONDS + 10)
-    log.say(f"NVRM: Xid (PCI:{address(node, 0)}): 119, Timeout", at=6)
-    after = Node(tmp_path, kernel_log=log.path)
-    after.clock.advance(1000)
-    async with after.running():
-        await after.wait_verdict(0, UNHEALTHY)
-        assert [fact.value.xid for fact in after.told(XidReported)] == [119]
+    assert await find_told_by_the_next(tmp_path, log) == [119]
 
 
 async def test_switch_errors_mark_linked_gpus(tmp_path: Path, log: KernelLogPipe) -> None:

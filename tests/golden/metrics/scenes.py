@@ -10,10 +10,10 @@ from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.readout import render_readout
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
-from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ids import DeviceId, ResourceName
+from tests.support.samples import hold_each
 from tests.unit.components.exporter.builders import START
 
 GPUS = 2
@@ -43,19 +43,7 @@ def _driver() -> DriverState:
 
 def allocate_every_second(inventory: Inventory) -> AllocationTable:
     """A pod of its own for every second device."""
-    return AllocationTable(
-        allocations=tuple(
-            Allocation(
-                number=number,
-                resource=ResourceName("nvidia.com/gpu"),
-                devices=(DeviceId(uuid),),
-                since_seconds=START,
-                pod=PodIdentity(namespace="ml", name=f"train-{number}"),
-                container="main",
-            )
-            for number, uuid in enumerate(inventory.device_uuids[::2])
-        )
-    )
+    return hold_each(inventory.device_uuids[::2], since_seconds=START)
 
 
 def select_every_field() -> Selection:

@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from random import Random
 
 import anyio
@@ -9,30 +8,20 @@ from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.component import ComponentSpec
-from nodeagent.kernel.conditions import Conditions, Severity
+from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.runner import RunnerSettings
-from nodeagent.kernel.supervisor import COMPONENT_FAILED, Supervisor, SupervisorSettings
+from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
 from tests.property.kernel.test_bus_laws import run_virtually
-from tests.support.components import Diary, Steady
+from tests.support.components import ComponentFailed, Diary, Steady
 from tests.support.virtual_time import FakeClock
-
-
-@dataclass(frozen=True)
-class Failed:
-    code: str = COMPONENT_FAILED
-    severity: Severity = "error"
-    title: str = ""
-    remedy: str = ""
-    show_after_seconds: float = 0
-    depends_on: tuple[str, ...] = ()
 
 
 def supervisor(specs: list[ComponentSpec], gates: list[str], budget: BudgetSettings, seed: int) -> Supervisor:
     clock = FakeClock()
     bus = Bus(clock)
     runner = RunnerSettings(BackoffSettings(first_seconds=1, limit_seconds=20, stable_seconds=30), budget)
-    conditions = Conditions(bus, clock, [Failed()])
+    conditions = Conditions(bus, clock, [ComponentFailed()])
     settings = SupervisorSettings(runner)
     return Supervisor(specs, Gates(gates), bus, conditions, clock, settings, rng=Random(seed))
 

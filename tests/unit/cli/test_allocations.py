@@ -1,18 +1,12 @@
 """Who holds what, and which devices a pod would be given."""
 
-import io
 import json
 
 import pytest
 
 from nodeagent.cli.allocations import render_rows
-from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.model.allocation import AllocationRow
-
-
-def _run(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    return run_command_line(words, Streams(out, err)), out.getvalue(), err.getvalue()
+from tests.support.command_line import run_here
 
 
 def _row(pod: str, until_seconds: float | None) -> AllocationRow:
@@ -44,11 +38,13 @@ def test_nothing_held_is_said() -> None:
 
 def test_a_preference_is_explained() -> None:
     """The choice, its score and the runner-up, for a node that is not here."""
-    code, out, _ = _run("gpu", "prefer", "--gpus", "simulated:dgx-h100", "--available", "0,1,2,5", "--size", "2")
+    code, out, _ = run_here("gpu", "prefer", "--gpus", "simulated:dgx-h100", "--available", "0,1,2,5", "--size", "2")
     assert code == 0
     assert "score" in out
     assert "runner-up" in out
-    code, out, _ = _run("gpu", "prefer", "--gpus", "simulated:dgx-h100", "--size", "3", "--must-include", "7", "--json")
+    code, out, _ = run_here(
+        "gpu", "prefer", "--gpus", "simulated:dgx-h100", "--size", "3", "--must-include", "7", "--json"
+    )
     assert len(json.loads(out)["devices"]) == 3
 
 
@@ -62,6 +58,6 @@ def test_a_preference_is_explained() -> None:
 )
 def test_a_slip_is_named(words: tuple[str, ...], needle: str) -> None:
     """A person who asks about a device that is not there learns so, with code 2."""
-    code, _, err = _run("gpu", "prefer", "--gpus", "simulated:dgx-h100", *words)
+    code, _, err = run_here("gpu", "prefer", "--gpus", "simulated:dgx-h100", *words)
     assert code == 2
     assert needle in err

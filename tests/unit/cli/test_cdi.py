@@ -1,13 +1,12 @@
 """`nodeagent cdi` as people type it, without an agent."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
 
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import Streams, run_command_line
+from tests.support.command_line import run_here
 
 pytestmark = pytest.mark.may_block("a made-up node's profile is read before anything is served")
 
@@ -20,9 +19,7 @@ DOCUMENT = {
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = run_command_line(["cdi", *words], Streams(out, err))
-    return code, out.getvalue(), err.getvalue()
+    return run_here("cdi", *words)
 
 
 def test_generate_prints_a_specification_of_this_nodes_devices() -> None:

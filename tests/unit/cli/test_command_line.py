@@ -16,13 +16,14 @@ from nodeagent.cli.commands.shared import JSON
 from nodeagent.cli.completion import walk
 from nodeagent.cli.durations import parse_duration
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import CommandFailed, Streams, run_command_line
+from nodeagent.cli.main import CommandFailed
 from nodeagent.cli.parser import build_parser
 from nodeagent.cli.places import find_simulation_dir, list_admin_sockets
 from nodeagent.cli.reference import render_cli_page
 from nodeagent.cli.simulate import list_simulation_overrides
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
+from tests.support.command_line import run_here
 
 
 def _walk(command: Command) -> list[Command]:
@@ -30,12 +31,6 @@ def _walk(command: Command) -> list[Command]:
 
 
 COMMANDS = [command for command in _walk(ROOT) if command.runs]
-
-
-def _run(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = run_command_line(words, Streams(out, err))
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -103,9 +98,9 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 def test_version_is_one_line_or_json() -> None:
     """For people and for bug reports."""
-    code, out, _ = _run("version")
+    code, out, _ = run_here("version")
     assert (code, out.count("\n"), out.split()[0]) == (0, 1, "nodeagent")
-    code, out, _ = _run("version", "--json")
+    code, out, _ = run_here("version", "--json")
     assert json.loads(out)["parts"]["anyio"] != "missing"
 
 
@@ -113,12 +108,12 @@ def test_config_check_names_every_mistake(tmp_path: Path) -> None:
     """All mistakes at once, as lines or as JSON, with code 2."""
     file = tmp_path / "config.yaml"
     file.write_text("http: {listen: 5}\nnode: {nam: x}\n")
-    code, _, err = _run("config", "check", "--config", str(file))
+    code, _, err = run_here("config", "check", "--config", str(file))
     assert code == 2
     assert err.count("\n") == 2
     assert f"{file}:1" in err
     assert f"{file}:2" in err
-    code, out, _ = _run("config", "check", "--config", str(file), "--json")
+    code, out, _ = run_here("config", "check", "--config", str(file), "--json")
     assert code == 2
     assert len(json.loads(out)["problems"]) == 2
 
@@ -127,8 +122,8 @@ def test_config_check_of_a_good_file(tmp_path: Path) -> None:
     """A valid file is named, and what it asks for in vain is noted."""
     file = tmp_path / "config.yaml"
     file.write_text("log: {level: debug}\n")
-    assert _run("config", "check", "--config", str(file))[:2] == (0, f"valid: {file}\n")
-    code, out, _ = _run("config", "check", "--config", str(file), "--json")
+    assert run_here("config", "check", "--config", str(file))[:2] == (0, f"valid: {file}\n")
+    code, out, _ = run_here("config", "check", "--config", str(file), "--json")
     assert (code, json.loads(out)["valid"]) == (0, True)
 
 
@@ -136,32 +131,32 @@ def test_config_show_tells_value_and_origin(tmp_path: Path) -> None:
     """Whoever asks why a value is in force sees the line that says so."""
     file = tmp_path / "config.yaml"
     file.write_text("log:\n  level: debug\n")
-    code, out, _ = _run("config", "show", "--config", str(file), "--changed")
+    code, out, _ = run_here("config", "show", "--config", str(file), "--changed")
     assert code == 0
     assert "log.level" in out
     assert f"{file}:2" in out
     assert "http.listen" not in out
-    code, out, _ = _run("config", "show", "--json")
+    code, out, _ = run_here("config", "show", "--json")
     assert "http" in out
 
 
 def test_config_schema_is_json() -> None:
     """Editors read it."""
-    code, out, _ = _run("config", "schema")
+    code, out, _ = run_here("config", "schema")
     assert code == 0
     assert json.loads(out)["$schema"].endswith("2020-12/schema")
 
 
 def test_gpus_flag_is_short_for_a_setting() -> None:
     """Every command that looks at a node can be pointed at made-up GPUs."""
-    code, out, _ = _run("config", "show", "--gpus", "simulated:t4", "--changed")
+    code, out, _ = run_here("config", "show", "--gpus", "simulated:t4", "--changed")
     assert code == 0
     assert "simulated:t4" in out
 
 
 def test_profiles_are_listed() -> None:
     """`--profile help` is how people learn what there is."""
-    code, out, _ = _run("simulate", "--profile", "help")
+    code, out, _ = run_here("simulate", "--profile", "help")
     assert code == 0
     assert "dgx-h100" in out.split()
 
@@ -172,12 +167,12 @@ def test_no_agent_is_one_line_that_says_where_it_was_looked_for(
     """The person learns which addresses were tried and how to start an agent."""
     monkeypatch.setenv("TMPDIR", str(short_dir))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    code, _, err = _run("status", "--set", f"node.run_dir={short_dir}", "--set", "http.listen=127.0.0.1:1")
+    code, _, err = run_here("status", "--set", f"node.run_dir={short_dir}", "--set", "http.listen=127.0.0.1:1")
     assert code == 4
     assert err.count("\n") == 1
     assert str(short_dir / "admin.sock") in err
     assert "nodeagent simulate" in err
-    assert _run("reload", "--set", f"node.run_dir={short_dir}")[0] == 4
+    assert run_here("reload", "--set", f"node.run_dir={short_dir}")[0] == 4
 
 
 def test_a_stranger_on_the_port_is_told_apart(short_dir: Path) -> None:
@@ -233,10 +228,10 @@ def test_interrupt_and_closed_pipe_end_quietly(monkeypatch: pytest.MonkeyPatch) 
         raise BrokenPipeError
 
     monkeypatch.setattr("nodeagent.cli.version.run", interrupt)
-    assert _run("version") == (130, "", "")
+    assert run_here("version") == (130, "", "")
     monkeypatch.setattr("nodeagent.cli.version.run", break_pipe)
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert _run("version")[0] == 0
+    assert run_here("version")[0] == 0
 
 
 def test_every_help_teaches_with_an_example() -> None:

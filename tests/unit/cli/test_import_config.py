@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.config.load import load_settings
+from tests.support.command_line import run_here
 
 VALUES = "migStrategy: single\nimage: {tag: v1}\n"
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    code = run_command_line(["config", "import", *words], Streams(out, err))
-    return code, out.getvalue(), err.getvalue()
+    return run_here("config", "import", *words)
 
 
 def test_import_prints_a_file_and_names_what_is_not_in_it(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`nodeagent labels` and `nodeagent render labels`, as scripts and people see them."""
 
-import io
 import json
 
 import pytest
@@ -8,34 +7,26 @@ from msgspec import json as wire
 
 from nodeagent.cli import labels
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.model.labels import LabelState
-
-
-def run(*words: str) -> tuple[int, str, str]:
-    streams = Streams(io.StringIO(), io.StringIO())
-    code = run_command_line(words, streams)
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
+from tests.support.command_line import run_here
 
 
 @pytest.mark.may_block("the command reads the profile in its own short-lived loop")
 def test_labels_are_rendered_without_an_agent() -> None:
     """Sorted `key=value` lines, and the same as JSON."""
-    code, text, _ = run("render", "labels", "--gpus", "simulated:t4")
+    code, text, _ = run_here("render", "labels", "--gpus", "simulated:t4")
     lines = text.splitlines()
     assert code == ExitCode.OK
     assert lines == sorted(lines, key=lambda line: line.partition("=")[0])
     assert "nvidia.com/gpu.product=Tesla-T4" in lines
-    found = json.loads(run("render", "labels", "--gpus", "simulated:t4", "--json")[1])
+    found = json.loads(run_here("render", "labels", "--gpus", "simulated:t4", "--json")[1])
     assert [f"{key}={value}" for key, value in found.items()] == lines
 
 
 @pytest.mark.may_block("the command reads the profile in its own short-lived loop")
 def test_an_unknown_node_is_one_line() -> None:
     """A slip in the profile's name is said, with the names there are."""
-    code, _, error = run("render", "labels", "--gpus", "simulated:typo")
+    code, _, error = run_here("render", "labels", "--gpus", "simulated:typo")
     assert code == ExitCode.BAD_INPUT
     assert error.count("\n") == 1
     assert "dgx-h100" in error
@@ -54,7 +45,7 @@ class FakeAgent:
 
 def show(monkeypatch: pytest.MonkeyPatch, state: LabelState | None, *words: str) -> tuple[int, str]:
     monkeypatch.setattr(labels, "find_agent", lambda *_: FakeAgent(state))
-    code, text, _ = run("labels", *words)
+    code, text, _ = run_here("labels", *words)
     return code, text
 
 

@@ -1,6 +1,5 @@
 """`nodeagent metrics list` and `nodeagent render metrics` as typed."""
 
-import io
 import json
 import logging
 from collections.abc import Iterator
@@ -9,9 +8,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.components.exporter.listing import render_csv
 from nodeagent.components.exporter.selection import parse_selection, select_defaults
+from tests.support.command_line import run_here
 from tests.support.exposition import read_openmetrics, read_text
 
 
@@ -26,18 +25,9 @@ def _logging_as_before() -> Iterator[None]:
     root.handlers[:] = handlers
 
 
-def run(*words: str) -> tuple[int, str, str]:
-    """Exit code and both outputs."""
-    streams = Streams(io.StringIO(), io.StringIO())
-    code = run_command_line(words, streams)
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
-
-
 def test_the_list_shows_what_is_shown_and_why_others_are_missing() -> None:
     """Shown, available, missing with the reason: nobody has to read the code."""
-    code, out, err = run("metrics", "list")
+    code, out, err = run_here("metrics", "list")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert (code, err) == (0, "")
     assert "shown" in lines["DCGM_FI_DEV_GPU_UTIL"]
@@ -48,7 +38,7 @@ def test_the_list_shows_what_is_shown_and_why_others_are_missing() -> None:
 
 def test_the_list_for_choosing_is_the_default_list_until_lines_are_uncommented() -> None:
     """What `--csv` prints can be used as it is, and with every line."""
-    code, out, _ = run("metrics", "list", "--csv")
+    code, out, _ = run_here("metrics", "list", "--csv")
     assert code == 0
     assert parse_selection(out) == select_defaults()
     every = parse_selection(render_csv().replace("# DCGM", "DCGM"))
@@ -61,7 +51,7 @@ def test_a_bad_line_is_named_and_fatal_only_when_asked(tmp_path: Path, flags: tu
     """A list can be checked before it goes to a thousand nodes."""
     file = tmp_path / "fields.csv"
     file.write_text("DCGM_FI_DEV_PSTATE, gauge, p\nnonsense\n")
-    code, out, err = run("metrics", "list", "--set", f"metrics.fields_file={file}", *flags)
+    code, out, err = run_here("metrics", "list", "--set", f"metrics.fields_file={file}", *flags)
     assert code == expected
     assert "line 2: 'nonsense'" in err
     if "--json" in flags:
@@ -72,7 +62,7 @@ def test_a_bad_line_is_named_and_fatal_only_when_asked(tmp_path: Path, flags: tu
 
 def test_a_list_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     """Exit code 2 and the path."""
-    code, out, err = run("metrics", "list", "--set", f"metrics.fields_file={tmp_path}/none.csv")
+    code, out, err = run_here("metrics", "list", "--set", f"metrics.fields_file={tmp_path}/none.csv")
     assert (code, out) == (2, "")
     assert "none.csv" in err
 
@@ -80,10 +70,10 @@ def test_a_list_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_logging_as_before")
 def test_series_are_rendered_without_an_agent() -> None:
     """Both formats, with rates, from the GPUs that the settings name."""
-    code, out, _ = run("render", "metrics", "--gpus", "simulated:l40s", "--set", "node.name=n1")
+    code, out, _ = run_here("render", "metrics", "--gpus", "simulated:l40s", "--set", "node.name=n1")
     assert code == 0
     assert {dict(labels).get("Hostname") for name, labels in read_text(out) if name.startswith("DCGM")} == {"n1"}
     assert any(name == "DCGM_FI_PROF_PCIE_TX_BYTES" for name, _ in read_text(out))
-    code, out, _ = run("render", "metrics", "--openmetrics", "--gpus", "simulated:l40s")
+    code, out, _ = run_here("render", "metrics", "--openmetrics", "--gpus", "simulated:l40s")
     assert code == 0
     assert read_openmetrics(out)

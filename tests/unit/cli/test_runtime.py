@@ -12,6 +12,7 @@ import pytest
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import Streams, run_command_line
 from tests.fakes.cri import FakeCri
+from tests.support.command_line import run_here
 
 BEFORE = '# by hand\nversion = 2\n\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "pause" # pinned\n'
 
@@ -32,9 +33,7 @@ class Node:
         )
 
     def run(self, verb: str, *words: str) -> tuple[int, str, str]:
-        out, err = io.StringIO(), io.StringIO()
-        code = run_command_line(["runtime", verb, *self.words, *words], Streams(out, err))
-        return code, out.getvalue(), err.getvalue()
+        return run_here("runtime", verb, *self.words, *words)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`nodeagent top` as typed, against an agent's answer."""
 
-import io
 import json as plain_json
 from pathlib import Path
 
@@ -9,8 +8,9 @@ from msgspec import json
 
 from nodeagent.cli import top
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.main import CommandFailed, Streams, run_command_line
+from nodeagent.cli.main import CommandFailed
 from nodeagent.components.web.records import StateRecord
+from tests.support.command_line import run_here
 from tests.support.samples import make_uuid
 from tests.unit.cli.test_top_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_process, make_sample
@@ -35,11 +35,7 @@ class Agent:
 def run(monkeypatch: pytest.MonkeyPatch, agent: Agent, *words: str) -> tuple[int, str, str]:
     """Exit code and both outputs."""
     monkeypatch.setattr(top, "find_agent", lambda _settings, _environ: agent)
-    streams = Streams(io.StringIO(), io.StringIO())
-    code = run_command_line(("top", *words), streams)
-    assert isinstance(streams.out, io.StringIO)
-    assert isinstance(streams.err, io.StringIO)
-    return code, streams.out.getvalue(), streams.err.getvalue()
+    return run_here("top", *words)
 
 
 def make_busy() -> StateRecord:

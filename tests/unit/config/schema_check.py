@@ -6,16 +6,9 @@ A keyword that is not known here is a fault, so that the check cannot quietly ig
 import re
 from typing import Any, Final
 
+from tests.support.json_schema import is_type
+
 ANNOTATIONS: Final = {"$schema", "title", "description", "default", "format"}
-TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 
 
 def satisfies(schema: Any, value: Any) -> bool:
@@ -37,11 +30,7 @@ def find_schema_faults(schema: Any, path: str = "") -> list[str]:
 
 def _has_type(wanted: str | list[str], value: Any, _: Any) -> bool:
     names = [wanted] if isinstance(wanted, str) else wanted
-    return any(isinstance(value, TYPES[name]) and (name == "boolean") == isinstance(value, bool) for name in names)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return any(is_type(value, name) for name in names)
 
 
 def _is_same(wanted: Any, value: Any) -> bool:
@@ -63,8 +52,8 @@ _CHECKS: Final[dict[str, Any]] = {
     "const": lambda word, value, _: _is_same(word, value),
     "pattern": lambda pattern, value, _: not isinstance(value, str) or bool(re.search(pattern, value)),
     "maxLength": lambda limit, value, _: not isinstance(value, str) or len(value) <= limit,
-    "minimum": lambda limit, value, _: not _is_number(value) or value >= limit,
-    "maximum": lambda limit, value, _: not _is_number(value) or value <= limit,
+    "minimum": lambda limit, value, _: not is_type(value, "number") or value >= limit,
+    "maximum": lambda limit, value, _: not is_type(value, "number") or value <= limit,
     "minItems": lambda limit, value, _: not isinstance(value, list) or len(value) >= limit,
     "uniqueItems": lambda on, value, _: not (on and isinstance(value, list)) or len(set(map(str, value))) == len(value),
     "items": lambda inner, value, _: not isinstance(value, list) or all(satisfies(inner, item) for item in value),

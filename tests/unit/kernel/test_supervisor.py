@@ -1,6 +1,5 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -12,7 +11,7 @@ from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.component import ComponentSpec
-from nodeagent.kernel.conditions import Conditions, Severity
+from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.errors import (
     ComponentNotRunning,
     ComponentUnknown,
@@ -25,7 +24,7 @@ from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.report import ComponentReport, Degraded, Phase
 from nodeagent.kernel.runner import RunnerSettings
 from nodeagent.kernel.supervisor import COMPONENT_FAILED, Supervisor, SupervisorSettings, check_specs
-from tests.support.components import Diary, Steady
+from tests.support.components import ComponentFailed, Diary, Steady
 from tests.support.virtual_time import FakeClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
@@ -39,23 +38,13 @@ SETTINGS = SupervisorSettings(
 )
 
 
-@dataclass(frozen=True)
-class Failed:
-    code: str = COMPONENT_FAILED
-    severity: Severity = "error"
-    title: str = "a component is down"
-    remedy: str = "read the log"
-    show_after_seconds: float = 0
-    depends_on: tuple[str, ...] = ()
-
-
 class House:
     """A supervisor with everything round it."""
 
     def __init__(self, clock: FakeClock, *specs: ComponentSpec, settings: SupervisorSettings = SETTINGS) -> None:
         self.bus = Bus(clock)
         self.gates = Gates(["a", "b"], clock=clock)
-        self.conditions = Conditions(self.bus, clock, [Failed()])
+        self.conditions = Conditions(self.bus, clock, [ComponentFailed()])
         self.supervisor = Supervisor(specs, self.gates, self.bus, self.conditions, clock, settings, rng=Random(1))
 
     def report(self, name: str) -> ComponentReport:

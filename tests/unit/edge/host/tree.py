@@ -4,6 +4,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.file_tree import FileTree
+
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n"
     "GCC version:  gcc version 12.3.0\n"
@@ -26,11 +28,11 @@ Block devices:
 """
 
 
-class HostTree:
+class HostTree(FileTree):
     """A fake host below one directory."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        super().__init__(root)
         for name in ("proc", "sys", "dev"):
             (root / name).mkdir(parents=True)
 
@@ -41,18 +43,6 @@ class HostTree:
     @property
     def sys(self) -> Path:
         return self.root / "sys"
-
-    def write(self, path: str, content: str | bytes = "") -> Path:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content.encode() if isinstance(content, str) else content)
-        return target
-
-    def link(self, path: str, target: str) -> Path:
-        place = self.root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(target)
-        return place
 
     def load_module(self, version: str = "580.65.06") -> None:
         self.write("sys/module/nvidia/version", f"{version}\n")

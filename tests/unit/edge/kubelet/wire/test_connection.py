@@ -6,6 +6,7 @@ import pytest
 from anyio import create_task_group
 
 from nodeagent.edge.kubelet.wire.connection import Connection
+from tests.support.kubelets import no_crash
 
 pytestmark = pytest.mark.anyio
 
@@ -23,10 +24,6 @@ class FakeTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
-
-
-def no_crash(path: str, error: Exception) -> None:
-    raise AssertionError(path) from error
 
 
 @pytest.mark.parametrize("leave", [Connection.close, Connection.abort, None])

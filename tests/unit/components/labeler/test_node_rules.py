@@ -1,4 +1,4 @@
-"""The rules of single labels, one law each."""
+"""The rules of labels that describe the node, and what makes a label legal, one law each."""
 
 from typing import Any
 
@@ -8,37 +8,19 @@ from msgspec.structs import replace
 from nodeagent.components.labeler.node_wide import label_driver, label_node, label_vgpu
 from nodeagent.components.labeler.presence import label_host, label_presence
 from nodeagent.components.labeler.render import NodePicture, render_labels
-from nodeagent.components.labeler.resources import find_family, label_models, label_resources
 from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
-from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
 from tests.support.gpus import gpu_uuid, make_gpu
+from tests.unit.components.labeler.harness import P, resources
 
 READY = DriverState(phase=DriverPhase.READY, driver_version="570.172.08", cuda_version=(12, 8))
 AWAY = DriverState(phase=DriverPhase.NOT_LOADED)
-P = "nvidia.com/"
 CLUSTER = "5F2C9A1E-73D4-4B0E-9C55-1D8E6A07B4F2"
-
-
-def settings(strategy: Any = "none", **sharing: Any) -> Settings:
-    return Settings(
-        device_plugin=DevicePluginSettings(mig_strategy=strategy),
-        sharing=SharingSettings(timeSlicing=TimeSlicing(**sharing) if sharing else None),
-    )
-
-
-def sliced(name: str, strategy: Any = "none", **more: Any) -> Settings:
-    return settings(strategy, resources=(SharedResource(name=name, replicas=4, **more),))
-
-
-def resources(*gpus: Gpu, under: Settings | None = None) -> dict[str, str]:
-    return dict(label_resources(gpus, under or Settings()))
 
 
 def node(*gpus: Gpu, facts: NodeFacts | None = None) -> dict[str, str]:
@@ -112,29 +94,6 @@ def test_an_unknown_driver_version_gives_no_label() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "family"),
-    [
-        ((0, 0), "undefined"),
-        ((3, 7), "kepler"),
-        ((4, 0), "undefined"),
-        ((7, 0), "volta"),
-        ((7, 5), "turing"),
-        ((8, 6), "ampere"),
-        ((8, 9), "ada-lovelace"),
-        ((9, 0), "hopper"),
-        ((10, 0), "blackwell"),
-        ((11, 0), "undefined"),
-        ((12, 1), "blackwell"),
-        ((13, 0), "rubin"),
-        ((14, 0), "undefined"),
-    ],
-)
-def test_families_by_capability(capability: tuple[int, int], family: str) -> None:
-    """Each capability has the name that upstream gives it."""
-    assert find_family(capability) == family
-
-
-@pytest.mark.parametrize(
     ("classes", "mode"),
     [(("0302", "0302"), "compute"), (("0300", "0300"), "graphics"), (("0300", "0302"), "unknown"), ((), "unknown")],
 )
@@ -190,108 +149,6 @@ def test_vgpu_labels_say_what_the_bus_says(vgpu: VgpuGuest | None, labels: dict[
     assert dict(label_vgpu(NodeFacts(vgpu=vgpu))) == labels
 
 
-@pytest.mark.parametrize(
-    ("renamed", "entry", "product"),
-    [
-        (False, {}, "NVIDIA-H100-80GB-HBM3-SHARED"),
-        (True, {}, "NVIDIA-H100-80GB-HBM3"),
-        (False, {"rename": "gpu.quarter"}, "NVIDIA-H100-80GB-HBM3"),
-    ],
-)
-def test_a_shared_gpu_says_so_unless_its_resource_does(renamed: bool, entry: dict[str, Any], product: str) -> None:
-    """Count stays the number of GPUs; replicas say how often each is offered."""
-    under = settings(renameByDefault=renamed, resources=(SharedResource(name="nvidia.com/gpu", replicas=4, **entry),))
-    labels = resources(make_gpu(0), make_gpu(1), under=under)
-    assert labels[f"{P}gpu.product"] == product
-    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"]) == ("2", "4")
-    assert labels[f"{P}gpu.sharing-strategy"] == "time-slicing"
-
-
-@pytest.mark.parametrize(
-    "under",
-    [
-        sliced("mig-1g.10gb"),
-        sliced("other.example/gpu"),
-        sliced("gpu", models=("*A100*",)),
-        Settings(sharing=SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),)))),
-    ],
-)
-def test_what_is_not_shared_is_not_labelled_as_shared(under: Settings) -> None:
-    """An entry for something else, and a strategy that is not carried out, leave the GPU whole."""
-    labels = resources(make_gpu(0), under=under)
-    assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("1", "none")
-
-
-def test_an_entry_for_a_model_counts_for_it() -> None:
-    """`models` narrows sharing, and the labels follow it."""
-    assert resources(make_gpu(0), under=sliced("gpu", models=("*H100*",)))[f"{P}gpu.replicas"] == "4"
-
-
-def test_a_node_of_nothing_but_mig_has_no_whole_gpu_to_share() -> None:
-    """Under `none`, labels that come from a partitioned GPU say zero replicas, shared or not."""
-    labels = resources(make_gpu(0, mig=["1g.10gb"]), under=sliced("gpu"))
-    assert labels[f"{P}gpu.replicas"] == "0"
-    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3"
-    assert f"{P}mig.strategy" not in labels
-
-
-def test_a_whole_gpu_speaks_for_its_model() -> None:
-    """Of one model partitioned and whole, the whole one carries the sharing."""
-    labels = resources(make_gpu(0, mig=["1g.10gb"]), make_gpu(1), under=sliced("gpu", "mixed"))
-    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"]) == ("2", "4")
-    assert labels[f"{P}mig-1g.10gb.replicas"] == "1"
-
-
-def test_single_describes_the_mig_devices() -> None:
-    """All partitioned alike: the labels are the devices', the architecture stays the GPU's."""
-    gpu = replace(make_gpu(0, mig=["1g.10gb"] * 7), compute_capability=(9, 0))
-    labels = resources(gpu, under=sliced("gpu", "single"))
-    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED"
-    assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"], labels[f"{P}gpu.memory"]) == ("7", "4", "9856")
-    assert labels[f"{P}gpu.family"] == "hopper"
-    assert labels[f"{P}gpu.slices.gi"] == "1"
-
-
-@pytest.mark.parametrize(
-    "gpus",
-    [
-        [make_gpu(0, mig=["1g.10gb"]), make_gpu(1)],
-        [make_gpu(0, mig=["1g.10gb"]), make_gpu(1, mig=[])],
-        [make_gpu(0, mig=["1g.10gb", "2g.20gb"])],
-        [make_gpu(0, mig=[])],
-    ],
-)
-def test_single_refuses_what_is_not_alike(gpus: list[Gpu]) -> None:
-    """A layout that the strategy cannot offer has count zero and says so in the product."""
-    labels = resources(*gpus, under=sliced("gpu", "single"))
-    assert labels[f"{P}gpu.product"] == "NVIDIA-H100-80GB-HBM3-MIG-INVALID"
-    assert [labels[f"{P}gpu.{key}"] for key in ("count", "replicas", "memory", "sharing-strategy")] == [
-        "0",
-        "0",
-        "0",
-        "",
-    ]
-
-
-def test_single_without_a_model_name_still_says_zero() -> None:
-    """A nameless GPU in an invalid layout has no product, and count zero."""
-    labels = resources(make_gpu(0, mig=[], name=""), under=settings("single"))
-    assert f"{P}gpu.product" not in labels
-    assert labels[f"{P}gpu.count"] == "0"
-
-
-def test_single_without_mig_is_plain() -> None:
-    """The strategy alone changes nothing on whole GPUs."""
-    labels = resources(make_gpu(0), under=settings("single"))
-    assert (labels[f"{P}gpu.count"], labels[f"{P}mig.strategy"]) == ("1", "single")
-
-
-def test_mixed_names_profiles_with_points() -> None:
-    """A plus sign is no character of a label, and becomes a point as in the resource's name."""
-    labels = resources(make_gpu(0, mig=["1g.10gb+me"]), under=settings("mixed"))
-    assert labels[f"{P}mig-1g.10gb.me.product"] == "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb.me"
-
-
 def test_gpus_that_are_not_offered_are_not_counted() -> None:
     """Counts and models are of what the kubelet is offered; with nothing left, the card alone is told of."""
     gpus = tuple(make_gpu(index, name="NVIDIA L40S" if index == 3 else "NVIDIA L4") for index in range(4))
@@ -319,22 +176,6 @@ def test_gpus_that_are_not_offered_are_not_counted() -> None:
     }
     assert count(exclude=("NVIDIA L4",))["gpu.product"] == "NVIDIA-L40S"
     assert count(exclude=("*",)) == {"gpu.present": "true", "gpu.healthy.count": "0"}
-
-
-def test_the_most_numerous_model_speaks_for_the_node() -> None:
-    """Two models: the choice is stable, and by number before index."""
-    gpus = [make_gpu(0, name="A"), make_gpu(1, name="B"), make_gpu(2, name="B")]
-    assert resources(*gpus)[f"{P}gpu.product"] == "B"
-    assert resources(*gpus[:2])[f"{P}gpu.product"] == "A"
-
-
-def test_model_labels_are_for_several_models_only() -> None:
-    """One model needs none; a nameless one cannot have any."""
-    assert list(label_models([make_gpu(0)])) == []
-    labels = dict(label_models([make_gpu(0, name="A"), make_gpu(1, name=""), make_gpu(2, name="x" * 300)]))
-    assert labels[f"{P}gpu.product.A.count"] == "1"
-    assert len(labels) == 4
-    assert all(is_legal(key, value) for key, value in labels.items())
 
 
 @pytest.mark.parametrize(

@@ -1,197 +1,23 @@
-"""The device plugin between the bus and a kubelet that does what the test says, on virtual time."""
-
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+"""What the kubelet is told unasked, and which resources are served, on virtual time."""
 
 import anyio
 import pytest
-from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable, NodeagentError
-from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
+from nodeagent.model.events import DevicesAdvertised
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, HandoutFacts, PluginState
-from nodeagent.model.ports import DevicePlugin
-from nodeagent.model.runtime import CdiSpecFile, CdiState
+from nodeagent.model.health import Verdict
+from nodeagent.model.plugin import HandoutFacts, PluginState
+from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, held, ids, report, slicing
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
-
-GPU = ResourceName("nvidia.com/gpu")
-SHARED = ResourceName("nvidia.com/gpu.shared")
-CDI = "k8s.device-plugin.nvidia.com"
-
-
-class ServingFailed(NodeagentError):
-    """The socket of this test cannot be served."""
-
-
-class FakeJournal:
-    """Remembers what it was asked; refuses while `refusal` is set."""
-
-    def __init__(self) -> None:
-        self.recorded: list[tuple[DeviceId, ...]] = []
-        self.identified: list[tuple[DeviceId, ...]] = []
-        self.doubted: frozenset[DeviceId] = frozenset()
-        self.refusal: Exception | None = None
-
-    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
-        if self.refusal is not None:
-            raise self.refusal
-        self.recorded.append(tuple(devices))
-        return Allocation(number=len(self.recorded), resource=resource, devices=tuple(devices), since_seconds=0.0)
-
-    async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        self.identified.append(tuple(devices))
-
-    def doubtful(self) -> Collection[DeviceId]:
-        return self.doubted
-
-
-class FakeServing:
-    """Stands for socket, registration and stream of each resource; keeps each list that a kubelet would get."""
-
-    def __init__(self) -> None:
-        self.plugins: dict[ResourceName, DevicePlugin] = {}
-        self.lists: dict[ResourceName, list[tuple[float, tuple[AdvertisedDevice, ...]]]] = {}
-        self.begun: list[ResourceName] = []
-        self.failures = 0
-        self.ends_after_seconds = 0.0
-        self.may_register = True
-        self.contested = ""
-
-    async def __call__(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
-        name = plugin.resource
-        self.begun.append(name)
-        if self.failures:
-            self.failures -= 1
-            raise ServingFailed(f"cannot listen on {endpoint}: no space left")
-        self.plugins[name] = plugin
-        known: tuple[AdvertisedDevice, ...] | None = None
-        report(AdvertisedResource(name=name, socket=endpoint, registered=False))
-        try:
-            while True:
-                known = await plugin.wait_devices(known)
-                self.lists.setdefault(name, []).append((anyio.current_time(), known))
-                standing = AdvertisedResource(name=name, socket=endpoint, registered=self.may_register, devices=known)
-                report(replace(standing, contested=self.contested))
-        finally:
-            del self.plugins[name]
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(self.ends_after_seconds)
-
-    def newest(self, name: ResourceName = GPU) -> dict[str, bool]:
-        """The last list of a resource: share or index to health."""
-        return {device.id.removeprefix("GPU-0000000").replace("-0000-0000-0000-000000000000", ""): device.healthy
-                for device in self.lists[name][-1][1]}  # fmt: skip
-
-
-class World:
-    """Everything round the component."""
-
-    def __init__(self, clock: FakeClock, settings: Settings | None = None) -> None:
-        self.bus = Bus(clock)
-        self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.live = LiveSettings(settings or Settings())
-        self.journal, self.serving = FakeJournal(), FakeServing()
-        self.facts = HandoutFacts()
-        self.facts_fail = False
-        self.ready = anyio.Event()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        component = DevicePlugins(
-            self.bus, self.conditions, self.live, self.journal, serve=self.serving, read_facts=self.read_facts
-        )
-
-        async def run() -> None:
-            async with anyio.create_task_group() as inner:
-                await inner.start(lambda task_status: component.run(task_status=task_status))
-                self.ready.set()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            await self.settle()
-            yield
-            tasks.cancel_scope.cancel()
-
-    async def read_facts(self, _: Settings) -> HandoutFacts:
-        if self.facts_fail:
-            raise ServingFailed("cannot look at the node")
-        return self.facts
-
-    async def publish(self, *states: object) -> None:
-        for state in states:
-            self.bus.publish_state(state, source="test")
-        await self.settle()
-
-    async def reload(self, settings: Settings) -> None:
-        self.live.replace(settings)
-        self.bus.publish_fact(ConfigurationReloaded(changed=("sharing",)), source="test")
-        await self.settle()
-
-    async def settle(self) -> None:
-        """Let everything happen that is due within the time in which changes are gathered."""
-        await anyio.sleep(0.1)
-
-    def details(self, code: str) -> dict[str, str]:
-        return {each.key: each.detail for each in self.conditions.all_set() if each.code == code}
-
-
-@pytest.fixture
-def world(clock: FakeClock) -> World:
-    return World(clock)
-
-
-def ids(*indexes: int) -> list[DeviceId]:
-    return [DeviceId(gpu_uuid(index)) for index in indexes]
-
-
-def report(**verdicts: Verdict) -> HealthReport:
-    return HealthReport(
-        generation=1,
-        devices=tuple(
-            DeviceHealth(
-                device=gpu_uuid(int(name[1:])),
-                gpu=gpu_uuid(int(name[1:])),
-                verdict=verdict,
-                since_seconds=0.0,
-                reason="xid 79" if verdict is Verdict.UNHEALTHY else "",
-            )
-            for name, verdict in verdicts.items()
-        ),
-    )
-
-
-def held(resource: ResourceName, *devices: str) -> AllocationTable:
-    names = tuple(map(DeviceId, devices))
-    return AllocationTable(allocations=(Allocation(number=1, resource=resource, devices=names, since_seconds=0.0),))
-
-
-def slicing(replicas: int, *, rename: bool = False, **plugin: Any) -> Settings:
-    shared = SharedResource(name="gpu", replicas=replicas)
-    return Settings(
-        device_plugin=DevicePluginSettings(**plugin),
-        sharing=SharingSettings(timeSlicing=TimeSlicing(resources=(shared,), renameByDefault=rename)),
-    )
-
-
-TWO = make_inventory([make_gpu(0), make_gpu(1)])
 
 
 async def test_ready_when_the_kubelet_knows_every_resource(world: World) -> None:
@@ -266,56 +92,6 @@ async def test_a_change_that_is_taken_back_is_not_sent(world: World) -> None:
         await anyio.sleep(0.01)
         await world.publish(report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY))
         assert len(world.serving.lists[GPU]) == sent
-
-
-async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:
-    """What is answered was recorded, and what cannot be recorded is not answered."""
-    async with world.running():
-        await world.publish(TWO)
-        plugin = world.serving.plugins[GPU]
-        answer = await settled(plugin.allocate(ids(1)))
-        assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(1)}",)
-        assert world.journal.recorded == [tuple(ids(1))]
-        world.journal.refusal = JournalUnavailable("/j", "disk full")
-        with pytest.raises(JournalUnavailable):
-            await settled(plugin.allocate(ids(0)))
-
-
-@pytest.mark.parametrize(
-    ("device", "error"),
-    [(DeviceId("GPU-foreign"), DeviceUnknown), (DeviceId(gpu_uuid(0)), DeviceUnhealthy)],
-)
-async def test_unfit_devices_are_refused_and_not_recorded(
-    world: World, device: DeviceId, error: type[Exception]
-) -> None:
-    """An unknown or unhealthy device changes nothing, not even together with a good one."""
-    async with world.running():
-        await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
-        with pytest.raises(error):
-            await settled(world.serving.plugins[GPU].allocate([*ids(1), device]))
-        assert world.journal.recorded == []
-
-
-async def test_preference_steers_away_from_what_may_be_held(world: World) -> None:
-    """The kubelet may have forgotten: the other devices go first."""
-    async with world.running():
-        await world.publish(make_node(8))
-        plugin = world.serving.plugins[GPU]
-        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(0, 1)
-        world.journal.doubted = frozenset(ids(0, 1, 2, 3, 4))
-        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(5, 6)
-
-
-async def test_the_start_of_a_container_tells_who_it_is(world: World) -> None:
-    """Each start is a question to the kubelet; on a broken device the container does not start."""
-    async with world.running():
-        await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.UNKNOWN))
-        plugin = world.serving.plugins[GPU]
-        assert plugin.options.pre_start
-        await plugin.pre_start(ids(1))
-        with pytest.raises(DeviceUnhealthy, match="xid 79"):
-            await plugin.pre_start(ids(0))
-        assert world.journal.identified == [tuple(ids(1))]
 
 
 async def test_a_reload_keeps_the_resources_that_stay(world: World) -> None:
@@ -432,28 +208,6 @@ async def test_a_missing_channel_takes_all_devices_off_until_it_is_there(clock: 
         await anyio.sleep(6)
         assert world.serving.newest() == {"0": True, "1": True}
         assert world.details("plugin-devices-withheld") == {}
-
-
-async def test_a_look_that_fails_changes_nothing(world: World) -> None:
-    """What was known of the node stays known."""
-    world.facts = HandoutFacts(imex_channels=(3,))
-    async with world.running():
-        await world.publish(TWO)
-        world.facts_fail = True
-        await anyio.sleep(6)
-        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
-        assert f"{CDI}/imex-channel=3" in answer.cdi_devices
-
-
-async def test_extras_are_named_when_their_specification_is_there(clock: FakeClock) -> None:
-    """A CDI name without a specification would keep the container from starting."""
-    world = World(clock, Settings(device_plugin=DevicePluginSettings(gdrcopy=True, gds=True)))
-    async with world.running():
-        gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
-        storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
-        await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
-        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
-        assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")
 
 
 async def test_a_resource_that_cannot_be_served_is_tried_again(world: World) -> None:

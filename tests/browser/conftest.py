@@ -1,0 +1,14 @@
+"""What the tests of the page begin with."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.browser import Browser, running_browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests of a file."""
+    with running_browser() as one:
+        yield one

@@ -1,0 +1,88 @@
+"""The keeper of allocations with a disk and a kubelet round it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.ledger import Ledger, replay
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.conditions import CATALOGUE
+from tests.fakes.journal_store import FakeKubelet, FakeStore
+from tests.support.allocations import GPU, device_ids, holding, listing
+from tests.support.virtual_time import FakeClock
+from tests.support.waiting import settled
+
+NODE = Node("machine", "boot")
+
+
+class World:
+    """Everything round one keeper, which may be started again and again."""
+
+    def __init__(self, clock: FakeClock, settings: Settings | None = None) -> None:
+        self.clock = clock
+        self.store, self.kubelet = FakeStore(), FakeKubelet()
+        self.live = LiveSettings(settings or Settings())
+        self.door = JournalDoor("/state/allocations.journal")
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Allocations]:
+        keeper = Allocations(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            self.kubelet,
+            store=self.store,
+            door=self.door,
+            node=NODE,
+        )
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda task_status: keeper.run(task_status=task_status))
+            yield keeper
+            tasks.cancel_scope.cancel()
+
+    def published(self) -> dict[str, str]:
+        """Device to pod, `-` where the pod is not known, with `!` where it is forgotten."""
+        envelope = self.bus.latest(AllocationTable)
+        assert envelope is not None
+        return {
+            device.removeprefix("GPU-"): (allocation.pod.name if allocation.pod else "-")
+            + ("!" if allocation.forgotten else "")
+            for allocation in envelope.value.allocations
+            for device in allocation.devices
+        }
+
+    def facts(self, kind: type) -> list[Any]:
+        return [envelope.value for envelope in self.bus.history() if isinstance(envelope.value, kind)]
+
+    def set_conditions(self) -> set[str]:
+        return {condition.code for condition in self.conditions.all_set()}
+
+    def durable(self) -> Ledger:
+        parsed = parse_journal(self.store.current or b"")
+        assert not parsed.damage
+        return replay(parsed.records, 1000)
+
+    def durable_devices(self) -> list[str]:
+        return [device.removeprefix("GPU-") for entry in self.durable().entries.values() for device in entry.devices]
+
+
+async def held_by_an_earlier_run(world: World) -> None:
+    """A pod holds a device, the kubelet restarts and has lost its memory."""
+    await settled(world.door.record(GPU, device_ids("a")))
+    world.kubelet.listing = listing(holding("train", "a"))
+    await anyio.sleep(11)
+    world.kubelet.run_name, world.kubelet.run_since_seconds = "second", world.clock.wall()
+    world.kubelet.listing = listing(pods=["train"])

@@ -1,0 +1,159 @@
+"""What the cluster is told of this node: condition, taint and events, also after an outage, on virtual time."""
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
+from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import GpuVanished
+from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.virtual_time import FakeClock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+
+async def test_the_condition_is_written_once(clock: FakeClock) -> None:
+    """It says ready, and an hour without news writes nothing."""
+    async with Stage(clock).running() as stage:
+        stage.be_ready()
+        await settle(3600)
+        assert stage.api.node.condition is not None
+        assert stage.api.node.condition.status == "True"
+        assert stage.api.writes == ["condition changed"]
+        stage.say(make_inventory([make_gpu(0)]))
+        await settle()
+        assert stage.api.writes == ["condition changed", "condition same"]
+
+
+async def test_the_condition_can_be_switched_off(clock: FakeClock) -> None:
+    """Nothing is written where nobody wants it."""
+    async with Stage(clock, node_condition=False).running() as stage:
+        stage.be_ready()
+        await settle(60)
+        assert stage.api.writes == []
+
+
+async def test_an_outage_is_said_survived_and_caught_up(clock: FakeClock) -> None:
+    """For hours nothing is written and nothing lost; back again, the node is brought up to date within the jitter."""
+    async with Stage(clock, catch_up_max_seconds=30).running() as stage:
+        stage.say(READY)
+        await settle()
+        stage.api.go_away(GONE)
+        await settle(1)
+        assert "api-unreachable" in stage.codes()
+        link = stage.bus.latest(ClusterLink)
+        assert link is not None
+        assert not link.value.reachable
+        stage.be_ready()
+        await settle(4 * 3600)
+        before = list(stage.api.writes)
+        stage.api.trouble = None
+        await settle(100)
+        assert stage.api.writes == [*before, "condition changed"]
+        assert "api-unreachable" not in stage.codes()
+
+
+async def test_a_cluster_that_never_answers_harms_nothing(clock: FakeClock) -> None:
+    """Away from the first second on: the component runs, tries and says so."""
+    stage = Stage(clock)
+    stage.api.trouble = GONE
+    async with stage.running():
+        stage.be_ready()
+        await settle(3600)
+        assert "api-unreachable" in stage.codes()
+        assert stage.bus.latest(ClusterNode) is None
+
+
+async def test_what_is_refused_is_said_and_tried_again(clock: FakeClock) -> None:
+    """A missing right is a condition that goes when the right comes."""
+    stage = Stage(clock)
+    stage.api.write_trouble = NodeagentError("forbidden")
+    async with stage.running():
+        stage.be_ready()
+        await settle(1)
+        assert "node-not-updated" in stage.codes()
+        stage.api.write_trouble = None
+        await settle(120)
+        assert "node-not-updated" not in stage.codes()
+        assert stage.api.writes == ["condition changed"]
+
+
+async def test_the_startup_taint_goes_and_may_come_back(clock: FakeClock) -> None:
+    """Off when ready; on again when no longer ready, where that is asked for."""
+    taint = Taint(key="nvidia.com/starting", effect="NoSchedule")
+    stage = Stage(clock, startup_taint="nvidia.com/starting:NoSchedule", taint_again=True)
+    stage.api.become(taints=(taint,))
+    async with stage.running():
+        stage.say(DriverState(phase=DriverPhase.NOT_LOADED))
+        await settle(60)
+        seen = [stage.api.node.taints]
+        for state in (READY, STUCK):
+            stage.say(state, make_inventory([make_gpu(0)]))
+            await settle(10)
+            seen.append(stage.api.node.taints)
+        assert seen == [(taint,), (), (taint,)]
+
+
+async def test_a_node_that_stays_stuck_is_given_up_and_taken_back(clock: FakeClock) -> None:
+    """After the attempts allowed: reason, annotation and condition; all gone once it works."""
+    async with Stage(clock, terminal_after_attempts=5).running() as stage:
+        stage.say(STUCK)
+        await settle(140)
+        assert TERMINAL_ANNOTATION not in stage.api.node.annotations
+        await settle(20)
+        assert stage.api.node.annotations[TERMINAL_ANNOTATION] == "DriverStuck after 5 attempts: nvmlInit"
+        assert stage.api.node.condition is not None
+        assert stage.api.node.condition.reason == "GPUsFailedForGood"
+        assert "node-lost-for-good" in stage.codes()
+        stage.be_ready()
+        await settle(10)
+        assert TERMINAL_ANNOTATION not in stage.api.node.annotations
+        assert "node-lost-for-good" not in stage.codes()
+
+
+async def test_events_wait_for_the_server(clock: FakeClock) -> None:
+    """What happened during an outage is told after it, counted; what is refused is not told twice."""
+    stage = Stage(clock, catch_up_max_seconds=0)
+    stage.api.trouble = GONE
+    async with stage.running():
+        await settle(10)
+        stage.bus.publish_fact(GpuVanished(gpu=gpu_uuid(1), generation=2), source="test")
+        await settle(100)
+        assert stage.api.events == []
+        stage.api.trouble = None
+        await settle(100)
+        assert [(event.reason, count) for event, count in stage.api.events] == [("GPULost", 1)]
+        stage.api.write_trouble = NodeagentError("forbidden")
+        stage.bus.publish_fact(GpuVanished(gpu=gpu_uuid(2), generation=2), source="test")
+        await settle(100)
+        assert len(stage.api.events) == 1
+
+
+async def test_events_can_be_switched_off(clock: FakeClock) -> None:
+    """Nothing is told where nobody wants it."""
+    async with Stage(clock, events=False).running() as stage:
+        await settle()
+        stage.bus.publish_fact(GpuVanished(gpu=gpu_uuid(1), generation=2), source="test")
+        await settle(60)
+        assert stage.api.events == []
+
+
+async def test_another_reason_for_an_outage_is_logged_again(
+    clock: FakeClock, log_lines: list[MutableMapping[str, Any]]
+) -> None:
+    """A server that comes back and refuses is another matter than one that is away."""
+
+    class Refused(NodeagentError):
+        pass
+
+    async with Stage(clock).running() as stage:
+        stage.api.go_away(GONE)
+        await settle(30)
+        stage.api.trouble = Refused("no token")
+        await settle(120)
+        assert [each["reason"] for each in log_lines if each["event"] == "api_server_away"] == [str(GONE), "no token"]

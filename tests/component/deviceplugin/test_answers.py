@@ -1,0 +1,90 @@
+"""What the kubelet gets when it asks: allocations, preferences and starts of containers, on virtual time."""
+
+import anyio
+import pytest
+
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable
+from nodeagent.model.health import Verdict
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.plugin import HandoutFacts
+from nodeagent.model.runtime import CdiSpecFile, CdiState
+from tests.component.deviceplugin.harness import CDI, GPU, TWO, World, ids, report
+from tests.support.gpus import gpu_uuid, make_node
+from tests.support.virtual_time import FakeClock
+from tests.support.waiting import settled
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+
+async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:
+    """What is answered was recorded, and what cannot be recorded is not answered."""
+    async with world.running():
+        await world.publish(TWO)
+        plugin = world.serving.plugins[GPU]
+        answer = await settled(plugin.allocate(ids(1)))
+        assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(1)}",)
+        assert world.journal.recorded == [tuple(ids(1))]
+        world.journal.refusal = JournalUnavailable("/j", "disk full")
+        with pytest.raises(JournalUnavailable):
+            await settled(plugin.allocate(ids(0)))
+
+
+@pytest.mark.parametrize(
+    ("device", "error"),
+    [(DeviceId("GPU-foreign"), DeviceUnknown), (DeviceId(gpu_uuid(0)), DeviceUnhealthy)],
+)
+async def test_unfit_devices_are_refused_and_not_recorded(
+    world: World, device: DeviceId, error: type[Exception]
+) -> None:
+    """An unknown or unhealthy device changes nothing, not even together with a good one."""
+    async with world.running():
+        await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
+        with pytest.raises(error):
+            await settled(world.serving.plugins[GPU].allocate([*ids(1), device]))
+        assert world.journal.recorded == []
+
+
+async def test_preference_steers_away_from_what_may_be_held(world: World) -> None:
+    """The kubelet may have forgotten: the other devices go first."""
+    async with world.running():
+        await world.publish(make_node(8))
+        plugin = world.serving.plugins[GPU]
+        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(0, 1)
+        world.journal.doubted = frozenset(ids(0, 1, 2, 3, 4))
+        assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(5, 6)
+
+
+async def test_the_start_of_a_container_tells_who_it_is(world: World) -> None:
+    """Each start is a question to the kubelet; on a broken device the container does not start."""
+    async with world.running():
+        await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.UNKNOWN))
+        plugin = world.serving.plugins[GPU]
+        assert plugin.options.pre_start
+        await plugin.pre_start(ids(1))
+        with pytest.raises(DeviceUnhealthy, match="xid 79"):
+            await plugin.pre_start(ids(0))
+        assert world.journal.identified == [tuple(ids(1))]
+
+
+async def test_a_look_that_fails_changes_nothing(world: World) -> None:
+    """What was known of the node stays known."""
+    world.facts = HandoutFacts(imex_channels=(3,))
+    async with world.running():
+        await world.publish(TWO)
+        world.facts_fail = True
+        await anyio.sleep(6)
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
+        assert f"{CDI}/imex-channel=3" in answer.cdi_devices
+
+
+async def test_extras_are_named_when_their_specification_is_there(clock: FakeClock) -> None:
+    """A CDI name without a specification would keep the container from starting."""
+    world = World(clock, Settings(device_plugin=DevicePluginSettings(gdrcopy=True, gds=True)))
+    async with world.running():
+        gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
+        storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
+        await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
+        assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")

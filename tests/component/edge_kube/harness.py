@@ -1,0 +1,47 @@
+"""The small API server and a client of it, over real HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.kernel.clock import SystemClock
+from nodeagent.model.cluster import ClusterNode
+from tests.fakes.apiserver import NODE, FakeApiServer
+
+EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=100)
+COUNT = "nvidia.com/gpu.count"
+
+
+@asynccontextmanager
+async def open_client(
+    tmp_path: Path, settings: ClientSettings = EAGER
+) -> AsyncIterator[tuple[FakeApiServer, KubeClient]]:
+    """A server, and a client by the kubeconfig of that server."""
+    async with FakeApiServer().running() as server:
+        client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: settings)
+        try:
+            yield server, client
+        finally:
+            await client.aclose()
+
+
+@asynccontextmanager
+async def open_node(
+    tmp_path: Path, settings: ClientSettings = EAGER, *, name: str = NODE, silence_seconds: float = 20
+) -> AsyncIterator[tuple[FakeApiServer, KubeNode]]:
+    async with open_client(tmp_path, settings) as (server, client):
+        yield server, KubeNode(client, name, SystemClock(), Random(1), silence_seconds=silence_seconds)
+
+
+async def take(node: KubeNode, count: int) -> list[ClusterNode]:
+    found: list[ClusterNode] = []
+    async with aclosing(node.follow_node()) as states:
+        async for state in states:
+            found.append(state)
+            if len(found) == count:
+                return found
+    raise AssertionError("a node is followed until something breaks")

@@ -1,0 +1,172 @@
+"""What a request to an API server may meet: refusals, silence, credentials that end or cannot be read."""
+
+import json
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.errors import (
+    ApiBusy,
+    ApiConflict,
+    ApiFailed,
+    ApiForbidden,
+    ApiNotFound,
+    ApiRefused,
+    ApiUnauthorized,
+    ApiUnreachable,
+    CredentialsInvalid,
+)
+from tests.component.edge_kube.harness import open_node
+from tests.fakes.apiserver import NODE
+
+pytestmark = pytest.mark.anyio
+
+IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, ApiRefused),
+        (401, ApiUnauthorized),
+        (403, ApiForbidden),
+        (404, ApiNotFound),
+        (409, ApiConflict),
+        (422, ApiRefused),
+        (429, ApiBusy),
+        (500, ApiFailed),
+        (503, ApiFailed),
+    ],
+)
+async def test_refusals_have_names(tmp_path: Path, status: int, error: type[ApiRefused]) -> None:
+    """Each status is one class; the message says what was attempted and what the server said."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(status, times=2)
+        with pytest.raises(error, match=f"cannot read node node-1: .*{status}: scripted {status}: "):
+            await node.read_node()
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>gateway\n timeout</html>", b'{"message'])
+async def test_a_refusal_without_a_message_is_readable(tmp_path: Path, body: bytes) -> None:
+    """What stands before an API server answers with pages, or with nothing."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(502, body=body)
+        with pytest.raises(ApiFailed) as caught:
+            await node.read_node()
+        assert "\n" not in str(caught.value)
+        assert caught.value.message
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"items": [', b"[]", b"{}", b'{"items": [{}], "metadata": {"resourceVersion": "1"}}']
+)
+async def test_half_an_answer_is_no_answer(tmp_path: Path, body: bytes) -> None:
+    """A cut or senseless answer is a server that does not answer."""
+    async with open_node(tmp_path) as (server, node):
+        server.break_off(body)
+        with pytest.raises(ApiUnreachable):
+            await node.read_node()
+
+
+async def test_a_slow_server_is_given_up(tmp_path: Path) -> None:
+    """Past its deadline a request is an error, and the next one is served."""
+    async with open_node(tmp_path, IMPATIENT) as (server, node):
+        server.hang()
+        with pytest.raises(ApiUnreachable, match="too slow: nodeagent keeps trying"):
+            await node.read_node()
+        assert (await node.read_node()).name == NODE
+
+
+async def test_a_server_that_is_away_is_said_to_be_away(tmp_path: Path) -> None:
+    """Nobody listens: the error names the address; when it is back, the same client goes on."""
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        await server.stop()
+        with pytest.raises(ApiUnreachable, match=f"http://127.0.0.1:{server.port} does not answer"):
+            await node.read_node()
+        await server.start()
+        assert (await node.read_node()).name == NODE
+
+
+async def test_a_renewed_token_is_taken_up(tmp_path: Path) -> None:
+    """The server no longer takes the old one: the file is read again, and the request goes through."""
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        server.token = "token-2"
+        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
+        assert (await node.read_node()).name == NODE
+
+
+async def test_the_server_decides_when_to_come_back(tmp_path: Path) -> None:
+    """After a 429 with Retry-After no request is made before that time."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(429, headers={"Retry-After": "1"})
+        with pytest.raises(ApiBusy) as caught:
+            await node.read_node()
+        assert caught.value.retry_after_seconds == 1
+        before = anyio.current_time()
+        await node.read_node()
+        assert anyio.current_time() - before > 0.9
+
+
+async def test_a_long_silence_is_not_waited_out(tmp_path: Path) -> None:
+    """Asked to stay away for longer than a request may take, the client says so at once, and asks nothing."""
+    async with open_node(tmp_path) as (server, node):
+        server.answer(503, headers={"Retry-After": "3600"})
+        with pytest.raises(ApiFailed):
+            await node.read_node()
+        with pytest.raises(ApiBusy, match="not again for 300 s"):
+            await node.read_node()
+        assert len(server.requests) == 1
+
+
+async def test_credentials_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    """A kubeconfig that is gone says which one, and no request is made."""
+    async with open_node(tmp_path) as (server, node):
+        (tmp_path / "kubeconfig").unlink()
+        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
+            await node.read_node()
+        assert server.requests == []
+
+
+async def test_a_token_is_read_again_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it ends, and without a refusal; one that cannot be read then leaves the present one in use."""
+    monkeypatch.setattr("nodeagent.edge.kube.client.RENEW_SECONDS", 0.0)
+    async with open_node(tmp_path) as (server, node):
+        await node.read_node()
+        server.token = "token-2"
+        server.write_kubeconfig(tmp_path / "kubeconfig", token="token-2")
+        await node.read_node()
+        (tmp_path / "kubeconfig").unlink()
+        assert (await node.read_node()).name == NODE
+        assert len(server.requests) == 3, "no request was refused"
+
+
+async def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    """A trust anchor that the TLS library refuses is a matter of the credentials, not of the server."""
+    path = tmp_path / "kubeconfig"
+    async with open_node(tmp_path) as (server, node):
+        document = json.loads(path.read_text())
+        data = "bm8gY2VydGlmaWNhdGU="
+        document["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "certificate-authority-data": data}
+        path.write_text(json.dumps(document))
+        with pytest.raises(CredentialsInvalid, match="kubeconfig"):
+            await node.read_node()
+        assert server.requests == []
+
+
+async def test_credentials_on_a_disk_that_hangs_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading them has a deadline like everything else."""
+    monkeypatch.setattr("nodeagent.edge.kube.client.LOAD_SECONDS", 0.05)
+    async with open_node(tmp_path) as (_, node):
+        monkeypatch.setattr(Kubeconfig, "load", lambda *_: time.sleep(0.5))
+        with pytest.raises(CredentialsInvalid, match="reading API credentials"):
+            await node.read_node()
+        monkeypatch.setattr(Kubeconfig, "read_namespace", lambda *_: time.sleep(0.5))
+        client = KubeClient(Kubeconfig(tmp_path / "kubeconfig"))
+        with pytest.raises(CredentialsInvalid, match="reading our namespace"):
+            await client.read_namespace()

@@ -1,7 +1,7 @@
 """Conditions: what is wrong, as people read it, shown late enough and only where it is not the echo of something else.
 
 Owns which conditions are set, since when, and which of them people should see: shown after the seconds its definition
-says, and hidden while anything it depends on, directly or through others, is set.
+says, and hidden while anything it depends on, directly or through others, is set for the same thing.
 Publishes what is visible as the retained state `ActiveConditions`.
 Refuses codes that the catalogue lacks, and catalogues that contradict themselves. The catalogue lives elsewhere.
 """
@@ -172,8 +172,15 @@ class Conditions:
         return True
 
     def _is_visible(self, entry: _Entry, now: float) -> bool:
-        set_codes = {code for code, _key in self._entries}
-        return entry.visible_at <= now and not (self._explained_by[entry.condition.code] & set_codes)
+        return entry.visible_at <= now and not self._is_echo(entry.condition)
+
+    def _is_echo(self, condition: ActiveCondition) -> bool:
+        """What is wrong with one thing explains only what is wrong with the same; without a key it is about everything."""
+        explained_by = self._explained_by[condition.code]
+        return any(
+            code in explained_by and (not key or not condition.key or key == condition.key)
+            for code, key in self._entries
+        )
 
     def _definition(self, code: str) -> Definition:
         try:

@@ -17,4 +17,4 @@ class ConditionDefinition(Value, frozen=True):
     show_after_seconds: float = 0.0
     """Hidden for this long, so that what mends itself in passing wakes nobody."""
     depends_on: tuple[str, ...] = ()
-    """Hidden while one of these is true, because it follows from it."""
+    """Hidden while one of these is true of the same thing, or of everything, because it follows from it."""

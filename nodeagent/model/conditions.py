@@ -89,7 +89,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU is not fit for work",
         remedy="follow the detail; `nodeagent gpu health` shows all devices and how each may return",
-        depends_on=BLINDING_CODES,
+        depends_on=(*BLINDING_CODES, "gpu-lost"),
     ),
     ConditionDefinition(
         code="gpu-suspect",

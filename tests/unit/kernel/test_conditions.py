@@ -91,6 +91,17 @@ async def test_dependants_hide_while_what_explains_them_is_set(bus: Bus, conditi
     assert visible(bus) == ["gpu-idle"]
 
 
+async def test_what_is_wrong_with_one_thing_explains_nothing_of_another(bus: Bus, conditions: Conditions) -> None:
+    """A lost GPU hides what follows for that GPU alone; without a key a condition is about everything."""
+    conditions.set("gpu-missing", key="0")
+    conditions.set("gpu-idle", key="0")
+    conditions.set("gpu-idle", key="1")
+    assert visible(bus) == ["gpu-missing/0", "gpu-idle/1"]
+    conditions.set("gpu-idle")
+    conditions.set("gpu-missing")
+    assert visible(bus) == ["gpu-missing", "gpu-missing/0"]
+
+
 async def test_worst_comes_first_then_the_oldest(bus: Bus, conditions: Conditions) -> None:
     """People read the list from the top."""
     conditions.set("gpu-idle")

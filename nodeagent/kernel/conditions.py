@@ -175,7 +175,7 @@ class Conditions:
         return entry.visible_at <= now and not self._is_echo(entry.condition)
 
     def _is_echo(self, condition: ActiveCondition) -> bool:
-        """What is wrong with one thing explains only what is wrong with the same; without a key it is about everything."""
+        """What is wrong with one thing explains only what else is wrong with it; without a key it is about all."""
         explained_by = self._explained_by[condition.code]
         return any(
             code in explained_by and (not key or not condition.key or key == condition.key)

@@ -21,7 +21,18 @@ from tests.integration.machine.box import PATH, list_files
 from tests.integration.machine.roots import ROOT, make_debian, make_wheelhouse
 from tests.support.systemd import PYTHON, Systemd, running_systemd
 
-PACKAGES = ("systemd", "systemd-sysv", "dbus", "procps", "python3", "python3-venv", "python3-pip", "pipx")
+PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "procps",
+    "python3",
+    "python3-venv",
+    "python3-pip",
+    "pipx",
+    "gcc",
+    "libc6-dev",
+)
 EPOCH = "1700000000"
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 COMMAND_SECONDS = 150.0

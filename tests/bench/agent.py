@@ -11,6 +11,8 @@ from tests.bench.scrapers import scraping
 
 GPUS = 8
 SETTLE_SECONDS = 5.0
+IDLE_SETTLE_SECONDS = 30.0
+"""The fake's GPUs have no device nodes, for which the agent looks more often at first."""
 IDLE_SCRAPES, SCRAPE_INTERVAL_SECONDS = 4, 15.0
 SCRAPE_SECONDS = 10.0
 TICKS = 10
@@ -93,6 +95,7 @@ def _read_tick_millis(agent: PluginProcess) -> list[float]:
 
 
 def _measure_idling(agent: PluginProcess) -> Row:
+    time.sleep(IDLE_SETTLE_SECONDS)
     before, began = agent.run_seconds(), time.perf_counter()
     for _ in range(IDLE_SCRAPES):
         time.sleep(SCRAPE_INTERVAL_SECONDS)

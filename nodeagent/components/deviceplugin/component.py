@@ -159,7 +159,9 @@ class ResourcePlugin:
         return self._answer(offer, selected)
 
     def _answer(self, offer: _Offer, selected: Sequence[PluginDevice]) -> ContainerAnswer:
-        return plan_answer(selected, offer.settings, offer.facts, str(uuid4()))
+        # Randomness is asked of the kernel, and a pod waits: only where it has a use.
+        token = str(uuid4()) if "cdi-annotations" in offer.settings.device_list_strategy else ""
+        return plan_answer(selected, offer.settings, offer.facts, token)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         """Learn who starts; refuse only what is broken.

@@ -10,12 +10,12 @@ from pathlib import Path
 ATTRIBUTE_LIMIT_BYTES = 64 * 1024
 
 
-def read_attribute(path: Path, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> str:
+def read_attribute(path: Path | str, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> str:
     """The text of a kernel attribute without surrounding white space; empty when it cannot be read."""
     return read_raw_attribute(path, limit_bytes=limit_bytes).decode("utf-8", "replace").strip()
 
 
-def read_raw_attribute(path: Path, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> bytes:
+def read_raw_attribute(path: Path | str, *, limit_bytes: int = ATTRIBUTE_LIMIT_BYTES) -> bytes:
     """The first bytes of a kernel attribute; empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -50,7 +50,7 @@ def read_link_name(path: Path) -> str:
         return ""
 
 
-def list_names(directory: Path) -> tuple[str, ...]:
+def list_names(directory: Path | str) -> tuple[str, ...]:
     """The names in a directory, sorted; none when it cannot be read."""
     try:
         with os.scandir(directory) as entries:

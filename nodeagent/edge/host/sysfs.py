@@ -15,7 +15,7 @@ NVIDIA_VENDOR = 0x10DE
 _DISPLAY_CLASS = 0x03
 _OTHER_BRIDGE = 0x0680
 _OFF_THE_BUS = b"\xff\xff\xff\xff"
-_PCI_DEVICES = Path("bus/pci/devices")
+PCI_DEVICES = Path("bus/pci/devices")
 
 
 class PciFunctions(Value, frozen=True):
@@ -33,7 +33,7 @@ def read_pci_functions(sys_root: Path = Path("/sys")) -> PciFunctions:
 
     Virtual functions that a vGPU host has split off are left out: they are the guests' GPUs, not this node's.
     """
-    directory = sys_root / _PCI_DEVICES
+    directory = sys_root / PCI_DEVICES
     gpus: list[PciFunction] = []
     switches: list[PciFunction] = []
     for name in list_names(directory):
@@ -51,12 +51,7 @@ def read_pci_functions(sys_root: Path = Path("/sys")) -> PciFunctions:
 
 def has_fallen_off(address: PciAddress, sys_root: Path = Path("/sys")) -> bool:
     """Whether the card no longer answers on the bus: the first bytes of its configuration space are all ones."""
-    return read_raw_attribute(sys_root / _PCI_DEVICES / address / "config", limit_bytes=4) == _OFF_THE_BUS
-
-
-def list_pci_names(sys_root: Path = Path("/sys")) -> tuple[str, ...]:
-    """The names of all functions on the bus: cheap, to notice that one came or went."""
-    return list_names(sys_root / _PCI_DEVICES)
+    return read_raw_attribute(sys_root / PCI_DEVICES / address / "config", limit_bytes=4) == _OFF_THE_BUS
 
 
 def _read_function(place: Path) -> tuple[PciFunction, ...]:

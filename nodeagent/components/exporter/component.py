@@ -68,7 +68,7 @@ FIELDS_FILE_LOOK_SECONDS = 5.0
 READ_SECONDS = 2.0
 SHARED_SECONDS = 0.1
 UNUSABLE = "metrics-fields-unusable"
-SLICE_SECONDS = 0.002
+SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 

@@ -224,7 +224,7 @@ class InventorySettings(Section):
         Number(0.1, 3600),
         1.0,
         "pause between samples of utilisation, memory, power, temperature and counters",
-        "fine enough to see bursts, at under 1 % of a core for eight GPUs",
+        "fine enough to see bursts, at about 1 % of a core for eight GPUs",
         reload=True,
     )
     rescan_seconds: float = knob(

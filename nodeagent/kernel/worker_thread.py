@@ -5,11 +5,13 @@ thread is remembered, gets nothing more, and ends when the call returns, if it e
 Refuses to start more threads once as many as allowed are stuck, and any thread that would keep the process from ending.
 
 A short call costs less than the loop's way to its result and back: waking the loop, a turn of it, a turn of the task,
-together about 0.15 ms for a call of 0.1 ms. `run_promptly` stands still for it instead, but never for long.
+together about 0.15 ms for a call of 0.1 ms. `run_promptly` stands still for it instead, but never for long; an
+`Interlude` is what the loop's thread does meanwhile, once the other one needs nothing but its device.
 """
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -23,6 +25,33 @@ from nodeagent.kernel.log import get_logger
 T = TypeVar("T")
 
 _STUCK_LIMIT = 4
+
+
+class Interlude:
+    """What the loop's thread does while a call waits for its device, when it stands still for the call anyway.
+
+    Not before: only one thread at a time runs Python, and the call would reach its device that much later.
+    """
+
+    __slots__ = ("_begun", "_may_begin", "_work")
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        """`work` must not raise: the call's outcome has to be heard whatever becomes of this."""
+        self._work = work
+        self._begun = False
+        self._may_begin = threading.Lock()
+        self._may_begin.acquire()
+
+    def begin(self) -> None:
+        """In the call's thread: nothing but the device is waited for from here on; only the first time counts."""
+        if not self._begun:
+            self._begun = True
+            self._may_begin.release()
+
+    def play(self, patience_seconds: float) -> None:
+        """In the loop's thread: do the work once the call has begun to wait or is over, if that comes soon."""
+        if self._may_begin.acquire(timeout=patience_seconds):
+            self._work()
 
 
 class WorkerThread:
@@ -52,11 +81,18 @@ class WorkerThread:
             return await self._finish(thread, thread.give(call, what), timeout_seconds)
 
     def run_promptly(
-        self, call: Callable[[], T], *, patience_seconds: float, timeout_seconds: float, what: str
+        self,
+        call: Callable[[], T],
+        *,
+        patience_seconds: float,
+        timeout_seconds: float,
+        what: str,
+        interlude: Interlude | None = None,
     ) -> T | Awaitable[T]:
         """What `call` returns, if it does within the patience, for which the event loop stands still.
 
         Otherwise what to await for it, as for `run`; it must be awaited, because the next call waits for it.
+        The interlude, which the call begins, is played only while the loop stands still, and counts as patience.
 
         Raises:
             WorkersExhausted: too many threads are stuck; the call was not tried.
@@ -64,7 +100,11 @@ class WorkerThread:
         if patience_seconds <= 0 or not self._turn.value:
             return self.run(call, timeout_seconds=timeout_seconds, what=what)
         thread = self._free_thread(what)
-        job = thread.give(call, what)
+        began = time.perf_counter()
+        job = thread.give(call, what, interlude)
+        if interlude is not None:
+            interlude.play(patience_seconds)
+            patience_seconds = max(0.0, patience_seconds - (time.perf_counter() - began))
         if job.wait(patience_seconds):
             return job.outcome()
         self._turn.acquire_nowait()
@@ -114,11 +154,11 @@ class WorkerThread:
 class _Job(Generic[T]):
     """One call: made in the thread, waited for by the loop's, which may stand still for it or go on meanwhile."""
 
-    __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_result", "what")
+    __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_interlude", "_result", "what")
 
-    def __init__(self, call: Callable[[], T], what: str) -> None:
+    def __init__(self, call: Callable[[], T], what: str, interlude: Interlude | None) -> None:
         self.what = what
-        self._call = call
+        self._call, self._interlude = call, interlude
         self._result: T | None = None
         self._error: BaseException | None = None
         self._future: asyncio.Future[T] | None = None
@@ -137,6 +177,8 @@ class _Job(Generic[T]):
         """In the thread: tell whoever waits. Each side writes first and looks after, so one of them sees the other."""
         self._has_ended = True
         self._ended.release()
+        if self._interlude is not None:
+            self._interlude.begin()
         future = self._future
         if future is not None:
             with suppress(RuntimeError):  # the loop was closed while the call hung, so nobody waits for this
@@ -179,11 +221,11 @@ class _Thread(threading.Thread):
         self.is_idle = True
         """Read by the loop's thread; true before a result is handed over."""
 
-    def give(self, call: Callable[[], T], what: str) -> _Job[T]:
+    def give(self, call: Callable[[], T], what: str, interlude: Interlude | None = None) -> _Job[T]:
         """Make this call next."""
         self.is_idle = False
         self.what = what
-        job = _Job(call, what)
+        job = _Job(call, what, interlude)
         self._jobs.put(job)
         return job
 

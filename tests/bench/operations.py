@@ -221,8 +221,10 @@ class _Sink(FakeStore):
     def size_bytes(self) -> int:
         return 0
 
-    def append(self, content: bytes, *, durable: bool = True) -> None:
+    def append(self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None) -> None:
         """Nothing is kept: what is measured is the way to here."""
+        if meanwhile is not None:
+            meanwhile()
 
 
 class _Admission:
@@ -250,6 +252,7 @@ class _Admission:
         """What is doubtful is asked for at each preference, then devices are recorded; always the same ones."""
         doubtful, recorded = self._keeper.doubtful(), self._keeper.record(GPU, (_share(0),))
         assert isinstance(recorded, Allocation), "with a disk as fast as this nothing need be awaited"
+        self._keeper._tell_granted()
         return doubtful, recorded
 
 

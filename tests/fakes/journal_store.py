@@ -1,6 +1,6 @@
 """A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -24,6 +24,8 @@ class FakeStore:
         self.synced = True
         self.append_seconds: float | None = None
         """`None` for a disk that is through at once."""
+        self.plays_interlude = True
+        """Whether the disk leaves time to prepare what follows."""
         self.is_open = False
         self.path = "/state/allocations.journal"
 
@@ -46,7 +48,11 @@ class FakeStore:
         self.current, self.previous = content, self.current
         self.begun += 1
 
-    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
+    def append(
+        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
+    ) -> Awaitable[None] | None:
+        if self.plays_interlude and durable and meanwhile is not None:
+            meanwhile()
         if self.append_seconds is not None:
             return self._append_slowly(content, self.append_seconds, durable=durable)
         self._append(content, durable=durable)

@@ -13,6 +13,7 @@ from nodeagent.components.allocations.ledger import Identified, Ledger, Record, 
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.prepared import Prepared
 
 
 class Node(NamedTuple):
@@ -88,18 +89,29 @@ class Book:
         if pending is not None:
             await pending
 
-    def append(self, records: Sequence[Record], *, durable: bool = True) -> Awaitable[None] | None:
+    def append(
+        self, records: Sequence[Record], *, durable: bool = True, meanwhile: Callable[[], None] | None = None
+    ) -> Awaitable[None] | None:
         """Write records down in the present journal; `None` when that is done, else what must be awaited.
+
+        `meanwhile` is called while the disk is waited for, at most once and perhaps not at all; it must not raise.
 
         Raises:
             JournalUnavailable: they are not written, and not part of the ledger.
         """
         data, seal = encode_records(records, self._seal)
+        after = Prepared(lambda: self._after(records))
+
+        def prepare() -> None:
+            after.prepare()
+            if meanwhile is not None:
+                meanwhile()
+
         with self._noting_failure():
-            pending = self._store.append(data, durable=durable)
+            pending = self._store.append(data, durable=durable, meanwhile=prepare)
         if pending is not None:
             return self._append_when(pending, records, seal)
-        self._ledger, self._seal = self._after(records), seal
+        self._ledger, self._seal = after.take(), seal
         return None
 
     async def begin(self) -> None:

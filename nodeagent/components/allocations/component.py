@@ -4,7 +4,7 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -41,6 +41,7 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
@@ -82,6 +83,8 @@ class Allocations:
         self._differences: tuple[Difference, ...] = ()
         self._run: KubeletRun | None = None
         self._looks = 0
+        self._untold: list[Allocation] = []
+        self._told = Waker()
 
     @property
     def _ledger(self) -> Ledger:
@@ -101,12 +104,17 @@ class Allocations:
         try:
             await self._recover()
             with self._door.lead_to(self):
-                task_status.started()
-                await self._tend_forever()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._tell_granted_forever, name="allocations told")
+                    task_status.started()
+                    await self._tend_forever()
         finally:
+            self._tell_granted()
             await self._store.aclose()
 
-    def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation | Awaitable[Allocation]:
+    def record(
+        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
+    ) -> Allocation | Awaitable[Allocation]:
         """Make an allocation durable; the port's contract is in `model.ports`.
 
         It is through at once when nobody else writes, the kubelet need not be asked, and the disk is as fast as usual.
@@ -118,7 +126,7 @@ class Allocations:
             return self._record_in_turn(resource, wanted)
         granted = self._grant(resource, wanted, run)
         try:
-            pending = self._book.append([granted])
+            pending = self._book.append([granted], meanwhile=meanwhile)
         except JournalUnavailable as error:
             return self._conclude(granted, error)
         if pending is None:
@@ -180,7 +188,7 @@ class Allocations:
         return Granted(entry=Entry(allocation=allocation, seen_by=run.identity if run is not None else ""))
 
     def _conclude(self, granted: Granted, failure: JournalUnavailable | None = None) -> Allocation:
-        """Tell everybody of an allocation that is written, or may stand although it is not.
+        """Let everybody be told of an allocation that is written, or may stand although it is not.
 
         Raises:
             JournalUnavailable: it is not written, and may not stand.
@@ -191,12 +199,28 @@ class Allocations:
                 self._tell_refused(allocation.resource, allocation.devices, failure)
                 raise failure
             self._book.accept([granted])
-        envelope = self._publish()
-        allocated = DevicesAllocated(resource=allocation.resource, devices=allocation.devices, number=allocation.number)
-        self._bus.publish_fact(allocated, source=self.name, cause=envelope)
+        self._untold.append(allocation)
+        self._told.wake()
         return allocation
 
+    async def _tell_granted_forever(self) -> None:
+        """Tell everybody of new allocations in a later turn of the loop: a pod waits for its answer, not for that."""
+        while True:
+            await self._told.wait()
+            self._tell_granted()
+
+    def _tell_granted(self) -> None:
+        """What was granted first is told first, and before anything that follows from it."""
+        untold, self._untold = self._untold, []
+        if not untold:
+            return
+        envelope = self._bus.publish_state(self._ledger.table, source=self.name)
+        for one in untold:
+            allocated = DevicesAllocated(resource=one.resource, devices=one.devices, number=one.number)
+            self._bus.publish_fact(allocated, source=self.name, cause=envelope)
+
     def _tell_refused(self, resource: ResourceName, devices: tuple[DeviceId, ...], error: AllocationError) -> None:
+        self._tell_granted()
         refused = AllocationRefused(resource=resource, devices=devices, reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
 
@@ -385,4 +409,5 @@ class Allocations:
         self._trouble = "" if failure is None else failure.reason
 
     def _publish(self) -> Envelope[AllocationTable]:
+        self._tell_granted()
         return self._bus.publish_state(self._ledger.table, source=self.name)

@@ -4,7 +4,7 @@ Owns nothing.
 Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
 """
 
-from collections.abc import Awaitable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -40,7 +40,9 @@ class JournalDoor:
         finally:
             self._keeper = None
 
-    def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation | Awaitable[Allocation]:
+    def record(
+        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
+    ) -> Allocation | Awaitable[Allocation]:
         """Make an allocation durable; it is so when it is returned, or when what is returned has been awaited.
 
         Raises:
@@ -49,7 +51,7 @@ class JournalDoor:
         """
         if self._keeper is None:
             raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
-        return self._keeper.record(resource, devices)
+        return self._keeper.record(resource, devices, meanwhile)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn which container is about to start with these devices, if anybody keeps the journal."""

@@ -1,6 +1,6 @@
 """What the keeper of allocations needs of its disk and of the kubelet; the edges have it."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
@@ -31,8 +31,13 @@ class JournalStore(Protocol):
         """Replace it durably, also after a failure."""
         ...
 
-    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
-        """Add to it, durably where somebody relies on it; `None` when that is done, else what must be awaited."""
+    def append(
+        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
+    ) -> Awaitable[None] | None:
+        """Add to it, durably where somebody relies on it; `None` when that is done, else what must be awaited.
+
+        `meanwhile` is called while the disk is waited for, at most once and perhaps not at all; it must not raise.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ containers on it: such a resource is served, with its gone devices unhealthy, un
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -53,7 +53,10 @@ from nodeagent.model.plugin import (
     PluginState,
 )
 from nodeagent.model.ports import AllocationJournal, DevicePlugin
+from nodeagent.model.prepared import Prepared
 from nodeagent.model.runtime import CdiState
+
+T = TypeVar("T")
 
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
@@ -136,7 +139,7 @@ class ResourcePlugin:
         """The best devices of those available, away from what somebody may still hold."""
         return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
 
-    def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer | Awaitable[ContainerAnswer]:
+    def allocate(self, devices: Sequence[DeviceId], render: Callable[[ContainerAnswer], T]) -> T | Awaitable[T]:
         """What one container needs in order to use these devices, or what to await for it; durable by then.
 
         Raises:
@@ -147,16 +150,16 @@ class ResourcePlugin:
         unfit = next((device for device in selected if device.id not in self._fit), None)
         if unfit is not None:
             raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
-        recorded = self._journal.record(offer.resource.name, devices)
+        answer = Prepared(lambda: render(self._answer(offer, selected)))
+        recorded = self._journal.record(offer.resource.name, devices, answer.prepare)
         if isinstance(recorded, Allocation):
-            return self._answer(offer, selected)
-        return self._answer_when(recorded, offer, selected)
+            return answer.take()
+        return self._answer_when(recorded, answer)
 
-    async def _answer_when(
-        self, recorded: Awaitable[Allocation], offer: _Offer, selected: Sequence[PluginDevice]
-    ) -> ContainerAnswer:
+    @staticmethod
+    async def _answer_when(recorded: Awaitable[Allocation], answer: Prepared[T]) -> T:
         await recorded
-        return self._answer(offer, selected)
+        return answer.take()
 
     def _answer(self, offer: _Offer, selected: Sequence[PluginDevice]) -> ContainerAnswer:
         # Randomness is asked of the kernel, and a pod waits: only where it has a use.

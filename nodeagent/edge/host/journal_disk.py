@@ -25,7 +25,7 @@ from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.kernel.worker_thread import Interlude, WorkerThread
 from nodeagent.model.errors import JournalUnavailable
 
 T = TypeVar("T")
@@ -127,8 +127,12 @@ class JournalDisk:
         await self._do(begin, self._write_seconds, "beginning the allocation journal")
         self._failed = False
 
-    def append(self, content: bytes, *, durable: bool = True) -> Awaitable[None] | None:
+    def append(
+        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
+    ) -> Awaitable[None] | None:
         """Add to the journal, durably where somebody relies on it.
+
+        `meanwhile` is called at most once, while the loop stands still for the disk; it must not raise.
 
         Returns:
             `None` when that is done, else what must be awaited for it.
@@ -139,12 +143,15 @@ class JournalDisk:
         now = self._now()
         self._tally.writes += 1
         patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
+        interlude = Interlude(meanwhile) if durable and meanwhile is not None else None
+        syncing = interlude.begin if interlude is not None else None
         with self._noting_failure():
             pending = self._worker.run_promptly(
-                partial(self._file.append, content, durable=durable),
+                partial(self._file.append, content, durable=durable, syncing=syncing),
                 patience_seconds=patience,
                 timeout_seconds=self._write_seconds,
                 what="writing the allocation journal",
+                interlude=interlude,
             )
         if patience:
             self._misses = 0 if pending is None else self._misses + 1

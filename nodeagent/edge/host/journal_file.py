@@ -109,20 +109,25 @@ class JournalFile:
         except FileNotWritten as error:
             raise JournalUnavailable(str(self.path), str(error)) from error
 
-    def append(self, content: bytes, *, durable: bool = True) -> None:
+    def append(self, content: bytes, *, durable: bool = True, syncing: Callable[[], None] | None = None) -> None:
         """Add to the end; what is not durable yet survives a kill, and a power cut once something after it is durable.
+
+        `syncing` is called when all is written and only the disk remains to be waited for.
 
         Raises:
             JournalUnavailable: it may or may not be there; the journal must be begun anew.
         """
-        size = self.size_bytes + len(content)
+        known = self._expected
         try:
-            foreign = self._identify() != self._expected
-            if not foreign:
+            foreign = known is None or self._identify() != known
+            if known is not None and not foreign:
                 self._write(content)
                 if durable:
+                    if syncing is not None:
+                        syncing()
                     self._sync()
-                self._expect(size)
+                device, inode, size_bytes = known
+                self._expected = device, inode, size_bytes + len(content)
         except OSError as error:
             self.close()
             raise self._unavailable(error) from error

@@ -27,8 +27,10 @@ def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResp
     return response
 
 
-def fill_answer(message: wire.ContainerAllocateResponse, answer: ContainerAnswer) -> None:
-    """What one container gets; filled in place, like the list."""
+def render_answer(answer: ContainerAnswer) -> wire.AllocateResponse:
+    """What one container gets, as the answer to a question about it alone; filled in place, like the list."""
+    response = wire.AllocateResponse()
+    message = response.container_responses.add()
     message.envs.update(answer.environment)
     for mount in answer.mounts:
         message.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
@@ -39,3 +41,4 @@ def fill_answer(message: wire.ContainerAllocateResponse, answer: ContainerAnswer
     message.annotations.update(answer.annotations)
     for name in answer.cdi_devices:
         message.cdi_devices.add(name=name)
+    return response

@@ -16,13 +16,13 @@ from google.protobuf.message import Message
 from grpclib.const import Status
 
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
-from nodeagent.edge.kubelet.messages import fill_answer, render_devices, render_options
+from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer
+from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.ports import DevicePlugin
 
 HANG_UP_SECONDS: Final = 2.0
@@ -178,33 +178,40 @@ class PluginServer:
     def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse | Awaitable[wire.AllocateResponse]:
         """One container at a time; as long as the plugin answers at once, so do we."""
         containers = [_names(container.devices_ids) for container in request.container_requests]
-        response = wire.AllocateResponse()
+        response: wire.AllocateResponse | None = None
         while containers:
             with _refusals():
-                answer = self._plugin.allocate(containers.pop(0))
-            if not isinstance(answer, ContainerAnswer):
+                answer = self._plugin.allocate(containers.pop(0), render_answer)
+            if not isinstance(answer, wire.AllocateResponse):
                 return self._allocate_rest(response, answer, containers)
-            fill_answer(response.container_responses.add(), answer)
-        return response
+            response = _join(response, answer)
+        return response or wire.AllocateResponse()
 
     async def _allocate_rest(
         self,
-        response: wire.AllocateResponse,
-        pending: Awaitable[ContainerAnswer],
+        response: wire.AllocateResponse | None,
+        pending: Awaitable[wire.AllocateResponse],
         containers: Sequence[Sequence[DeviceId]],
     ) -> wire.AllocateResponse:
         with _refusals():
-            fill_answer(response.container_responses.add(), await pending)
+            response = _join(response, await pending)
             for devices in containers:
-                answer = self._plugin.allocate(devices)
-                answer = answer if isinstance(answer, ContainerAnswer) else await answer
-                fill_answer(response.container_responses.add(), answer)
+                answer = self._plugin.allocate(devices, render_answer)
+                response = _join(response, answer if isinstance(answer, wire.AllocateResponse) else await answer)
         return response
 
     async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
         with _refusals():
             await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
         return wire.PreStartContainerResponse()
+
+
+def _join(before: wire.AllocateResponse | None, answer: wire.AllocateResponse) -> wire.AllocateResponse:
+    """As a rule a pod has one container with devices, and nothing is copied."""
+    if before is None:
+        return answer
+    before.MergeFrom(answer)
+    return before
 
 
 def _names(texts: Sequence[str]) -> Sequence[DeviceId]:

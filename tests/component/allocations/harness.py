@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
@@ -64,8 +65,8 @@ class World:
             for device in allocation.devices
         }
 
-    def facts(self, kind: type) -> list[Any]:
-        return [envelope.value for envelope in self.bus.history() if isinstance(envelope.value, kind)]
+    def facts(self, *kinds: type) -> list[Any]:
+        return [envelope.value for envelope in self.bus.history() if isinstance(envelope.value, kinds)]
 
     def set_conditions(self) -> set[str]:
         return {condition.code for condition in self.conditions.all_set()}
@@ -77,6 +78,11 @@ class World:
 
     def durable_devices(self) -> list[str]:
         return [device.removeprefix("GPU-") for entry in self.durable().entries.values() for device in entry.devices]
+
+
+async def told() -> None:
+    """Return when everybody has been told of what was granted: that takes a turn of the loop, and no time."""
+    await anyio.lowlevel.checkpoint()
 
 
 async def held_by_an_earlier_run(world: World) -> None:

@@ -10,8 +10,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.events import AllocationDiffered, DevicesAllocated
-from tests.component.allocations.harness import World
+from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated
+from tests.component.allocations.harness import World, told
 from tests.support.allocations import GPU, device_ids, holding, listing, make_entry, pod_named
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
@@ -20,14 +20,59 @@ pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
 
 async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> None:
-    """When `record` returns the journal holds it, and everybody is told."""
+    """When `record` returns the journal holds it; everybody is told in the next turn of the loop."""
     async with world.running():
         allocation = await settled(world.door.record(GPU, device_ids("ab")))
         assert world.durable_devices() == ["a", "b"]
+        await told()
         assert world.published() == {"a": "-", "b": "-"}
         assert world.facts(DevicesAllocated) == [
             DevicesAllocated(resource=GPU, devices=device_ids("ab"), number=allocation.number)
         ]
+
+
+async def test_what_was_granted_is_told_before_what_follows(world: World) -> None:
+    """Nobody hears of a refusal before the grants that came before it, nor of an end before the beginning."""
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a")))
+        await settled(world.door.record(GPU, device_ids("b")))
+        world.store.failure = "disk full"
+        with pytest.raises(JournalUnavailable):
+            await settled(world.door.record(GPU, device_ids("c")))
+        heard = [type(one) for one in world.facts(DevicesAllocated, AllocationRefused)]
+        assert heard == [DevicesAllocated, DevicesAllocated, AllocationRefused]
+
+
+async def test_a_grant_is_told_even_when_the_keeper_stops(world: World) -> None:
+    """What the kubelet was told everybody is told, at the latest as the component ends."""
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a")))
+    assert len(world.facts(DevicesAllocated)) == 1
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_what_follows_is_prepared_where_the_disk_leaves_time(world: World, *, in_time: bool) -> None:
+    """Whether or not there was time, the ledger after it is the same, and nothing is prepared twice."""
+    prepared: list[int] = []
+    world.store.plays_interlude = in_time
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a"), lambda: prepared.append(1)))
+        await settled(world.door.record(GPU, device_ids("b"), lambda: prepared.append(2)))
+        await told()
+        assert world.published() == {"a": "-", "b": "-"}
+        assert prepared == ([1, 2] if in_time else [])
+
+
+async def test_what_was_prepared_for_a_record_that_fails_is_forgotten(world: World) -> None:
+    """The disk fails after the next ledger was worked out: the present one stays."""
+    async with world.running():
+        await settled(world.door.record(GPU, device_ids("a")))
+        world.store.failure = "disk full"
+        with pytest.raises(JournalUnavailable):
+            await settled(world.door.record(GPU, device_ids("b")))
+        await told()
+        assert world.published() == {"a": "-"}
+        assert world.durable_devices() == ["a"]
 
 
 async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) -> None:
@@ -37,6 +82,7 @@ async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) ->
     assert not world.store.is_open
     async with world.running():
         second = await settled(world.door.record(GPU, device_ids("b")))
+        await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert second.number == first.number + 1
 
@@ -117,6 +163,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
     async with world.running():
         world.store.failure = "read-only file system"
         await settled(world.door.record(GPU, device_ids("a")))
+        await told()
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
@@ -159,6 +206,7 @@ async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeCl
     world.kubelet.listing = listing(holding("train", "a"))
     async with world.running():
         await settled(world.door.record(GPU, device_ids("c")))
+        await told()
         assert world.published() == {"a": "train", "c": "-"}
         world.store.failure = ""
         await anyio.sleep(2)
@@ -228,6 +276,7 @@ async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World) ->
             await settled(world.door.record(GPU, device_ids("a")))
         await anyio.sleep(1)
         await settled(world.door.record(GPU, device_ids("b")))
+        await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert world.durable_devices() == ["a", "b"]
 

@@ -7,9 +7,9 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import DeviceHeld
-from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesFreed
+from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
-from tests.component.allocations.harness import World, held_by_an_earlier_run
+from tests.component.allocations.harness import World, held_by_an_earlier_run, told
 from tests.support.allocations import GPU, device_ids, holding, listing, pod_named
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
@@ -108,6 +108,7 @@ async def test_a_kubelet_that_remembers_is_trusted(world: World) -> None:
         asked = world.kubelet.lists_asked
         await settled(world.door.record(GPU, device_ids("a")))
         assert world.kubelet.lists_asked == asked
+        await told()
         assert world.published() == {"a": "-"}
 
 
@@ -116,8 +117,9 @@ async def test_nothing_in_the_way_is_not_refused(world: World) -> None:
     async with world.running():
         await held_by_an_earlier_run(world)
         world.kubelet.listing = listing(holding("other", "a"))
-        await settled(world.door.record(GPU, device_ids("a")))
-        assert world.published() == {"a": "-"}
+        granted = await settled(world.door.record(GPU, device_ids("a")))
+        await told()
+        assert world.facts(DevicesAllocated)[-1].number == granted.number
 
 
 async def test_the_checkpoint_helps_where_the_kubelet_is_silent(world: World) -> None:
@@ -141,5 +143,6 @@ async def test_a_node_without_a_kubelet_has_an_empty_table(world: World) -> None
     async with world.running():
         await anyio.sleep(30)
         await settled(world.door.record(GPU, device_ids("a")))
+        await told()
         assert world.published() == {"a": "-"}
         assert world.kubelet.lists_asked == 0

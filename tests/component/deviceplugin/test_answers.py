@@ -8,9 +8,9 @@ from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import HandoutFacts
+from nodeagent.model.plugin import ContainerAnswer, HandoutFacts
 from nodeagent.model.runtime import CdiSpecFile, CdiState
-from tests.component.deviceplugin.harness import CDI, GPU, TWO, World, ids, report
+from tests.component.deviceplugin.harness import CDI, GPU, TWO, World, as_is, ids, report
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
@@ -23,12 +23,47 @@ async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:
     async with world.running():
         await world.publish(TWO)
         plugin = world.serving.plugins[GPU]
-        answer = await settled(plugin.allocate(ids(1)))
+        answer = await settled(plugin.allocate(ids(1), as_is))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(1)}",)
         assert world.journal.recorded == [tuple(ids(1))]
         world.journal.refusal = JournalUnavailable("/j", "disk full")
         with pytest.raises(JournalUnavailable):
-            await settled(plugin.allocate(ids(0)))
+            await settled(plugin.allocate(ids(0), as_is))
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_an_answer_is_written_out_once_whenever_there_is_time(world: World, *, in_time: bool) -> None:
+    """While the disk works where that leaves time, else after it; a refusal throws away what was written out."""
+    rendered: list[ContainerAnswer] = []
+
+    def render(answer: ContainerAnswer) -> str:
+        rendered.append(answer)
+        return ",".join(answer.cdi_devices)
+
+    world.journal.plays_interlude = in_time
+    async with world.running():
+        await world.publish(TWO)
+        plugin = world.serving.plugins[GPU]
+        assert await settled(plugin.allocate(ids(1), render)) == f"{CDI}/gpu={gpu_uuid(1)}"
+        assert len(rendered) == 1
+        world.journal.refusal = JournalUnavailable("/j", "disk full")
+        with pytest.raises(JournalUnavailable):
+            await settled(plugin.allocate(ids(0), render))
+
+
+async def test_an_answer_that_cannot_be_written_out_fails_its_own_call(world: World) -> None:
+    """The journal is not disturbed by it: what it has recorded stays recorded, and the next pod is served."""
+
+    def fail(_answer: ContainerAnswer) -> str:
+        raise ValueError("no words for it")
+
+    async with world.running():
+        await world.publish(TWO)
+        plugin = world.serving.plugins[GPU]
+        with pytest.raises(ValueError, match="no words for it"):
+            await settled(plugin.allocate(ids(1), fail))
+        assert (await settled(plugin.allocate(ids(0), as_is))).cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}",)
+        assert world.journal.recorded == [tuple(ids(1)), tuple(ids(0))]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +77,7 @@ async def test_unfit_devices_are_refused_and_not_recorded(
     async with world.running():
         await world.publish(TWO, report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
         with pytest.raises(error):
-            await settled(world.serving.plugins[GPU].allocate([*ids(1), device]))
+            await settled(world.serving.plugins[GPU].allocate([*ids(1), device], as_is))
         assert world.journal.recorded == []
 
 
@@ -75,7 +110,7 @@ async def test_a_look_that_fails_changes_nothing(world: World) -> None:
         await world.publish(TWO)
         world.facts_fail = True
         await anyio.sleep(6)
-        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0), as_is))
         assert f"{CDI}/imex-channel=3" in answer.cdi_devices
 
 
@@ -86,5 +121,5 @@ async def test_extras_are_named_when_their_specification_is_there(clock: FakeClo
         gpus = CdiSpecFile(path="/b", kind=f"{CDI}/gpu", version="0.5.0", devices=(gpu_uuid(0),))
         storage = CdiSpecFile(path="/c", kind=f"{CDI}/gds", version="0.5.0")
         await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
-        answer = await settled(world.serving.plugins[GPU].allocate(ids(0)))
+        answer = await settled(world.serving.plugins[GPU].allocate(ids(0), as_is))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")

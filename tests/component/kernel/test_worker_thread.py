@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nodeagent.kernel.errors import WorkersExhausted, WorkerStuck
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.kernel.worker_thread import Interlude, WorkerThread
 from tests.support.waiting import PATIENCE_SECONDS, settled, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -152,6 +152,62 @@ async def test_a_call_without_patience_is_awaited() -> None:
         pending = worker.run_promptly(lambda: 7, patience_seconds=0, timeout_seconds=PATIENCE_SECONDS, what="adding")
         assert isinstance(pending, Awaitable)
         assert await pending == 7
+
+
+async def test_an_interlude_is_played_while_the_call_waits_for_its_device(release: threading.Event) -> None:
+    """In the loop's thread, after the call has said that it only waits, and before its result is used."""
+    played: list[str] = []
+
+    def play() -> None:
+        played.append(threading.current_thread().name)
+        release.set()
+
+    interlude = Interlude(play)
+
+    def call() -> bool:
+        assert played == []
+        interlude.begin()
+        return release.wait(PATIENCE_SECONDS)
+
+    async with working() as worker:
+        done = worker.run_promptly(
+            call,
+            patience_seconds=PATIENCE_SECONDS,
+            timeout_seconds=PATIENCE_SECONDS,
+            what="writing",
+            interlude=interlude,
+        )
+        assert done is True
+        assert played == [threading.current_thread().name]
+
+
+async def test_a_call_that_never_waits_plays_its_interlude_at_its_end(release: threading.Event) -> None:
+    """A call that fails or is through before it has to wait costs no patience."""
+    played: list[int] = []
+
+    def fail() -> None:
+        raise OSError("the disk said so")
+
+    async with working() as worker:
+        with pytest.raises(OSError, match="the disk said so"):
+            worker.run_promptly(
+                fail,
+                patience_seconds=PATIENCE_SECONDS,
+                timeout_seconds=PATIENCE_SECONDS,
+                what="writing",
+                interlude=Interlude(lambda: played.append(1)),
+            )
+        assert played == [1]
+        pending = worker.run_promptly(
+            release.wait,
+            patience_seconds=AT_ONCE,
+            timeout_seconds=PATIENCE_SECONDS,
+            what="waiting",
+            interlude=Interlude(lambda: played.append(2)),
+        )
+        release.set()
+        assert await settled(pending) is True
+        assert played == [1]
 
 
 async def test_a_call_that_outlasts_patience_and_deadline_is_left(release: threading.Event) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,10 +107,10 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     back, ended = threading.Event(), threading.Event()
     append = JournalFile.append
 
-    def hang(file: JournalFile, content: bytes, *, durable: bool = True) -> None:
+    def hang(file: JournalFile, content: bytes, **how: Any) -> None:
         back.wait(10)
         try:
-            append(file, content, durable=durable)
+            append(file, content, **how)
         finally:
             ended.set()
 
@@ -154,9 +155,9 @@ class Hanging:
         self.back = threading.Event()
         append = JournalFile.append
 
-        def hang(file: JournalFile, content: bytes, *, durable: bool = True) -> None:
+        def hang(file: JournalFile, content: bytes, **how: Any) -> None:
             self.back.wait(10)
-            append(file, content, durable=durable)
+            append(file, content, **how)
 
         monkeypatch.setattr(JournalFile, "append", hang)
 
@@ -243,6 +244,22 @@ async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
     assert (tally.writes, tally.failures) == (5, 1)
     assert sum(tally.syncs.counts) == 1
     assert tally.syncs.sum_seconds > 0
+
+
+async def test_a_fast_disk_leaves_time_for_what_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be prepared is, while a durable record is waited for; a disk that is not waited for leaves none."""
+    be_patient(monkeypatch, 10)
+    prepared: list[int] = []
+    disk = JournalDisk(tmp_path)
+    await disk.open()
+    await disk.begin(b"one\n")
+    assert disk.append(b"two\n", meanwhile=lambda: prepared.append(1)) is None
+    assert disk.append(b"three\n", durable=False, meanwhile=lambda: prepared.append(2)) is None
+    be_patient(monkeypatch, 0)
+    await settled(disk.append(b"four\n", meanwhile=lambda: prepared.append(3)))
+    assert prepared == [1]
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\nthree\nfour\n"
+    await disk.aclose()
 
 
 def test_slowness_grows_and_is_bounded() -> None:

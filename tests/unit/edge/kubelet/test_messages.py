@@ -2,8 +2,7 @@
 
 import pytest
 
-from nodeagent.edge.kubelet.messages import fill_answer, render_devices, render_options
-from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
+from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import (
     AdvertisedDevice,
@@ -39,17 +38,14 @@ def test_list_keeps_order_and_health() -> None:
 
 def test_answer_is_carried_whole() -> None:
     """Environment, mounts, device nodes, annotations and CDI names all reach the container."""
-    rendered = wire.ContainerAllocateResponse()
-    fill_answer(
-        rendered,
-        ContainerAnswer(
-            environment={"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
-            mounts=(ContainerMount(container_path="/c", host_path="/h", read_only=False),),
-            devices=(ContainerDevice(container_path="/dev/nvidia0", host_path="/dev/nvidia9", permissions="rwm"),),
-            annotations={"cdi.k8s.io/x": "y"},
-            cdi_devices=("nvidia.com/gpu=GPU-1",),
-        ),
+    answer = ContainerAnswer(
+        environment={"NVIDIA_VISIBLE_DEVICES": "GPU-1"},
+        mounts=(ContainerMount(container_path="/c", host_path="/h", read_only=False),),
+        devices=(ContainerDevice(container_path="/dev/nvidia0", host_path="/dev/nvidia9", permissions="rwm"),),
+        annotations={"cdi.k8s.io/x": "y"},
+        cdi_devices=("nvidia.com/gpu=GPU-1",),
     )
+    (rendered,) = render_answer(answer).container_responses
     (mount,), (device,), (cdi,) = rendered.mounts, rendered.devices, rendered.cdi_devices
     assert dict(rendered.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
     assert (mount.container_path, mount.host_path, mount.read_only) == ("/c", "/h", False)

@@ -63,7 +63,8 @@ class Introspection:
 
     def _plan_look(self, loop: asyncio.AbstractEventLoop) -> None:
         """By a bare timer: waking a task for each look would be a tenth of what an idle agent costs."""
-        due = loop.time() + self._period_seconds
+        now = loop.time()
+        due = now - now % self._period_seconds + self._period_seconds  # as `until_beat`, which asks anyio for the time
         self._timer = loop.call_at(due, self._look, loop, due)
 
     def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

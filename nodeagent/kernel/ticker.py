@@ -1,7 +1,9 @@
-"""Ticks at a fixed cadence: no drift, and no burst after a pause.
+"""Ticks at a fixed cadence, all on one beat: no drift, and no burst after a pause.
 
-Owns the schedule: tick n is due at the start plus n periods, whatever the work in between took. Ticks that fell due
-while the consumer was busy are skipped and counted. Refuses to run the work itself.
+Owns the schedule. A tick is due at each whole multiple of its period on the loop's clock, whatever the work in between
+took and whenever it began: a dozen parts that look at something each second wake an idle processor once, not a dozen
+times, and the waking was a fifth of what an idle agent cost. Ticks that fell due while the consumer was busy are
+skipped and counted. Refuses to run the work itself.
 
     async for tick in Ticker(1.0):
         await sample()
@@ -11,6 +13,15 @@ from typing import Self
 
 import anyio
 from msgspec import Struct
+
+
+def until_beat(period_seconds: float) -> float:
+    """Seconds from now to the next multiple of the period on the loop's clock: at most a tenth more than one period.
+
+    For whoever looks at something now and then, and sleeps or waits meanwhile.
+    """
+    rest = period_seconds - anyio.current_time() % period_seconds
+    return rest if rest > period_seconds / 10 else rest + period_seconds
 
 
 class Tick(Struct, frozen=True):
@@ -24,7 +35,7 @@ class Tick(Struct, frozen=True):
 
 
 class Ticker:
-    """The first tick comes at once, the next ones a period apart."""
+    """The first tick comes at once, the next ones at the multiples of the period."""
 
     def __init__(self, period_seconds: float) -> None:
         if period_seconds <= 0:
@@ -42,7 +53,7 @@ class Ticker:
         """The next tick, when it is due."""
         now = anyio.current_time()
         if self._start is None:
-            self._start = now
+            self._start = now - now % self._period_seconds
         # the newest tick that is due already, or else the next one
         due = max(self._number + 1, int((now - self._start) / self._period_seconds))
         missed = due - self._number - 1

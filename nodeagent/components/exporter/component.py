@@ -49,6 +49,7 @@ from nodeagent.kernel.gates import Gates
 from nodeagent.kernel.introspect import Introspection
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
@@ -337,7 +338,7 @@ class Exporter:
 
     async def _watch_fields(self, reader: WorkerThread) -> None:
         while True:
-            await anyio.sleep(FIELDS_FILE_LOOK_SECONDS)
+            await anyio.sleep(until_beat(FIELDS_FILE_LOOK_SECONDS))
             await self._read_fields(reader)
 
     async def _read_fields(self, reader: WorkerThread) -> None:

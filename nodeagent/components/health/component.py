@@ -49,6 +49,7 @@ from nodeagent.kernel.envelope import Envelope
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.news import News
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused
@@ -217,7 +218,7 @@ class Health:
         """A look that is due and cannot be had is a missed one; with the driver released nothing is due."""
         while True:
             patience = self._patience_seconds
-            await anyio.sleep(patience)
+            await anyio.sleep(until_beat(patience))
             silent_seconds = self._clock.monotonic() - self._sampled_at
             if silent_seconds < patience or self._judge.is_driver_released:
                 continue

@@ -48,6 +48,7 @@ from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.ports import AgentControl
 
@@ -106,7 +107,7 @@ class WebComponent:
         with self._bus.tap(client="status pages") as tap:
             async for envelope in tap:
                 self._view.note(envelope.value)
-                await anyio.sleep(GATHER_SECONDS)
+                await anyio.sleep(until_beat(GATHER_SECONDS))
                 while (more := tap.take_nowait()) is not None:
                     self._view.note(more.value)
                 for _ in self._pages.update():

@@ -17,6 +17,7 @@ from nodeagent.edge.container_runtime.tools import check_config, find_host_root,
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
@@ -72,7 +73,7 @@ class HostRuntime:
                 now = await self._run(self._identify, "watching its files", _FILE_SECONDS)
             if now != self._seen:
                 return
-            await anyio.sleep(_POLL_SECONDS)
+            await anyio.sleep(until_beat(_POLL_SECONDS))
 
     async def check(self, kind: RuntimeKind, executable: str, tree: ConfigTree) -> bool:
         """Have its own tool judge a configuration."""

@@ -18,6 +18,7 @@ from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.pseudo_file import list_names
 from nodeagent.edge.host.roots import resolve_driver_roots
 from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.cdi import DriverFiles, SpecContent
 
@@ -114,7 +115,7 @@ class SpecFiles:
                 now = await _run(self._worker, self._identify, "watching CDI specifications", self._own)
             if now != self._seen:
                 return
-            await anyio.sleep(self._poll_seconds)
+            await anyio.sleep(until_beat(self._poll_seconds))
 
     def close(self) -> None:
         """Let the thread end."""

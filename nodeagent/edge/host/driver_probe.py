@@ -27,6 +27,7 @@ from nodeagent.edge.host.roots import (
 from nodeagent.edge.host.sysfs import read_pci_functions
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.mailbox import Waker
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck
@@ -133,7 +134,7 @@ class HostDriverProbe:
                 break
             if now != seen:
                 break
-            await anyio.sleep(self._settings.poll_seconds)
+            await anyio.sleep(until_beat(self._settings.poll_seconds))
         waiting.cancel()
 
     def _look(self) -> DriverEvidence:

@@ -14,6 +14,7 @@ from nodeagent.edge.host.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.kernel.errors import WorkerError
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.driver import NodeRepair
 
@@ -74,7 +75,7 @@ class MarkerDirectory:
         while True:
             if not await self._is_unchanged():
                 return
-            await anyio.sleep(self._poll_seconds)
+            await anyio.sleep(until_beat(self._poll_seconds))
 
     async def _is_unchanged(self) -> bool:
         try:

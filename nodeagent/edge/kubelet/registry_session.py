@@ -22,6 +22,7 @@ from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
 from nodeagent.edge.kubelet.wire.connection import CrashReporter, Methods, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 
@@ -100,7 +101,7 @@ class RegistrySession:
         patience = FIRST_STREAM_SECONDS
         while await self._stream_begins(patience):
             while self._server.streaming:
-                with move_on_after(STANDING_LOOK_SECONDS):
+                with move_on_after(until_beat(STANDING_LOOK_SECONDS)):
                     await self._server.wait_stream_change()
                 if not registration.owns_file():
                     return

@@ -10,6 +10,7 @@ from typing import Final
 from anyio import sleep
 
 from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
+from nodeagent.kernel.ticker import until_beat
 
 LOOK_EVERY_SECONDS: Final = 0.2
 """While something is awaited."""
@@ -23,4 +24,4 @@ async def wait_present(path: Path, other_than: FileIdentity | None = None) -> Fi
         found = identify_file(path)
         if found is not None and found != other_than:
             return found
-        await sleep(LOOK_EVERY_SECONDS)
+        await sleep(until_beat(LOOK_EVERY_SECONDS))

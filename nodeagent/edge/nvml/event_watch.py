@@ -14,6 +14,7 @@ from nodeagent.edge.nvml.connection import Connection, RequestFailed
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED
 from nodeagent.edge.nvml.protocol import Report, Request, render_event
 from nodeagent.kernel.log import get_logger
+from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import Gpu
@@ -64,7 +65,7 @@ class EventWatch:
     async def _wait_report(self) -> Report:
         """What the worker says next; an empty report as a sign to look whether all is still watched."""
         payload: bytes | None = None
-        with anyio.move_on_after(_LOOK_SECONDS):
+        with anyio.move_on_after(until_beat(_LOOK_SECONDS)):
             payload = await self._connection.wait_said()
         return Report() if payload is None else protocol.REPORT.decode(payload)
 

@@ -15,6 +15,8 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 
 _SAMPLE_PERIOD_SECONDS = 0.25
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _WINDOW_SAMPLES = 240
 """One minute of samples."""
 
@@ -81,9 +83,19 @@ class Introspection:
             lag=self.lag(),
             tasks=tuple(sorted(task.get_name() for task in asyncio.all_tasks())),
             threads=tuple(sorted(thread.name for thread in threading.enumerate())),
-            descriptors=len(os.listdir("/proc/self/fd")) - 1,  # noqa: PTH208  # the listing's own one is not counted
-            memory_bytes=parse_resident_bytes(_read_proc("statm"), os.sysconf("SC_PAGE_SIZE")),
+            descriptors=count_descriptors(),
+            memory_bytes=read_resident_bytes(),
         )
+
+
+def count_descriptors() -> int:
+    """Files, sockets and pipes that this process has open."""
+    return len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208  # the listing's own one is not counted
+
+
+def read_resident_bytes() -> int:
+    """This process's resident set size."""
+    return parse_resident_bytes(_STATM.read_text(), _PAGE_BYTES)
 
 
 def summarise_lag(lags: Sequence[float] | deque[float]) -> LoopLag:
@@ -98,7 +110,3 @@ def summarise_lag(lags: Sequence[float] | deque[float]) -> LoopLag:
 def parse_resident_bytes(statm: str, page_bytes: int) -> int:
     """The second field of /proc/self/statm counts resident pages."""
     return int(statm.split()[1]) * page_bytes
-
-
-def _read_proc(name: str) -> str:
-    return Path("/proc/self", name).read_text()

@@ -24,7 +24,7 @@ from nodeagent.components.exporter.agent_families import (
 from nodeagent.components.exporter.catalogue import list_readings
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.entities import find_lost
-from nodeagent.components.exporter.exposition import Block, render_families
+from nodeagent.components.exporter.exposition import Block, RememberedBlocks, render_families
 from nodeagent.components.exporter.gpu_families import build_standing_families
 from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.node_status import NodeStatus, build_status_families, count_advertised
@@ -46,7 +46,7 @@ from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.introspect import Introspection
+from nodeagent.kernel.introspect import Introspection, count_descriptors, read_resident_bytes
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.report import ComponentReport
 from nodeagent.kernel.ticker import until_beat
@@ -103,7 +103,7 @@ class MetricsRenderer:
         gpus = inventory.value.gpus if inventory is not None else ()
         lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
         lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
-        process = self._introspection.snapshot()
+        lag = self._introspection.lag()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         statistics = self._bus.statistics()
         return AgentFacts(
@@ -121,9 +121,9 @@ class MetricsRenderer:
             ),
             bus_published=statistics.published,
             loop_lag_seconds={
-                "0.5": process.lag.p50_seconds,
-                "0.99": process.lag.p99_seconds,
-                "1": process.lag.max_seconds,
+                "0.5": lag.p50_seconds,
+                "0.99": lag.p99_seconds,
+                "1": lag.max_seconds,
             },
             gpus_present=len(gpus) - lost_count,
             gpus_lost=lost_count,
@@ -133,8 +133,8 @@ class MetricsRenderer:
             sample_calls=sample.value.call_count if sample else None,
             access=sample.value.access if sample else None,
             api_calls={(call.verb, call.outcome): count for call, count in self._count_api_calls().items()},
-            resident_bytes=process.memory_bytes,
-            open_fds=process.descriptors,
+            resident_bytes=read_resident_bytes(),
+            open_fds=count_descriptors(),
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             start_time_seconds=self.started_seconds,
             exporter=exporter,
@@ -170,6 +170,7 @@ class Exporter:
         self._shared: dict[tuple[bool, bool], tuple[Part, float, bytes]] = {}
         self._standing_key: tuple[object, ...] = ()
         self._standing: list[Block] = []
+        self._own_blocks = RememberedBlocks()
         self._driver_ready_seconds: float | None = None
         self._devices_seen_seconds: float | None = None
         self._scrapes = self._renders = self._heard = 0
@@ -222,10 +223,10 @@ class Exporter:
             unusable_fields=len(self._selection.problems),
             is_stale=is_stale,
         )
-        agent = render_families(build_agent_families(self._agent.gather(facts)))
-        status = render_families(build_status_families(self._read_status()))
+        own = (*build_agent_families(self._agent.gather(facts)), *build_status_families(self._read_status()))
         part = Part() if is_stale else self._part
-        return join_scrape(part, [*self._render_standing(), *agent, *status], openmetrics=openmetrics, gzip=gzip)
+        fresh = [*self._render_standing(), *self._own_blocks.render(own)]
+        return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
 
     def _is_stale(self) -> bool:
         age = self._clock.wall() - self._rendered_seconds

@@ -98,9 +98,8 @@ class HttpServer:
     async def _answer(self, incoming: BaseRequest, match: Match) -> Answer:
         limits = self._limits()
         try:
-            with anyio.fail_after(limits.read_seconds):
-                request = await _read_request(incoming, match, limits.body_bytes_max)
-            return await match.handler(request)
+            body = await _read_body(incoming, limits) if incoming.can_read_body else b""
+            return await match.handler(_build_request(incoming, match, body))
         except BodyTooLarge:
             return render_problem(413, "request body too large", f"at most {limits.body_bytes_max} bytes")
         except TimeoutError:
@@ -135,11 +134,7 @@ def _lower(incoming: BaseRequest) -> dict[str, str]:
     return {name.lower(): value for name, value in incoming.headers.items()}
 
 
-async def _read_request(incoming: BaseRequest, match: Match, body_bytes_max: int) -> Request:
-    length = incoming.content_length
-    if length is not None and length > body_bytes_max:
-        raise BodyTooLarge
-    body = await _read_body(incoming, body_bytes_max) if incoming.can_read_body else b""
+def _build_request(incoming: BaseRequest, match: Match, body: bytes) -> Request:
     return Request(
         method=incoming.method,
         path=incoming.path,
@@ -151,13 +146,17 @@ async def _read_request(incoming: BaseRequest, match: Match, body_bytes_max: int
     )
 
 
-async def _read_body(incoming: BaseRequest, body_bytes_max: int) -> bytes:
+async def _read_body(incoming: BaseRequest, limits: ServerLimits) -> bytes:
     """All of it: one read gives only what has arrived."""
+    length = incoming.content_length
+    if length is not None and length > limits.body_bytes_max:
+        raise BodyTooLarge
     body = bytearray()
-    while chunk := await incoming.content.read(body_bytes_max + 1 - len(body)):
-        body += chunk
-        if len(body) > body_bytes_max:
-            raise BodyTooLarge
+    with anyio.fail_after(limits.read_seconds):
+        while chunk := await incoming.content.read(limits.body_bytes_max + 1 - len(body)):
+            body += chunk
+            if len(body) > limits.body_bytes_max:
+                raise BodyTooLarge
     return bytes(body)
 
 

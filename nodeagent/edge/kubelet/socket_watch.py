@@ -14,7 +14,7 @@ from nodeagent.kernel.ticker import until_beat
 
 LOOK_EVERY_SECONDS: Final = 0.2
 """While something is awaited."""
-STANDING_LOOK_SECONDS: Final = 0.5
+STANDING_LOOK_SECONDS: Final = 0.75
 """While all is well: a kubelet that goes ends its stream, which is seen at once; the look finds what sends no sign."""
 
 

@@ -14,7 +14,16 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.exposition import Family, Labels, make_family, render_exposition, render_number
+from nodeagent.components.exporter.exposition import (
+    Family,
+    Labels,
+    RememberedBlocks,
+    make_family,
+    render_exposition,
+    render_families,
+    render_number,
+)
+from nodeagent.model.admission import Distribution
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
@@ -39,6 +48,23 @@ def test_what_is_rendered_reads_back_equal(samples: dict[tuple[str, str], float]
 def test_numbers_are_written_short(value: float, text: str) -> None:
     """Whole numbers carry no point, special ones have the names the format gives them."""
     assert render_number(value) == text
+
+
+def test_remembered_blocks_are_those_that_rendering_gives() -> None:
+    """What is the same again is not rendered again; what changed, came or went is as if nothing were remembered."""
+    remembered = RememberedBlocks()
+    same = make_family("same", "gauge", "Same.", [((("a", "b"),), 1.5)])
+    for value in (1, 1, nan, nan, 2, -inf):
+        spread = Distribution(bounds=(1.0,), counts=(1, int(value == 1)), sum=value)
+        families = [
+            same,
+            make_family("moving", "counter", "Moving.", [((), value)]),
+            make_family("gone", "gauge", "Gone.", [((), 1)] if value == 1 else []),
+            Family(name="spread", type="histogram", help="Spread.", distributions=(((), spread),)),
+        ]
+        assert remembered.render(families) == render_families(families)
+    first, second = remembered.render([same]), remembered.render([same])
+    assert first[0] is second[0]
 
 
 def test_family_without_samples_is_absent() -> None:

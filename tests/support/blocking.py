@@ -28,7 +28,10 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
         "kernel/incarnation.py",
         "read_step",
     ): "the name of a child is in memory, under no lock that a sleeping child holds",
-    ("kernel/introspect.py", "read_resident_bytes"): "files of /proc/self are made from memory and never wait for a disk",
+    (
+        "kernel/introspect.py",
+        "read_resident_bytes",
+    ): "files of /proc/self are made from memory and never wait for a disk",
     ("edge/simulated/kubelet/kubelet.py", "_write_checkpoint"): "a few kilobytes without sync, in the simulation only",
     ("edge/simulated/kubelet/kubelet.py", "_read_checkpoint"): "a few kilobytes once, in the simulation only",
 }

@@ -107,8 +107,11 @@ class Book:
             if meanwhile is not None:
                 meanwhile()
 
-        with self._noting_failure():
+        try:  # not `_noting_failure`: what a generator costs to be a context manager a pod would wait for
             pending = self._store.append(data, durable=durable, meanwhile=prepare)
+        except JournalUnavailable as error:
+            self.note_failure(error)
+            raise
         if pending is not None:
             return self._append_when(pending, records, seal)
         self._ledger, self._seal = after.take(), seal

@@ -145,7 +145,7 @@ class JournalDisk:
         patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
         interlude = Interlude(meanwhile) if durable and meanwhile is not None else None
         syncing = interlude.begin if interlude is not None else None
-        with self._noting_failure():
+        try:
             pending = self._worker.run_promptly(
                 partial(self._file.append, content, durable=durable, syncing=syncing),
                 patience_seconds=patience,
@@ -153,6 +153,12 @@ class JournalDisk:
                 what="writing the allocation journal",
                 interlude=interlude,
             )
+        except WorkerError as error:
+            self._note_failure()
+            raise JournalUnavailable(self.path, str(error)) from error
+        except JournalUnavailable:
+            self._note_failure()
+            raise
         if patience:
             self._misses = 0 if pending is None else self._misses + 1
             self._slow_until = now + plan_slowness(self._misses) if self._misses else 0.0

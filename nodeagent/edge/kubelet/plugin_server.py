@@ -106,27 +106,26 @@ class PluginServer:
         def observe(began: float, outcome: Outcome) -> None:
             self._times.observe(Call(method, self._plugin.resource, outcome), time.perf_counter() - began)
 
-        @contextmanager
-        def observing_errors(began: float) -> Iterator[None]:
-            try:
-                yield
-            except CallRefused:
-                observe(began, "refused")
-                raise
-            except Exception:
-                observe(began, "failed")
-                raise
+        def observe_error(began: float, error: Exception) -> None:
+            observe(began, "refused" if isinstance(error, CallRefused) else "failed")
 
         async def wait(began: float, pending: Awaitable[Message]) -> Message:
-            with observing_errors(began):
+            try:
                 answer = await pending
+            except Exception as error:
+                observe_error(began, error)
+                raise
             observe(began, "ok")
             return answer
 
+        # Without context managers made of generators, here and in `_allocate`: each costs a waiting pod 4 µs.
         def timed(request: Any) -> Message | Awaitable[Message]:
             began = time.perf_counter()
-            with observing_errors(began):
+            try:
                 answer = handler(request)
+            except Exception as error:
+                observe_error(began, error)
+                raise
             if not isinstance(answer, Message):
                 return wait(began, answer)
             observe(began, "ok")
@@ -180,8 +179,10 @@ class PluginServer:
         containers = [_names(container.devices_ids) for container in request.container_requests]
         response: wire.AllocateResponse | None = None
         while containers:
-            with _refusals():
+            try:
                 answer = self._plugin.allocate(containers.pop(0), render_answer)
+            except AllocationError as error:
+                raise _refuse(error) from error
             if not isinstance(answer, wire.AllocateResponse):
                 return self._allocate_rest(response, answer, containers)
             response = _join(response, answer)
@@ -221,11 +222,15 @@ def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
     try:
         yield
     except AllocationError as error:
-        raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
+        raise _refuse(error) from error
+
+
+def _refuse(error: AllocationError) -> CallRefused:
+    """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
+    return CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error))
 
 
 _STATUSES: Final[dict[type[AllocationError], Status]] = {

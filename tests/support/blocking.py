@@ -31,7 +31,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     (
         "kernel/introspect.py",
         "read_resident_bytes",
-    ): "files of /proc/self are made from memory and never wait for a disk",
+    ): "a file of /proc/self is made from memory and never waits for a disk",
     ("edge/simulated/kubelet/kubelet.py", "_write_checkpoint"): "a few kilobytes without sync, in the simulation only",
     ("edge/simulated/kubelet/kubelet.py", "_read_checkpoint"): "a few kilobytes once, in the simulation only",
 }

@@ -29,7 +29,32 @@ print(told, *(is_in_heap(blocks[name]) for name in ("large", "threads")))
 """
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library than glibc")
+READ_AND_FORGET = """
+from pathlib import Path
+from nodeagent.kernel.heap import keep_heap_small
+
+def find_end():
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("[heap]")]
+    return [line[0].split("-")[1] for line in lines]
+
+keep_heap_small()
+block = bytearray(256 * 1024)
+before = find_end()
+del block
+print(find_end() == before)
+"""
+
+of_glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library than glibc")
+
+
+@of_glibc
+def test_what_a_read_of_a_socket_needed_is_kept_for_the_next() -> None:
+    """The heap does not end elsewhere after each of them."""
+    done = subprocess.run([sys.executable, "-c", READ_AND_FORGET], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+@of_glibc
 @pytest.mark.parametrize(("told", "expected"), [("keep_heap_small()", "True False True"), ("None", "None True False")])
 def test_threads_share_the_heap_and_large_blocks_do_not_lie_in_it(told: str, expected: str) -> None:
     """Also after a large block was freed, from which the library otherwise learns to cut them from its heaps."""

@@ -18,8 +18,10 @@ from msgspec import Struct
 def until_beat(period_seconds: float) -> float:
     """Seconds from now to the next multiple of the period on the loop's clock: at most a tenth more than one period.
 
-    For whoever looks at something now and then, and sleeps or waits meanwhile.
+    For whoever looks at something now and then, and sleeps or waits meanwhile; no period is no wait.
     """
+    if period_seconds <= 0:
+        return 0.0
     rest = period_seconds - anyio.current_time() % period_seconds
     return rest if rest > period_seconds / 10 else rest + period_seconds
 

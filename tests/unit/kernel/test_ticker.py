@@ -51,6 +51,7 @@ async def test_whoever_sleeps_until_the_beat_wakes_on_it() -> None:
     assert until_beat(0.75) == pytest.approx(0.35)
     await anyio.sleep(0.34)
     assert until_beat(0.75) == pytest.approx(0.76)
+    assert until_beat(0) == 0
 
 
 def test_period_must_be_above_zero() -> None:

@@ -226,7 +226,7 @@ def find_free_port() -> int:
 
 
 def read_memory_kib(pid: int, kind: str) -> int:
-    """`Rss` or `Pss` of one process, without the state of the fake driver, which no real node has."""
+    """`Rss`, `Pss` or `Anonymous` of one process, without the state of the fake driver, which no real node has."""
     total, is_fake = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()

@@ -132,7 +132,7 @@ def make_soak(known: Reference, _words: Sequence[str]) -> str:
     if known.soak is None or not known.soak.soaks:
         return NOTHING
     lines = [
-        "| Agent's hours | Ran for | Pods | RSS, PSS in MiB | Descriptors | Threads | Tasks | Grown or lost |",
+        "| Agent's hours | Ran for | Pods | RSS, of its own in MiB | Descriptors | Threads | Tasks | Grown or lost |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
         *(_render_soak(soak) for soak in known.soak.soaks),
     ]
@@ -140,7 +140,7 @@ def make_soak(known: Reference, _words: Sequence[str]) -> str:
 
 
 def _render_soak(soak: Soak) -> str:
-    memory = ", ".join(_compare(soak, name, ".1f") for name in ("rss_mib", "pss_mib"))
+    memory = ", ".join(_compare(soak, name, ".1f") for name in ("rss_mib", "own_mib"))
     others = " | ".join(_compare(soak, name, ".0f") for name in ("descriptors", "threads", "tasks"))
     return (
         f"| {soak.hours:.3g} | {soak.seconds / 60:.0f} min | {soak.admitted:,} | {memory} | {others}"

@@ -36,6 +36,7 @@ def make_moments(**growth: float) -> list[Moment]:
     return [
         Moment(
             hours=float(hour),
+            pss_mib=50 + hour,  # which other processes make grow
             **{name: 50 + growth.get(name, 0) * hour for name in SLACK},  # type: ignore[arg-type]  # numbers all
         )
         for hour in range(17)

@@ -18,7 +18,7 @@ from tests.chaos.machine import Machine
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
 from tests.soak.day import PAUSE_SECONDS, Day, plan_pace
-from tests.soak.measures import COUNTED, find_growth
+from tests.soak.measures import Moment, find_growth
 
 
 def main() -> int:
@@ -88,7 +88,7 @@ async def live(machine: Machine, day: Day) -> None:
 
 def render(day: Day, told: dict[str, object]) -> str:
     """What people read."""
-    lines = ["hours " + " ".join(f"{name:>12}" for name in COUNTED)]
+    lines = ["hours " + " ".join(f"{name:>12}" for name in Moment._fields[1:])]
     lines += [f"{moment.hours:5.1f} " + " ".join(f"{value:>12}" for value in moment[1:]) for moment in day.moments]
     lines += [f"{key}: {value}" for key, value in told.items() if key not in ("moments", "problems")]
     lines += [f"problem: {problem}" for problem in told["problems"]]  # type: ignore[attr-defined]  # a list of texts

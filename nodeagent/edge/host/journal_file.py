@@ -47,6 +47,10 @@ class JournalFile:
         self._descriptor = -1
         self._expected: tuple[int, int, int] | None = None
 
+    def __del__(self) -> None:
+        """A call that hung in the file may be the last that knows of it, and nobody is told when it comes back."""
+        self.close()
+
     @property
     def size_bytes(self) -> int:
         """How large the journal is; nothing before it is begun."""

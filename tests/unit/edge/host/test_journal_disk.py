@@ -12,8 +12,9 @@ from nodeagent.edge.host import journal_disk
 from nodeagent.edge.host.errors import StateLocked
 from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally, plan_slowness
 from nodeagent.edge.host.journal_file import JournalFile
+from nodeagent.kernel.introspect import count_descriptors
 from nodeagent.model.errors import JournalUnavailable
-from tests.support.waiting import settled
+from tests.support.waiting import settled, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -121,6 +122,27 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     await disk.begin(b"three\n")
     back.set()
     assert ended.wait(10)
+    await settled(disk.append(b"four\n"))
+    await disk.aclose()
+    assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
+
+
+async def test_a_sync_that_comes_back_late_lets_go_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that hangs now and then leaves no descriptor behind for each time."""
+    disk = JournalDisk(tmp_path, write_seconds=0.05)
+    await disk.open()
+    await disk.begin(b"one\n")
+    back = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _descriptor: back.wait(10))
+        with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
+            await settled(disk.append(b"two\n"))
+        await disk.begin(b"three\n")
+        held = count_descriptors()
+        back.set()
+        await wait_until(lambda: count_descriptors() == held - 1)
     await settled(disk.append(b"four\n"))
     await disk.aclose()
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"

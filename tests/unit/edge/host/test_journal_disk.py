@@ -127,9 +127,7 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
 
 
-async def test_a_sync_that_comes_back_late_lets_go_of_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sync_that_comes_back_late_lets_go_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that hangs now and then leaves no descriptor behind for each time."""
     disk = JournalDisk(tmp_path, write_seconds=0.05)
     await disk.open()

@@ -13,14 +13,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.ledger import (
-    Ended,
-    Entry,
-    Freed,
-    Granted,
-    Ledger,
-    Record,
-)
+from nodeagent.components.allocations.ledger import Ended, Entry, Freed, Granted, Ledger, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -29,6 +22,8 @@ from nodeagent.components.allocations.reconcile import (
     Look,
     Reconciliation,
     adopt_checkpoint,
+    date_run,
+    describe_differences,
     find_uids,
     lacks_uid,
     reconcile,
@@ -45,7 +40,7 @@ from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
-from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated, DevicesFreed
+from nodeagent.model.events import AllocationRefused, DevicesAllocated, DevicesFreed
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
@@ -84,7 +79,7 @@ class Allocations:
         self._run: KubeletRun | None = None
         self._looks = 0
         self._untold: list[Allocation] = []
-        self._told = Waker()
+        self._has_news = Waker()
 
     @property
     def _ledger(self) -> Ledger:
@@ -200,13 +195,13 @@ class Allocations:
                 raise failure
             self._book.accept([granted])
         self._untold.append(allocation)
-        self._told.wake()
+        self._has_news.wake()
         return allocation
 
     async def _tell_granted_forever(self) -> None:
         """Tell everybody of new allocations in a later turn of the loop: a pod waits for its answer, not for that."""
         while True:
-            await self._told.wait()
+            await self._has_news.wait()
             self._tell_granted()
 
     def _tell_granted(self) -> None:
@@ -347,19 +342,11 @@ class Allocations:
             self._bus.publish_fact(fact, source=self.name, cause=written)
         for difference in result.differences:
             if difference not in self._differences:
-                self._tell(difference)
+                self._bus.publish_fact(difference.fact, source=self.name)
+                kind, devices, detail = difference.kind, list(difference.devices), difference.detail
+                self._log.warning("allocation_differed", kind=kind, devices=devices, detail=detail)
         self._differences = result.differences
-        self._conditions.replace(
-            "allocations-differ",
-            {f"{each.kind} {','.join(each.devices)}": f"{each.resource}: {each.detail}" for each in result.differences},
-        )
-
-    def _tell(self, difference: Difference) -> None:
-        fact = AllocationDiffered(
-            kind=difference.kind, resource=difference.resource, devices=difference.devices, detail=difference.detail
-        )
-        self._bus.publish_fact(fact, source=self.name)
-        self._log.warning("allocation_differed", kind=fact.kind, devices=list(fact.devices), detail=fact.detail)
+        self._conditions.replace("allocations-differ", describe_differences(result.differences))
 
     async def _read_pods(self, timeout_seconds: float) -> PodListing | None:
         try:
@@ -374,13 +361,9 @@ class Allocations:
     def _identify_run(self) -> KubeletRun | None:
         """The present run; its age is measured from when it began, as far as the clocks agree."""
         found = self._kubelet.identify_run()
-        if found is None:
-            return None
-        identity, since = found
-        if self._run is None or self._run.identity != identity:
-            age = max(0.0, self._clock.wall() - since)
-            self._run = KubeletRun(identity=identity, since_seconds=self._clock.monotonic() - age)
-        return self._run
+        run = date_run(self._run, found, self._clock.wall(), self._clock.monotonic())
+        self._run = run or self._run
+        return run
 
     async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
         """Write records down; shielded, so that a cancellation cannot part journal and ledger.

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Entry, Forgotten, Freed, Granted, Identified, Ledger, Record
 from nodeagent.model.allocation import Allocation, AllocationSource, PodIdentity
+from nodeagent.model.events import AllocationDiffered
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.values import Value
@@ -35,6 +36,19 @@ class KubeletRun(Value, frozen=True):
     identity: str
     since_seconds: float
     """When it began, on the monotonic clock."""
+
+
+def date_run(
+    known: KubeletRun | None, found: tuple[str, float] | None, wall_seconds: float, monotonic_seconds: float
+) -> KubeletRun | None:
+    """The run that was found, by name and Unix time; one that is known keeps its age when a clock is set."""
+    if found is None:
+        return None
+    identity, began_seconds = found
+    if known is not None and known.identity == identity:
+        return known
+    age_seconds = max(0.0, wall_seconds - began_seconds)
+    return KubeletRun(identity=identity, since_seconds=monotonic_seconds - age_seconds)
 
 
 class Absence(Value, frozen=True):
@@ -99,6 +113,16 @@ class Difference(Value, frozen=True):
     resource: ResourceName
     devices: tuple[DeviceId, ...]
     detail: str
+
+    @property
+    def fact(self) -> AllocationDiffered:
+        """As everybody is told of it, once."""
+        return AllocationDiffered(kind=self.kind, resource=self.resource, devices=self.devices, detail=self.detail)
+
+
+def describe_differences(differences: Iterable[Difference]) -> dict[str, str]:
+    """In words, for as long as they stand."""
+    return {f"{each.kind} {','.join(each.devices)}": f"{each.resource}: {each.detail}" for each in differences}
 
 
 class Reconciliation(Value, frozen=True):

@@ -44,17 +44,13 @@ del block
 print(find_end() == before)
 """
 
-of_glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library than glibc")
 
-
-@of_glibc
 def test_what_a_read_of_a_socket_needed_is_kept_for_the_next() -> None:
     """The heap does not end elsewhere after each of them."""
     done = subprocess.run([sys.executable, "-c", READ_AND_FORGET], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
 
 
-@of_glibc
 @pytest.mark.parametrize(("told", "expected"), [("keep_heap_small()", "True False True"), ("None", "None True False")])
 def test_threads_share_the_heap_and_large_blocks_do_not_lie_in_it(told: str, expected: str) -> None:
     """Also after a large block was freed, from which the library otherwise learns to cut them from its heaps."""

@@ -10,6 +10,7 @@ from tests.bench.curves import Curve
 from tests.bench.reference import Curves, Group, KeptRow, Reference, Soak, Soaks, Stories, Story, Taken
 from tests.bench.rows import Row
 from tests.generators import bench_pages
+from tests.soak.measures import Moment
 
 TAKEN = Taken(commit="abc", version="1", machine="two processors", load="0.5", nice=0)
 ROWS = (
@@ -25,7 +26,8 @@ SOAK = Soak(
     admitted=12,
     refused=1,
     moments=tuple(
-        {"rss_mib": 60.0 + hour, "pss_mib": 50.0, "descriptors": 22, "threads": 15, "tasks": 57} for hour in (0, 1, 2)
+        Moment(hour, 60.0 + hour, pss_mib=50, own_mib=40, descriptors=22, threads=15, tasks=57)._asdict()
+        for hour in (0, 1, 2)
     ),
     problems=(),
 )
@@ -70,7 +72,7 @@ def test_stories_and_long_runs_are_added_up() -> None:
     assert "| stories in which something did not hold | 1 |" in told
     assert "| ready after the last fault, at the latest | 4.5 s |" in told
     assert (
-        "| 24 | 36 min | 12 | 61.0 → 62.0, 50.0 → 50.0 | 22 → 22 | 15 → 15 | 57 → 57 | nothing |"
+        "| 24 | 36 min | 12 | 61.0 → 62.0, 40.0 → 40.0 | 22 → 22 | 15 → 15 | 57 → 57 | nothing |"
         in bench_pages.make_soak(KNOWN, [])
     )
 

@@ -4,8 +4,7 @@ Owns the ledger in force, the seal of the journal's last line, and whether the j
 Refuses to go on in a journal that has failed, and to begin one before what the last agent left was read.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from nodeagent.components.allocations.journal import encode_records
@@ -13,6 +12,7 @@ from nodeagent.components.allocations.ledger import Identified, Ledger, Record, 
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.hearing import Hearing
 from nodeagent.model.prepared import Prepared
 
 
@@ -40,6 +40,7 @@ class Book:
         self._is_open = False
         self._broken = "not begun"
         self._nameless: set[int] = set()
+        self._hearing_failures = Hearing(self._hear)
 
     @property
     def ledger(self) -> Ledger:
@@ -107,11 +108,8 @@ class Book:
             if meanwhile is not None:
                 meanwhile()
 
-        try:  # not `_noting_failure`: what a generator costs to be a context manager a pod would wait for
+        with self._hearing_failures:
             pending = self._store.append(data, durable=durable, meanwhile=prepare)
-        except JournalUnavailable as error:
-            self.note_failure(error)
-            raise
         if pending is not None:
             return self._append_when(pending, records, seal)
         self._ledger, self._seal = after.take(), seal
@@ -126,13 +124,13 @@ class Book:
         await self._begin(self._ledger)
 
     async def _append_when(self, pending: Awaitable[None], records: Sequence[Record], seal: int) -> None:
-        with self._noting_failure():
+        with self._hearing_failures:
             await pending
         self._ledger, self._seal = self._after(records), seal
 
     async def _begin(self, ledger: Ledger) -> None:
         data, seal = encode_records([open_record(ledger, *self._node)], 0)
-        with self._noting_failure():
+        with self._hearing_failures:
             if not self._is_open:
                 raise JournalUnavailable(self._store.path, self._broken)
             await self._store.begin(data)
@@ -147,13 +145,9 @@ class Book:
         self._broken = error.reason
         self._report(error)
 
-    @contextmanager
-    def _noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except JournalUnavailable as error:
+    def _hear(self, error: Exception) -> None:
+        if isinstance(error, JournalUnavailable):
             self.note_failure(error)
-            raise
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         return apply_records(self._ledger, records, self._live.now.journal.history_entries)

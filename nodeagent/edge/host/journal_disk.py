@@ -11,8 +11,7 @@ still no longer than its patience, and for a while not at all once the patience 
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -27,6 +26,7 @@ from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.worker_thread import Interlude, WorkerThread
 from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.hearing import Hearing
 
 T = TypeVar("T")
 
@@ -76,6 +76,7 @@ class JournalDisk:
         self._locked = False
         self._failed = False
         self._misses, self._slow_until = 0, 0.0
+        self._hearing_failures = Hearing(self._hear)
 
     @property
     def path(self) -> str:
@@ -145,7 +146,7 @@ class JournalDisk:
         patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
         interlude = Interlude(meanwhile) if durable and meanwhile is not None else None
         syncing = interlude.begin if interlude is not None else None
-        try:
+        with self._hearing_failures:
             pending = self._worker.run_promptly(
                 partial(self._file.append, content, durable=durable, syncing=syncing),
                 patience_seconds=patience,
@@ -153,12 +154,6 @@ class JournalDisk:
                 what="writing the allocation journal",
                 interlude=interlude,
             )
-        except WorkerError as error:
-            self._note_failure()
-            raise JournalUnavailable(self.path, str(error)) from error
-        except JournalUnavailable:
-            self._note_failure()
-            raise
         if patience:
             self._misses = 0 if pending is None else self._misses + 1
             self._slow_until = now + plan_slowness(self._misses) if self._misses else 0.0
@@ -195,20 +190,12 @@ class JournalDisk:
         return await self._await(self._worker.run(call, timeout_seconds=timeout_seconds, what=what))
 
     async def _await(self, pending: Awaitable[T]) -> T:
-        with self._noting_failure():
+        with self._hearing_failures:
             return await pending
 
-    @contextmanager
-    def _noting_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except WorkerError as error:
-            self._note_failure()
+    def _hear(self, error: Exception) -> None:
+        if isinstance(error, (WorkerError, JournalUnavailable, StateLocked)):
+            self._failed = True
+            self._tally.failures += 1
+        if isinstance(error, WorkerError):
             raise JournalUnavailable(self.path, str(error)) from error
-        except (JournalUnavailable, StateLocked):
-            self._note_failure()
-            raise
-
-    def _note_failure(self) -> None:
-        self._failed = True
-        self._tally.failures += 1

@@ -6,8 +6,9 @@ It decides nothing: which devices, which answer and which refusal is the plugin'
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,6 +22,7 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
 from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
+from nodeagent.model.hearing import Hearing
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.ports import DevicePlugin
@@ -110,22 +112,15 @@ class PluginServer:
             observe(began, "refused" if isinstance(error, CallRefused) else "failed")
 
         async def wait(began: float, pending: Awaitable[Message]) -> Message:
-            try:
+            with Hearing(partial(observe_error, began)):
                 answer = await pending
-            except Exception as error:
-                observe_error(began, error)
-                raise
             observe(began, "ok")
             return answer
 
-        # Without context managers made of generators, here and in `_allocate`: each costs a waiting pod 4 µs.
         def timed(request: Any) -> Message | Awaitable[Message]:
             began = time.perf_counter()
-            try:
+            with Hearing(partial(observe_error, began)):
                 answer = handler(request)
-            except Exception as error:
-                observe_error(began, error)
-                raise
             if not isinstance(answer, Message):
                 return wait(began, answer)
             observe(began, "ok")
@@ -179,14 +174,12 @@ class PluginServer:
         containers = [_names(container.devices_ids) for container in request.container_requests]
         response: wire.AllocateResponse | None = None
         while containers:
-            try:
+            with _REFUSALS:
                 answer = self._plugin.allocate(containers.pop(0), render_answer)
-            except AllocationError as error:
-                raise _refuse(error) from error
             if not isinstance(answer, wire.AllocateResponse):
                 return self._allocate_rest(response, answer, containers)
             response = _join(response, answer)
-        return response or wire.AllocateResponse()
+        return wire.AllocateResponse() if response is None else response
 
     async def _allocate_rest(
         self,
@@ -194,7 +187,7 @@ class PluginServer:
         pending: Awaitable[wire.AllocateResponse],
         containers: Sequence[Sequence[DeviceId]],
     ) -> wire.AllocateResponse:
-        with _refusals():
+        with _REFUSALS:
             response = _join(response, await pending)
             for devices in containers:
                 answer = self._plugin.allocate(devices, render_answer)
@@ -202,7 +195,7 @@ class PluginServer:
         return response
 
     async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
-        with _refusals():
+        with _REFUSALS:
             await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
         return wire.PreStartContainerResponse()
 
@@ -220,19 +213,13 @@ def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
     return cast("list[DeviceId]", list(texts))
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    except AllocationError as error:
-        raise _refuse(error) from error
-
-
-def _refuse(error: AllocationError) -> CallRefused:
+def _refuse(error: Exception) -> None:
     """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
-    return CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error))
+    if isinstance(error, AllocationError):
+        raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
 
 
+_REFUSALS: Final = Hearing(_refuse)
 _STATUSES: Final[dict[type[AllocationError], Status]] = {
     RequestInvalid: Status.INVALID_ARGUMENT,
     DeviceUnknown: Status.NOT_FOUND,

@@ -1,0 +1,36 @@
+"""Whoever hears of an error may put another in its place, and nothing else changes."""
+
+import pytest
+
+from nodeagent.model.hearing import Hearing
+
+
+def test_errors_are_heard_and_go_on() -> None:
+    """Each once, and none where there is none."""
+    heard: list[Exception] = []
+    hearing = Hearing(heard.append)
+    with hearing:
+        pass
+    error = ValueError("no")
+    with pytest.raises(ValueError, match="no"), hearing:
+        raise error
+    assert heard == [error]
+
+
+def test_another_error_may_take_its_place() -> None:
+    """It says what it comes from."""
+
+    def hear(error: Exception) -> None:
+        raise KeyError("instead") from error
+
+    with pytest.raises(KeyError, match="instead") as caught, Hearing(hear):
+        raise ValueError("no")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_what_ends_everything_is_no_error() -> None:
+    """A cancellation or an interrupt goes by unheard."""
+    heard: list[Exception] = []
+    with pytest.raises(KeyboardInterrupt), Hearing(heard.append):
+        raise KeyboardInterrupt
+    assert heard == []

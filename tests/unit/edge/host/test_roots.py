@@ -8,6 +8,7 @@ from nodeagent.edge.host.roots import (
     LIBRARY_DIRECTORIES,
     DriverRoots,
     find_library,
+    follow_in_root,
     parse_library_version,
     read_platform_problem,
     read_version_at,
@@ -79,6 +80,16 @@ def test_circle_of_links_ends(host: HostTree) -> None:
     """A link to itself is no file."""
     host.link("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1")
     assert find_library(host.root) is None
+
+
+@pytest.mark.parametrize("path", ["gone", "gone/../file", "dangling", "directory", "file/below", "a\0b"])
+def test_what_is_not_there_is_no_file(host: HostTree, path: str) -> None:
+    """Nor is a directory; where the way leads is still told of what may be made there."""
+    host.write("file", "x")
+    host.write("directory/file", "x")
+    host.link("dangling", "/directory/gone")
+    assert resolve_in_root(host.root, path) is None
+    assert follow_in_root(host.root, "dangling") == host.root / "directory/gone"
 
 
 def test_library_elsewhere_is_found_through_the_cache(host: HostTree) -> None:

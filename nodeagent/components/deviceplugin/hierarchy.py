@@ -8,6 +8,7 @@ Refuses nothing: scores that form no hierarchy are answered for the nearest hier
 
 from collections.abc import Iterator, Mapping
 from functools import cache, reduce
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 from nodeagent.components.deviceplugin.grouping import (
@@ -158,22 +159,27 @@ class _Search:
     def _merge(self, left: Table, right: Table, score: int) -> Table:
         """Bring two sets of GPUs together that see each other with this score."""
         best: dict[State, Worth] = {}
-        for (chosen, remainder, others), worth in left.best.items():
-            for (more_chosen, more_remainder, more_others), more in right.best.items():
-                if not self._has_room(left.gpus + right.gpus, chosen + more_chosen, remainder + more_remainder):
-                    continue
-                own = chosen * more_chosen
-                missed = chosen * (right.gpus - more_chosen) + more_chosen * (left.gpus - chosen)
-                for mixed, met in self._mixes(others, more_others):
-                    state = State(chosen + more_chosen, remainder + more_remainder, mixed)
-                    merged = Worth(
-                        worth.total + more.total + score * (own + remainder * more_remainder + met),
-                        worth.own + more.own + score * own,
-                        worth.loss + more.loss - score * missed,
-                        worth.members << right.gpus | more.members,
-                    )
-                    if state not in best or best[state] < merged:
-                        best[state] = merged
+        states, twins = left.best.items(), left is right
+        # Of twins it is all one which is which: the better members come first, and no pair is looked at twice.
+        pairs = combinations_with_replacement(states, 2) if twins else product(states, right.best.items())
+        for ((chosen, remainder, others), worth), ((more_chosen, more_remainder, more_others), more) in pairs:
+            if not self._has_room(left.gpus + right.gpus, chosen + more_chosen, remainder + more_remainder):
+                continue
+            own = chosen * more_chosen
+            missed = chosen * (right.gpus - more_chosen) + more_chosen * (left.gpus - chosen)
+            first, second = worth.members, more.members
+            if twins and first < second:
+                first, second = second, first
+            for mixed, met in self._mixes(others, more_others):
+                state = State(chosen + more_chosen, remainder + more_remainder, mixed)
+                merged = Worth(
+                    worth.total + more.total + score * (own + remainder * more_remainder + met),
+                    worth.own + more.own + score * own,
+                    worth.loss + more.loss - score * missed,
+                    first << right.gpus | second,
+                )
+                if state not in best or best[state] < merged:
+                    best[state] = merged
         return Table(left.gpus + right.gpus, best)
 
     def _has_room(self, count: int, chosen: int, remainder: int) -> bool:

@@ -1,5 +1,6 @@
 """The decisions of the device plugin by themselves, each for the first time."""
 
+import gc
 import time
 from collections.abc import Callable
 from random import Random
@@ -16,15 +17,13 @@ from nodeagent.model.gpu import Inventory, PathKind
 from tests.bench.rows import Row
 from tests.support.gpus import make_gpu, make_inventory
 
-GPU = "nvidia.com/gpu"
-ROUNDS = 2000
-STARTS = 5
-SCRAPE_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0
-
 
 def measure_decisions() -> list[Row]:
-    """The pure parts, each for the first time: nothing is remembered from one sample to the next."""
+    """The pure parts, each for the first time: nothing is remembered from one sample to the next.
+
+    As in the agent, a collection looks through what they make and not through all that was imported.
+    """
+    gc.freeze()
     return [*_measure_sizes(), *_measure_shares()]
 
 

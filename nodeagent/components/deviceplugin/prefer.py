@@ -57,7 +57,6 @@ class Preference:
     def __init__(self, resource: Resource, topology: Topology, policy: Policy) -> None:
         self._devices = {device.id: device for device in resource.devices}
         self._withheld = frozenset(device.id for device in resource.devices if device.withheld)
-        self._places = {device.id: place for place, device in enumerate(resource.devices)}
         self._policy = policy
         self._spread = Spread(resource.devices, policy)
         positions = {gpu: position for position, gpu in enumerate(topology.gpus)}
@@ -130,7 +129,7 @@ class Preference:
     ) -> tuple[list[DeviceId], ...]:
         """What to choose from, best first: good devices, those better avoided, those that nobody here knows."""
         names = set(available).difference(required)
-        known = sorted(names & self._devices.keys(), key=self._places.__getitem__)
+        known = [name for name in self._devices if name in names]
         avoided = self._withheld.union(avoid).intersection(known)
         return (
             [name for name in known if name not in avoided] if avoided else known,

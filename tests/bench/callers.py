@@ -3,6 +3,7 @@
 The stand-in's own client is Python's grpclib, which costs as much as what is measured; the real kubelet's does not.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,6 +24,10 @@ class Caller(Protocol):
 
     def call(self, method: str, message: bytes) -> bytes: ...
 
+    def flush(self) -> None:
+        """No further call follows at once: send whatever may have waited for one."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -38,6 +43,9 @@ class CoreCaller:
         if known is None:
             known = self._methods[method] = self._channel.unary_unary(method)
         return known(message)
+
+    def flush(self) -> None:
+        """The core has a thread of its own that sends."""
 
     def close(self) -> None:
         self._channel.close()
@@ -64,14 +72,18 @@ class BlockingPluginClient(PluginClient):
             allocation_size=choice.size,
         )
         message = wire.PreferredAllocationRequest(container_requests=[request]).SerializeToString()
-        answer = wire.PreferredAllocationResponse.FromString(
-            self._caller.call(f"{SERVICE}/GetPreferredAllocation", message)
-        )
+        answer = wire.PreferredAllocationResponse.FromString(self._call("GetPreferredAllocation", message))
         return tuple(answer.container_responses[0].deviceIDs)
 
     async def allocate(self, devices: Sequence[str]) -> Message:
         request = wire.ContainerAllocateRequest(devices_ids=devices)
         message = wire.AllocateRequest(container_requests=[request]).SerializeToString()
-        answer = wire.AllocateResponse.FromString(self._caller.call(f"{SERVICE}/Allocate", message))
+        answer = wire.AllocateResponse.FromString(self._call("Allocate", message))
         response: Message = answer.container_responses[0]
         return response
+
+    def _call(self, method: str, message: bytes) -> bytes:
+        """The answer; what it leaves to say goes with an Allocate of this same turn, or in the next turn."""
+        answer = self._caller.call(f"{SERVICE}/{method}", message)
+        asyncio.get_running_loop().call_soon(self._caller.flush)
+        return answer

@@ -5,6 +5,7 @@ line a wish on standard input; it ends with its standard input. Who makes the ca
 """
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -52,11 +53,13 @@ class TellingClient(BlockingPluginClient):
 
 
 async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
-    """Milliseconds of preference and allocation together, pod by pod."""
+    """Milliseconds of preference and allocation together, pod by pod; what was garbage here is collected in between."""
     await kubelet.wait_until(lambda: kubelet.count_free(wish.resource) >= wish.size)
     kubelet.call_times.clear()
     for number in range(wish.rounds):
+        gc.disable()
         await kubelet.add_pod("bench", f"pod-{number}", {wish.resource: wish.size})
+        gc.enable()
         kubelet.delete_pod("bench", f"pod-{number}")
         await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
     return [1000 * (times.prefer_seconds + times.allocate_seconds) for times in kubelet.call_times]
@@ -64,6 +67,7 @@ async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
 
 async def run(directory: Path, caller: str) -> None:
     """Until standard input ends."""
+    gc.freeze()  # what was imported is none of the collector's business while something is timed
     kubelet = StandInKubelet(directory, dial=partial(TellingClient, caller=caller))
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)

@@ -4,19 +4,22 @@ Owns nothing. Refuses to be made of a generator, as `contextlib` would: that cos
 """
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
+
+E = TypeVar("E", bound=Exception)
 
 
-class Hearing:
-    """`with Hearing(hear):` calls `hear` with the error that leaves the block; it may raise another in its place."""
+class Hearing(Generic[E]):
+    """`with` calls `hear` with an error of this kind that leaves the block; it may raise another in its place."""
 
-    __slots__ = ("_hear",)
+    __slots__ = ("_hear", "_kind")
 
-    def __init__(self, hear: Callable[[Exception], None]) -> None:
-        self._hear = hear
+    def __init__(self, kind: type[E], hear: Callable[[E], None]) -> None:
+        self._kind, self._hear = kind, hear
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, self._kind):
             self._hear(error)

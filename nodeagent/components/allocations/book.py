@@ -40,7 +40,7 @@ class Book:
         self._is_open = False
         self._broken = "not begun"
         self._nameless: set[int] = set()
-        self._hearing_failures = Hearing(self._hear)
+        self._hearing_failures = Hearing(JournalUnavailable, self.note_failure)
 
     @property
     def ledger(self) -> Ledger:
@@ -144,10 +144,6 @@ class Book:
         """The journal is not to be written until it was begun anew."""
         self._broken = error.reason
         self._report(error)
-
-    def _hear(self, error: Exception) -> None:
-        if isinstance(error, JournalUnavailable):
-            self.note_failure(error)
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         return apply_records(self._ledger, records, self._live.now.journal.history_entries)

@@ -167,9 +167,8 @@ class _Search:
                 continue
             own = chosen * more_chosen
             missed = chosen * (right.gpus - more_chosen) + more_chosen * (left.gpus - chosen)
-            first, second = worth.members, more.members
-            if twins and first < second:
-                first, second = second, first
+            members = worth.members, more.members
+            first, second = sorted(members, reverse=True) if twins else members
             for mixed, met in self._mixes(others, more_others):
                 state = State(chosen + more_chosen, remainder + more_remainder, mixed)
                 merged = Worth(

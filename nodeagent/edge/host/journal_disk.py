@@ -76,7 +76,7 @@ class JournalDisk:
         self._locked = False
         self._failed = False
         self._misses, self._slow_until = 0, 0.0
-        self._hearing_failures = Hearing(self._hear)
+        self._hearing_failures = Hearing(Exception, self._hear)
 
     @property
     def path(self) -> str:

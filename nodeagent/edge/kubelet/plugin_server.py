@@ -112,14 +112,14 @@ class PluginServer:
             observe(began, "refused" if isinstance(error, CallRefused) else "failed")
 
         async def wait(began: float, pending: Awaitable[Message]) -> Message:
-            with Hearing(partial(observe_error, began)):
+            with Hearing(Exception, partial(observe_error, began)):
                 answer = await pending
             observe(began, "ok")
             return answer
 
         def timed(request: Any) -> Message | Awaitable[Message]:
             began = time.perf_counter()
-            with Hearing(partial(observe_error, began)):
+            with Hearing(Exception, partial(observe_error, began)):
                 answer = handler(request)
             if not isinstance(answer, Message):
                 return wait(began, answer)
@@ -213,13 +213,12 @@ def _names(texts: Sequence[str]) -> Sequence[DeviceId]:
     return cast("list[DeviceId]", list(texts))
 
 
-def _refuse(error: Exception) -> None:
+def _refuse(error: AllocationError) -> None:
     """A refusal of the plugin is an answer to the kubelet; its text is what the user reads in the pod's event."""
-    if isinstance(error, AllocationError):
-        raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
+    raise CallRefused(_STATUSES.get(type(error), Status.FAILED_PRECONDITION), str(error)) from error
 
 
-_REFUSALS: Final = Hearing(_refuse)
+_REFUSALS: Final = Hearing(AllocationError, _refuse)
 _STATUSES: Final[dict[type[AllocationError], Status]] = {
     RequestInvalid: Status.INVALID_ARGUMENT,
     DeviceUnknown: Status.NOT_FOUND,

@@ -23,8 +23,11 @@ from nodeagent.edge.simulated.kubelet.device_manager import Choice, Device
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0
 
-LINE_ERRORS: Final = (GRPCError, ProtocolError, StreamTerminatedError, OSError)
-"""Everything that the other end, or its absence, can do to a call."""
+LINE_ERRORS: Final = (GRPCError, ProtocolError, StreamTerminatedError, OSError, AttributeError)
+"""Everything that the other end, or its absence, can do to a call.
+
+The last is how grpclib stumbles over an end that has left between the connection and the request.
+"""
 
 
 class PluginFailed(Exception):

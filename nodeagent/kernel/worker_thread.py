@@ -110,6 +110,22 @@ class WorkerThread:
         self._turn.acquire_nowait()
         return self._finish_in_turn(thread, job, timeout_seconds)
 
+    def begin(self, call: Callable[[], T], *, timeout_seconds: float, what: str) -> "Begun[T]":
+        """Have the call made before its result is wanted, and without the loop being woken for it.
+
+        The result must be asked for, because the next call waits for it. While another call is under way this one is
+        begun only then.
+
+        Raises:
+            WorkersExhausted: too many threads are stuck; the call was not tried.
+        """
+        if not self._turn.value:
+            return Begun(None, lambda: self.run(call, timeout_seconds=timeout_seconds, what=what), self._turn.release)
+        thread = self._free_thread(what)
+        job = thread.give(call, what)
+        self._turn.acquire_nowait()
+        return Begun(job, lambda: self._finish_in_turn(thread, job, timeout_seconds), self._turn.release)
+
     async def _finish_in_turn(self, thread: "_Thread", job: "_Job[T]", timeout_seconds: float) -> T:
         try:
             return await self._finish(thread, job, timeout_seconds)
@@ -149,6 +165,23 @@ class WorkerThread:
         self._thread = None
         self._stuck.append(thread)
         self._log.warning("worker_thread_set_aside", call=thread.what, stuck=len(self._stuck))
+
+
+class Begun(Generic[T]):
+    """A call that somebody will want the result of."""
+
+    def __init__(self, job: "_Job[T] | None", finish: Callable[[], Awaitable[T]], end_turn: Callable[[], None]) -> None:
+        self._job, self._finish, self._end_turn = job, finish, end_turn
+
+    def collect(self, patience_seconds: float) -> T | Awaitable[T]:
+        """Once: what the call returned, or returns within the patience, for which the event loop stands still.
+
+        Otherwise what must be awaited for it; the time that the call may take counts from here.
+        """
+        if self._job is None or not self._job.wait(patience_seconds):
+            return self._finish()
+        self._end_turn()
+        return self._job.outcome()
 
 
 class _Job(Generic[T]):

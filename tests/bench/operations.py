@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal import encode_lines
 from nodeagent.components.allocations.ledger import Entry, Freed, Granted, Ledger, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
@@ -234,7 +234,7 @@ class _Admission:
         clock, live, kubelet = SystemClock(), LiveSettings(Settings()), FakeKubelet()
         kubelet.run_name = RUN.identity
         kubelet.listing = _list_pods(_make_ledger(pods))
-        content, _ = encode_records([open_record(_make_ledger(pods), "machine", "boot")], 0)
+        content, _ = encode_lines([open_record(_make_ledger(pods), "machine", "boot")], 0)
         bus = Bus(clock)
         self._keeper = Allocations(
             bus,
@@ -263,13 +263,13 @@ def _recover(pods: int) -> Work:
         records.append(granted)
         if number % 2:
             records.append(Freed(number=number, at_seconds=START, why="given back"))
-    content, _ = encode_records(records, 0)
+    content, _ = encode_lines(records, 0)
     return lambda: recover_ledger(Found(current=content, previous=None), "machine", "boot", 1000)
 
 
 def _begin_anew(pods: int) -> Work:
     ledger = _make_ledger(pods)
-    return lambda: encode_records([open_record(ledger, "machine", "boot")], 0)
+    return lambda: encode_lines([open_record(ledger, "machine", "boot")], 0)
 
 
 def _look(pods: int) -> Work:

@@ -4,8 +4,8 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import anyio
@@ -13,7 +13,8 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.ledger import Ended, Entry, Freed, Granted, Ledger, Record
+from nodeagent.components.allocations.grants import fits, may_expect, plan_grant
+from nodeagent.components.allocations.ledger import Ended, Entry, Granted, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -46,6 +47,8 @@ from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
+CLOSE_SECONDS = 5.0
+"""How long to wait at the end for what is on its way to the disk; the disk itself is bounded, so this is in reserve."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
 
@@ -71,7 +74,6 @@ class Allocations:
         self._kubelet, self._store, self._door, self._node = kubelet, store, door, node
         self._log = get_logger(component=self.name)
         self._book = Book(store, live, node, self._note_journal)
-        self._trouble = ""
         # A semaphore, because `record` may be through before there is a task that could own a lock.
         self._turn = anyio.Semaphore(1, fast_acquire=True)
         self._absences: dict[int, Absence] = {}
@@ -82,13 +84,9 @@ class Allocations:
         self._has_news = Waker()
 
     @property
-    def _ledger(self) -> Ledger:
-        return self._book.ledger
-
-    @property
     def history(self) -> tuple[Ended, ...]:
         """Ended allocations, oldest first."""
-        return self._ledger.history
+        return self._book.ledger.history
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Take the lock, recover, say ready, then keep the journal until cancelled.
@@ -105,6 +103,9 @@ class Allocations:
                     await self._tend_forever()
         finally:
             self._tell_granted()
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                async with self._alone():
+                    pass
             await self._store.aclose()
 
     def record(
@@ -114,20 +115,28 @@ class Allocations:
 
         It is through at once when nobody else writes, the kubelet need not be asked, and the disk is as fast as usual.
         """
-        wanted = tuple(devices)
         run = self._identify_run()
-        is_sound = not self._book.broken and not self._book.is_full()
-        if not self._turn.value or not is_sound or self._find_contested(wanted, run):
-            return self._record_in_turn(resource, wanted)
-        granted = self._grant(resource, wanted, run)
+        expected = self._book.expected
+        is_ready = self._book.is_sound if expected is None else fits(expected, resource, devices, run)
+        if not self._turn.value or not is_ready or self._find_contested(devices, run):
+            return self._record_in_turn(resource, devices)
+        granted = self._grant(resource, devices, run) if expected is None else expected
         try:
-            pending = self._book.append([granted], meanwhile=meanwhile)
+            pending = self._book.grant(granted, meanwhile)
         except JournalUnavailable as error:
             return self._conclude(granted, error)
         if pending is None:
             return self._conclude(granted)
         self._turn.acquire_nowait()
         return self._conclude_when(pending, granted)
+
+    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Begin to write down what will be asked for next as a rule; whether it is, is not known yet."""
+        run = self._identify_run()
+        is_idle = self._turn.value and self._book.is_sound and self._book.expected is None
+        if is_idle and may_expect(self._book.ledger, devices, run):
+            with suppress(JournalUnavailable):  # noted already; whoever asks for the devices is told
+                self._book.expect(self._grant(resource, devices, run))
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Ask the kubelet whose these devices are, unless its present run has said so already.
@@ -136,7 +145,7 @@ class Allocations:
             JournalUnavailable: it has said so, and that cannot be written down. An agent that starts again would not
                 know the holder, and could not keep a kubelet that has forgotten it from giving the devices away.
         """
-        entry = self._ledger.holding(resource, devices)
+        entry = self._book.ledger.holding(resource, devices)
         run = self._identify_run()
         if entry is None or run is None or entry.allocation.pod is None or entry.seen_by != run.identity:
             await self._look()
@@ -146,11 +155,11 @@ class Allocations:
 
     def doubtful(self) -> Collection[DeviceId]:
         """Devices that the kubelet may take for free although somebody may hold them."""
-        return find_doubtful(self._ledger, self._identify_run())
+        return find_doubtful(self._book.ledger, self._identify_run())
 
-    async def _record_in_turn(self, resource: ResourceName, devices: tuple[DeviceId, ...]) -> Allocation:
+    async def _record_in_turn(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
         """The long way: others are let finish, the kubelet is asked, a new journal is begun."""
-        async with self._turn:
+        async with self._alone():
             run = self._identify_run()
             try:
                 await self._refuse_held(devices, run)
@@ -176,11 +185,16 @@ class Allocations:
         finally:
             self._turn.release()
 
-    def _grant(self, resource: ResourceName, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> Granted:
-        allocation = Allocation(
-            number=self._ledger.next_number, resource=resource, devices=devices, since_seconds=self._clock.wall()
-        )
-        return Granted(entry=Entry(allocation=allocation, seen_by=run.identity if run is not None else ""))
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Nobody else writes, nothing is on its way to the disk, and what was expected is taken back."""
+        async with self._turn:
+            with anyio.CancelScope(shield=True), suppress(JournalUnavailable):  # noted already
+                await self._book.withdraw()
+            yield
+
+    def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Granted:
+        return plan_grant(self._book.ledger, resource, devices, run, self._clock.wall())
 
     def _conclude(self, granted: Granted, failure: JournalUnavailable | None = None) -> Allocation:
         """Let everybody be told of an allocation that is written, or may stand although it is not.
@@ -207,25 +221,21 @@ class Allocations:
     def _tell_granted(self) -> None:
         """What was granted first is told first, and before anything that follows from it."""
         untold, self._untold = self._untold, []
-        if not untold:
-            return
-        envelope = self._bus.publish_state(self._ledger.table, source=self.name)
+        envelope = self._bus.publish_state(self._book.ledger.table, source=self.name) if untold else None
         for one in untold:
             allocated = DevicesAllocated(resource=one.resource, devices=one.devices, number=one.number)
             self._bus.publish_fact(allocated, source=self.name, cause=envelope)
 
-    def _tell_refused(self, resource: ResourceName, devices: tuple[DeviceId, ...], error: AllocationError) -> None:
+    def _tell_refused(self, resource: ResourceName, devices: Sequence[DeviceId], error: AllocationError) -> None:
         self._tell_granted()
-        refused = AllocationRefused(resource=resource, devices=devices, reason=str(error))
+        refused = AllocationRefused(resource=resource, devices=tuple(devices), reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
 
-    def _find_contested(self, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> tuple[Entry, ...]:
+    def _find_contested(self, devices: Sequence[DeviceId], run: KubeletRun | None) -> tuple[Entry, ...]:
         """Who may hold these devices although the kubelet does not know it."""
-        if run is None or not self._live.now.device_plugin.refuse_held_devices:
-            return ()
-        return find_holders(self._ledger, devices, run)
+        return find_holders(self._book.ledger, devices, run) if self._live.now.device_plugin.refuse_held_devices else ()
 
-    async def _refuse_held(self, devices: tuple[DeviceId, ...], run: KubeletRun | None) -> None:
+    async def _refuse_held(self, devices: Sequence[DeviceId], run: KubeletRun | None) -> None:
         """Refuse what a living pod surely holds; asks the kubelet only where it may have forgotten somebody."""
         holders = self._find_contested(devices, run)
         if not holders or run is None:
@@ -242,7 +252,10 @@ class Allocations:
         """Begin with the newest state that is beyond doubt, and ask the kubelet about the rest."""
         await self._open()
         if not await self._look():
-            await self._adopt_checkpoint()
+            # Where the kubelet cannot be asked, what it wrote down is better than nothing.
+            checkpoint = await self._read_checkpoint()
+            if checkpoint is not None:
+                await self._follow(adopt_checkpoint(self._book.ledger, checkpoint, self._clock.wall()))
         await self._mend()
         self._publish()
 
@@ -257,11 +270,11 @@ class Allocations:
             return False
         history_max = self._live.now.journal.history_entries
         recovered = recover_ledger(Found(current=current, previous=previous), *self._node, history_max)
-        self._book.open(merge_ledgers(recovered.ledger, self._ledger, history_max))
+        self._book.open(merge_ledgers(recovered.ledger, self._book.ledger, history_max))
         self._absences = {}
         damage = "; ".join(filter(None, (recovered.damage, problem)))
         if damage:
-            self._log.warning("journal_damaged", damage=damage, allocations=len(self._ledger.entries))
+            self._log.warning("journal_damaged", damage=damage, allocations=len(self._book.ledger.entries))
             self._conditions.set("journal-damaged", detail=damage)
         if recovered.set_aside:
             stamp = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -270,12 +283,6 @@ class Allocations:
             except JournalUnavailable as error:
                 self._log.warning("journal_not_set_aside", error=str(error))
         return True
-
-    async def _adopt_checkpoint(self) -> None:
-        """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
-        checkpoint = await self._read_checkpoint()
-        if checkpoint is not None:
-            await self._follow(adopt_checkpoint(self._ledger, checkpoint, self._clock.wall()))
 
     async def _read_checkpoint(self) -> KubeletCheckpoint | None:
         """The kubelet's own notes; advisory, so a node without them has nothing to mend."""
@@ -288,10 +295,15 @@ class Allocations:
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
+        expected = None
         async for _ in Ticker(TEND_SECONDS):
+            if expected is not None and self._book.expected is expected:
+                async with self._alone():  # nobody has asked for it in all this time
+                    pass
+            expected = self._book.expected
             # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
             if self._book.broken or self._book.is_full(share=0.5):
-                async with self._turn:
+                async with self._alone():
                     await self._mend()
                     self._publish()
             run = self._identify_run()
@@ -303,13 +315,13 @@ class Allocations:
     async def _look(self) -> bool:
         """Hold the ledger against the kubelet's list; returns whether there was one."""
         run = self._identify_run()
-        numbers_below = self._ledger.next_number
+        numbers_below = self._book.ledger.next_number
         listing = await self._read_pods(self._live.now.kubelet.call_timeout_seconds) if run is not None else None
         if run is None or listing is None:
             return False
         self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
-        checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._ledger) else None
-        async with self._turn:
+        checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._book.ledger) else None
+        async with self._alone():
             look = Look(
                 listing=listing,
                 run=run,
@@ -321,15 +333,14 @@ class Allocations:
                 uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1
-            result = reconcile(self._ledger, look, self._absences)
+            result = reconcile(self._book.ledger, look, self._absences)
             self._absences = dict(result.absences)
             await self._follow(result)
         return True
 
     async def _follow(self, result: Reconciliation) -> None:
         """Write down what was learnt, and tell of it; what a broken disk does not take is written when it is back."""
-        freed = {record.number for record in result.records if isinstance(record, Freed)}
-        gone = [entry.allocation for number, entry in self._ledger.entries.items() if number in freed]
+        gone = result.find_gone(self._book.ledger)
         if result.records:
             try:
                 # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
@@ -343,8 +354,7 @@ class Allocations:
         for difference in result.differences:
             if difference not in self._differences:
                 self._bus.publish_fact(difference.fact, source=self.name)
-                kind, devices, detail = difference.kind, list(difference.devices), difference.detail
-                self._log.warning("allocation_differed", kind=kind, devices=devices, detail=detail)
+                self._log.warning("allocation_differed", **difference.words)
         self._differences = result.differences
         self._conditions.replace("allocations-differ", describe_differences(result.differences))
 
@@ -366,31 +376,25 @@ class Allocations:
         return run
 
     async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
-        """Write records down; shielded, so that a cancellation cannot part journal and ledger.
-
-        Raises:
-            JournalUnavailable: they are not written, and not part of the ledger.
-        """
+        """Write records down as the book does; shielded, so that a cancellation cannot part journal and ledger."""
         with anyio.CancelScope(shield=True):
             await self._book.write(records, durable=durable)
 
     async def _mend(self) -> None:
         """Begin anew with what is known."""
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), suppress(JournalUnavailable):  # noted already, and tried again before long
             if await self._open():
-                with suppress(JournalUnavailable):  # noted already, and tried again before long
-                    await self._book.begin()
+                await self._book.begin()
 
-    def _note_journal(self, failure: JournalUnavailable | None) -> None:
+    def _note_journal(self, failure: JournalUnavailable | None, before: str) -> None:
         """One line in the log for each change, not for each try."""
         if failure is None:
             self._conditions.clear("journal-unavailable")
-        else:
-            if self._trouble != failure.reason:
-                self._log.error("journal_unavailable", path=failure.path, reason=failure.reason)
-            self._conditions.set("journal-unavailable", detail=str(failure))
-        self._trouble = "" if failure is None else failure.reason
+            return
+        if failure.reason != before:
+            self._log.error("journal_unavailable", path=failure.path, reason=failure.reason)
+        self._conditions.set("journal-unavailable", detail=str(failure))
 
     def _publish(self) -> Envelope[AllocationTable]:
         self._tell_granted()
-        return self._bus.publish_state(self._ledger.table, source=self.name)
+        return self._bus.publish_state(self._book.ledger.table, source=self.name)

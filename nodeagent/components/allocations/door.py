@@ -53,6 +53,11 @@ class JournalDoor:
             raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
         return self._keeper.record(resource, devices, meanwhile)
 
+    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Say what will be recorded next as a rule, if anybody keeps the journal."""
+        if self._keeper is not None:
+            self._keeper.expect(resource, devices)
+
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn which container is about to start with these devices, if anybody keeps the journal."""
         if self._keeper is not None:

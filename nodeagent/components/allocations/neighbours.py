@@ -40,6 +40,13 @@ class JournalStore(Protocol):
         """
         ...
 
+    def begin_append(self, content: bytes) -> Callable[[], Awaitable[None] | None]:
+        """Add to it durably, before anybody relies on it.
+
+        Returns what to call, once and before anything else is done here, for what `append` would have returned.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of it."""
         ...

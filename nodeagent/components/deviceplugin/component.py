@@ -137,7 +137,10 @@ class ResourcePlugin:
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """The best devices of those available, away from what somebody may still hold."""
-        return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
+        preferred = self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
+        if preferred and self._fit.issuperset(preferred):
+            self._journal.expect(self.resource, preferred)
+        return preferred
 
     def allocate(self, devices: Sequence[DeviceId], render: Callable[[ContainerAnswer], T]) -> T | Awaitable[T]:
         """What one container needs in order to use these devices, or what to await for it; durable by then.

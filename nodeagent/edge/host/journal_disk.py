@@ -24,7 +24,7 @@ from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.worker_thread import Interlude, WorkerThread
+from nodeagent.kernel.worker_thread import Begun, Interlude, WorkerThread
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.hearing import Hearing
 
@@ -141,9 +141,8 @@ class JournalDisk:
         Raises:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
-        now = self._now()
+        began, patience = self._find_patience()
         self._tally.writes += 1
-        patience = PATIENCE_SECONDS if now >= self._slow_until else 0.0
         interlude = Interlude(meanwhile) if durable and meanwhile is not None else None
         syncing = interlude.begin if interlude is not None else None
         with self._hearing_failures:
@@ -154,9 +153,42 @@ class JournalDisk:
                 what="writing the allocation journal",
                 interlude=interlude,
             )
+        return self._learn_pace(pending, began, patience)
+
+    def begin_append(self, content: bytes) -> Callable[[], Awaitable[None] | None]:
+        """Add to the journal durably before anybody relies on it.
+
+        Returns:
+            What to call, once and before anything else is done here, for what `append` would have returned or raised.
+
+        Raises:
+            JournalUnavailable: it may or may not be there; `begin` is needed.
+        """
+        self._tally.writes += 1
+        with self._hearing_failures:
+            begun = self._worker.begin(
+                partial(self._file.append, content),
+                timeout_seconds=self._write_seconds,
+                what="writing the allocation journal",
+            )
+        return partial(self._collect, begun)
+
+    def _collect(self, begun: Begun[None]) -> Awaitable[None] | None:
+        began, patience = self._find_patience()
+        with self._hearing_failures:
+            pending = begun.collect(patience)
+        return self._learn_pace(pending, began, patience)
+
+    def _find_patience(self) -> tuple[float, float]:
+        """The time, and how long the loop may stand still for the disk now."""
+        now = self._now()
+        return now, PATIENCE_SECONDS if now >= self._slow_until else 0.0
+
+    def _learn_pace(self, pending: Awaitable[None] | None, began: float, patience: float) -> Awaitable[None] | None:
+        """A disk that outlasted the patience is not waited for again soon."""
         if patience:
             self._misses = 0 if pending is None else self._misses + 1
-            self._slow_until = now + plan_slowness(self._misses) if self._misses else 0.0
+            self._slow_until = began + plan_slowness(self._misses) if self._misses else 0.0
         return pending if pending is None else self._await(pending)
 
     async def aclose(self) -> None:

@@ -30,6 +30,13 @@ class AllocationJournal(Protocol):
         """
         ...
 
+    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """These devices were named to the kubelet, and are what `record` is called with next as a rule.
+
+        Costs the caller no time to speak of, and promises nothing: `record` says whether all is well.
+        """
+        ...
+
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn from the kubelet which container is about to start with these devices.
 

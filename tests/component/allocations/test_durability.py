@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.journal import encode_lines
 from nodeagent.components.allocations.ledger import Granted, Opened
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
@@ -222,7 +222,7 @@ async def test_damage_is_set_aside_told_and_made_up_for(
 ) -> None:
     """The state before the damage is used, the kubelet fills in the rest, and people are told."""
     opened, first = Opened(machine="machine", boot="boot"), Granted(entry=make_entry(1, "a", seen_by="first"))
-    content = encode_records([opened, first, Granted(entry=make_entry(2, "b"))], 0)[0]
+    content = encode_lines([opened, first, Granted(entry=make_entry(2, "b"))], 0)[0]
     world.store.current = content[:-1]
     world.kubelet.listing = listing(holding("train", "a"), holding("other", "b"))
     if not may_set_aside:

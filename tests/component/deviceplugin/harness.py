@@ -44,6 +44,7 @@ class FakeJournal:
 
     def __init__(self) -> None:
         self.recorded: list[tuple[DeviceId, ...]] = []
+        self.expected: list[tuple[ResourceName, tuple[DeviceId, ...]]] = []
         self.identified: list[tuple[DeviceId, ...]] = []
         self.doubted: frozenset[DeviceId] = frozenset()
         self.refusal: Exception | None = None
@@ -59,6 +60,9 @@ class FakeJournal:
             raise self.refusal
         self.recorded.append(tuple(devices))
         return Allocation(number=len(self.recorded), resource=resource, devices=tuple(devices), since_seconds=0.0)
+
+    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        self.expected.append((resource, tuple(devices)))
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         self.identified.append(tuple(devices))

@@ -91,6 +91,17 @@ async def test_preference_steers_away_from_what_may_be_held(world: World) -> Non
         assert list(plugin.prefer(ids(*range(8)), [], 2)) == ids(5, 6)
 
 
+async def test_what_was_preferred_is_expected(world: World) -> None:
+    """The journal may write it down already; not where it would be refused, or where nothing was preferred."""
+    async with world.running():
+        await world.publish(make_node(2), report(g0=Verdict.HEALTHY, g1=Verdict.UNHEALTHY))
+        plugin = world.serving.plugins[GPU]
+        assert list(plugin.prefer(ids(0, 1), [], 1)) == ids(0)
+        assert list(plugin.prefer(ids(1), [], 1)) == ids(1)
+        assert list(plugin.prefer([], [], 1)) == []
+        assert world.journal.expected == [(GPU, tuple(ids(0)))]
+
+
 async def test_the_start_of_a_container_tells_who_it_is(world: World) -> None:
     """Each start is a question to the kubelet; on a broken device the container does not start."""
     async with world.running():

@@ -239,3 +239,46 @@ def test_result_that_comes_after_the_loop_is_dropped(release: threading.Event) -
 
     anyio.run(give_up)
     release.set()
+
+
+async def test_a_call_is_begun_before_its_result_is_wanted() -> None:
+    """It goes on in its thread; what it returned or raised is heard when it is collected, at once if it has ended."""
+
+    def fail() -> None:
+        raise OSError("the disk said so")
+
+    async with working() as worker:
+        made = threading.Event()
+
+        def make() -> int:
+            made.set()
+            return 7
+
+        begun = worker.begin(make, timeout_seconds=PATIENCE_SECONDS, what="writing")
+        assert made.wait(PATIENCE_SECONDS)
+        assert begun.collect(PATIENCE_SECONDS) == 7
+        with pytest.raises(OSError, match="the disk said so"):
+            worker.begin(fail, timeout_seconds=PATIENCE_SECONDS, what="writing").collect(PATIENCE_SECONDS)
+        assert await worker.run(lambda: 8, timeout_seconds=PATIENCE_SECONDS, what="adding") == 8
+
+
+async def test_a_begun_call_that_takes_its_time_is_awaited(release: threading.Event) -> None:
+    """Past the patience the loop goes on; whoever comes meanwhile waits, also when that one only begins."""
+    async with working() as worker:
+        begin = partial(worker.begin, timeout_seconds=PATIENCE_SECONDS, what="waiting")
+        first = begin(lambda: release.wait() and 7)
+        second = begin(lambda: 8)
+        pending = first.collect(AT_ONCE)
+        release.set()
+        assert await settled(pending) == 7
+        assert await settled(second.collect(PATIENCE_SECONDS)) == 8
+
+
+async def test_a_begun_call_that_hangs_is_left_at_its_deadline(release: threading.Event) -> None:
+    """The deadline counts from the collecting; the next call has a fresh thread."""
+    async with working() as worker:
+        begun = worker.begin(release.wait, timeout_seconds=AT_ONCE, what="waiting")
+        with pytest.raises(WorkerStuck, match="waiting did not return"):
+            await settled(begun.collect(0))
+        assert worker.stuck() == ("waiting",)
+        assert await worker.run(lambda: 8, timeout_seconds=PATIENCE_SECONDS, what="adding") == 8

@@ -1,6 +1,7 @@
 """The journal as the event loop uses it: one agent at a time, bounded in time, mended by beginning anew."""
 
 import asyncio
+import errno
 import os
 import threading
 from pathlib import Path
@@ -285,3 +286,62 @@ async def test_a_fast_disk_leaves_time_for_what_follows(tmp_path: Path, monkeypa
 def test_slowness_grows_and_is_bounded() -> None:
     """One slow moment is forgotten soon, a slow disk is not asked to be fast more than twice a minute."""
     assert [plan_slowness(misses) for misses in (1, 2, 3, 10, 1000)] == [0.1, 0.2, 0.4, 30.0, 30.0]
+
+
+async def test_what_is_begun_is_there_when_it_is_collected(tmp_path: Path) -> None:
+    """Written and synced without anybody waiting; what comes after it is written after it."""
+    tally = JournalTally()
+    disk = JournalDisk(tmp_path, tally=tally)
+    await disk.open()
+    await disk.begin(b"one\n")
+    collect = disk.begin_append(b"two\n")
+    await wait_until(lambda: sum(tally.syncs.counts) == 1)
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
+    await settled(collect())
+    await settled(disk.append(b"three\n"))
+    await disk.aclose()
+    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\nthree\n"
+    assert (tally.writes, tally.failures) == (3, 0)
+
+
+async def test_what_is_begun_fails_when_it_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that refuses or hangs is heard of where somebody wants the outcome, and a new journal helps."""
+    tally = JournalTally()
+    disk = JournalDisk(tmp_path, write_seconds=0.05, tally=tally)
+    await disk.open()
+    await disk.begin(b"one\n")
+    back = threading.Event()
+    for sync in (lambda _descriptor: back.wait(10), _refuse):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fdatasync", sync)
+            collect = disk.begin_append(b"two\n")
+            with pytest.raises(JournalUnavailable):
+                await settled(collect())
+        await disk.begin(b"three\n")
+    back.set()
+    assert tally.failures == 2
+    await disk.aclose()
+
+
+def _refuse(_descriptor: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_a_disk_that_is_slow_to_collect_from_is_not_stood_still_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What outlasts the patience counts as slowness, however long before it was begun."""
+    disk = JournalDisk(tmp_path, now=lambda: 100.0)
+    await disk.open()
+    await disk.begin(b"one\n")
+    back = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", lambda _descriptor: back.wait(10))
+        pending = disk.begin_append(b"two\n")()
+        assert pending is not None
+        back.set()
+        await pending
+    pending = disk.append(b"three\n")
+    assert pending is not None
+    await pending
+    await disk.aclose()

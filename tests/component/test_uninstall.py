@@ -185,7 +185,6 @@ def test_a_step_that_fails_does_not_stop_the_others(used: UsedNode) -> None:
     assert not (used.state / "allocations.journal").exists()
 
 
-@pytest.mark.anyio
 async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
     """Labels, condition, annotation and start-up taint go, those of others stay; a rehearsal only looks."""
     async with FakeApiServer().running() as server:
@@ -215,7 +214,6 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert await remove_from_cluster(settings, {}, dry=False) == []
 
 
-@pytest.mark.anyio
 async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:
     """Each by itself, so that one refusal does not keep the rest."""
     async with FakeApiServer().running() as server:
@@ -233,7 +231,6 @@ async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path)
     assert [each.step for each in outcomes] == [Step.FAILED, Step.FAILED]
 
 
-@pytest.mark.anyio
 async def test_an_api_server_that_is_away_is_a_step_that_failed(tmp_path: Path) -> None:
     """The labels stay, and the report says why."""
     async with FakeApiServer().running() as server:

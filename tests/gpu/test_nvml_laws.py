@@ -11,7 +11,7 @@ from nodeagent.kernel.clock import SystemClock
 from tests.component.edge_nvml.harness import PATIENT, read_rss_kib, worker_pid
 from tests.component.edge_nvml.laws import LAWS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.anyio]
+pytestmark = pytest.mark.gpu
 
 
 async def run_on_hardware(law: Callable[[NvmlGpus], Awaitable[None]]) -> None:

@@ -17,7 +17,7 @@ from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, has_reached, render_pod
 from tests.support.kubelets import PATIENCE_SECONDS, KubeletUnderTest, OpenKubelet
 
-pytestmark = [pytest.mark.anyio, pytest.mark.may_leak("worker threads that ask the API server linger idle")]
+pytestmark = pytest.mark.may_leak("worker threads that ask the API server linger idle")
 
 
 class RealKubelet:

@@ -14,7 +14,7 @@ from tests.integration.test_device_plugin_contract import RealKubelet
 from tests.support.kubelets import Standing, no_crash, running_session
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.may_leak("worker threads that ask the API server linger idle")]
+pytestmark = pytest.mark.may_leak("worker threads that ask the API server linger idle")
 
 GPU = "nvidia.com/gpu"
 

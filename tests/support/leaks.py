@@ -1,12 +1,14 @@
 """Fails a test that leaves a thread, a descriptor, a child process or a task behind.
 
 Threads, descriptors and child processes are compared after the test's loop is closed; those that are just
-ending get a moment.
+ending get a moment. A child process that stays is killed and reaped: it has failed its own test and no other.
 Tasks are compared inside the loop, at the end of the test's own coroutine.
 """
 
 import asyncio
 import gc
+import os
+import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -31,7 +33,7 @@ class Leaks:
         self._patience_seconds = patience_seconds
         self._threads = set(threading.enumerate())
         self._descriptors = _descriptors()
-        self._children = _children()
+        self._children = read_children()
 
     def check(self) -> None:
         """Raise LeakError when something is there that was not, and stays."""
@@ -39,6 +41,7 @@ class Leaks:
         while left := self._left():
             gc.collect()
             if time.monotonic() > deadline:
+                _end(read_children() - self._children)
                 raise LeakError(f"left behind by the test: {', '.join(left)}")
             time.sleep(0.01)
 
@@ -49,8 +52,7 @@ class Leaks:
             for number, target in _descriptors().items()
             if self._descriptors.get(number) != target
         ]
-        # a forgotten child would make every later test on virtual time run at real speed
-        children = [f"child process {pid}" for pid in _children() - self._children]
+        children = [f"child process {pid}" for pid in sorted(read_children() - self._children)]
         return threads + descriptors + children
 
 
@@ -81,10 +83,28 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-def _children() -> set[str]:
+def read_children() -> set[int]:
     """Child processes of any thread, zombies included."""
-    found: set[str] = set()
+    found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # the thread has just ended
-            found.update((thread / "children").read_text().split())
+            found.update(map(int, (thread / "children").read_text().split()))
     return found
+
+
+def _end(children: set[int]) -> None:
+    """Kill and reap; a frozen one dies when it is thawed, and is no longer waited for then."""
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while children and time.monotonic() < deadline:
+        children = {pid for pid in children if not _is_reaped(pid)}
+        time.sleep(0.01)
+
+
+def _is_reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True  # somebody else has

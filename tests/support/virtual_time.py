@@ -5,7 +5,7 @@ A test marked `virtual_time` may wait an hour and takes no time; what it measure
 When the clock may jump. Every turn of the loop first looks whether a descriptor is ready, without waiting. Only when
 none is, and no work is under way outside the loop, the clock jumps to the next timer. Work under way outside is
   - a thread that was not there when the loop began, unless it is an idle anyio worker or says `is_idle = True`;
-  - a child process of ours that is alive or not yet reaped.
+  - a child process that was not there when the loop began, alive or not yet reaped.
 While there is any, the clock runs at real speed, so nothing is declared late that is merely being worked on.
 Sockets and pipes with both ends in this process need no such care: what is written is readable at once.
 """
@@ -15,9 +15,10 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Mapping
 from selectors import SelectorKey
-from typing import Any, Final
+from typing import Final
+
+from tests.support.leaks import read_children
 
 _REAL_SLICE_SECONDS: Final = 0.005
 """How long to wait for outside work before looking again whether there is any left."""
@@ -33,6 +34,7 @@ class JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self.now = 0.0
         self._present_threads = set(threading.enumerate())
+        self._present_children = read_children()
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Events that are ready; else the clock moves on by `timeout`, or by as much as really passed."""
@@ -48,12 +50,19 @@ class JumpingSelector(selectors.DefaultSelector):
         return events
 
     def _is_work_outside(self) -> bool:
-        return _has_child_process() or any(map(self._is_busy, threading.enumerate()))
+        return self._has_child_process() or any(map(self._is_busy, threading.enumerate()))
 
     def _is_busy(self, thread: threading.Thread) -> bool:
         if thread in self._present_threads or getattr(thread, "is_idle", False):
             return False
         return thread not in getattr(thread, "idle_workers", ())
+
+    def _has_child_process(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False  # asked first because it is quick, and nearly always the answer
+        return not read_children() <= self._present_children
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -88,16 +97,3 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Let time pass for whoever only reads the clock; sleepers sleep on."""
         self._ahead += seconds
-
-
-def virtual_backend() -> tuple[str, Mapping[str, Any]]:
-    """What the `anyio_backend` fixture returns for virtual time."""
-    return "asyncio", {"loop_factory": VirtualTimeLoop}
-
-
-def _has_child_process() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True

@@ -14,7 +14,7 @@ from tests.support.allocations import GPU, device_ids, holding, listing, pod_nam
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_identity_is_learnt_when_the_container_starts(world: World) -> None:

@@ -16,8 +16,6 @@ from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 
-pytestmark = pytest.mark.anyio
-
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 

@@ -17,8 +17,6 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused
 from tests.component.inventory.test_component import ScriptedGpus
 
-pytestmark = pytest.mark.anyio
-
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
 
 

@@ -25,7 +25,7 @@ from tests.support.driver_files import make_files
 from tests.support.samples import make_inventory
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 OWN = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 PUBLIC = "/var/run/cdi/nvidia.com-gpu.json"

@@ -196,7 +196,6 @@ def test_it_takes_milliseconds(bundle: Bundle) -> None:
     assert best < 0.5
 
 
-@pytest.mark.anyio
 async def test_the_program_is_put_on_the_host_once(tmp_path: Path) -> None:
     """It is replaced when it differs or is not executable; a package without it says how to build it."""
     built, place = tmp_path / "built", tmp_path / "host/lib/hook"

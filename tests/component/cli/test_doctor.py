@@ -12,8 +12,6 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.errors import DriverUnavailable
 from tests.fakes.apiserver import FakeApiServer
 
-pytestmark = pytest.mark.anyio
-
 
 def _settings(**overrides: object) -> Settings:
     words = [f"{key.replace('__', '.')}={value}" for key, value in overrides.items()]

@@ -14,7 +14,7 @@ from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_the_condition_is_written_once(clock: FakeClock) -> None:

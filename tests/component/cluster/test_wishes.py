@@ -10,7 +10,7 @@ from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 PAUSE = {"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}
 CONFIG = "nvidia.com/device-plugin.config"

@@ -19,8 +19,6 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
 from tests.fakes.cri import FakeCri
 
-pytestmark = pytest.mark.anyio
-
 EFFECTIVE = {"enableCDI": True, "containerd": {"runtimes": {"runc": {}, "nvidia": {}}}}
 
 

@@ -26,7 +26,6 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import RuntimeKind
 from tests.fakes.cri import FakeCri
 
-pytestmark = pytest.mark.anyio
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root directory")
 
 MAIN = "/etc/containerd/config.toml"

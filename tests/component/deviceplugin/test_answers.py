@@ -15,7 +15,7 @@ from tests.support.gpus import gpu_uuid, make_node
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:

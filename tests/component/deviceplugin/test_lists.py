@@ -17,7 +17,7 @@ from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.virtual_time import FakeClock
 from tests.support.waiting import settled
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_ready_when_the_kubelet_knows_every_resource(world: World) -> None:

@@ -43,8 +43,6 @@ from tests.support.gpus import gpu_uuid, make_node
 from tests.support.short_directory import short_dir
 from tests.support.waiting import in_thread
 
-pytestmark = pytest.mark.anyio
-
 __all__ = ["short_dir"]
 
 GPU = "nvidia.com/gpu"

@@ -30,7 +30,7 @@ from tests.component.driver.fakes import (
 )
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 MARKER = render_driver_marker(DriverPlace())
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.driver.component import DRIVER_GATE, Driver
@@ -23,8 +22,6 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer
 from tests.unit.edge.host.test_device_node_files import needs_mknod
 from tests.unit.edge.host.tree import HostTree
-
-pytestmark = pytest.mark.anyio
 
 PATIENCE_SECONDS = 20
 """Generous for a noisy machine; the polls themselves come twice a second."""

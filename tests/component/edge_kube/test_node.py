@@ -21,9 +21,6 @@ from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
 from tests.component.edge_kube.harness import COUNT, open_node, take
 from tests.fakes.apiserver import NODE
 
-pytestmark = pytest.mark.anyio
-
-
 TAINT = Taint(key="nvidia.com/starting", effect="NoSchedule")
 
 

@@ -12,8 +12,6 @@ from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from tests.component.edge_kube.harness import COUNT, EAGER, open_client
 from tests.fakes.apiserver import NODE, FakeApiServer
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(("namespace", "used"), [("gpu-agents", "gpu-agents"), (None, "default")])
 async def test_a_node_feature_is_read_as_it_was_written(tmp_path: Path, namespace: str | None, used: str) -> None:

@@ -15,8 +15,6 @@ from nodeagent.model.cluster import ApiCall, PodLabelTable
 from tests.component.edge_kube.harness import open_client
 from tests.fakes.apiserver import NODE, FakeApiServer
 
-pytestmark = pytest.mark.anyio
-
 
 def make_pod(name: str, **labels: str) -> dict[str, object]:
     metadata = {"name": name, "namespace": "ml", "uid": f"uid-{name}", "labels": labels, "resourceVersion": "7"}

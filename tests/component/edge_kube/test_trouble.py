@@ -23,8 +23,6 @@ from nodeagent.edge.kube.errors import (
 from tests.component.edge_kube.harness import open_node
 from tests.fakes.apiserver import NODE
 
-pytestmark = pytest.mark.anyio
-
 IMPATIENT = ClientSettings(timeout_seconds=0.2, requests_per_second=1000, burst=100)
 
 

@@ -18,8 +18,6 @@ from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_k
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml
 
-pytestmark = pytest.mark.anyio
-
 NEWER_FUNCTIONS = (
     "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetGpuFabricInfoV",

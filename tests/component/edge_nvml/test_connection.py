@@ -12,8 +12,6 @@ from nodeagent.edge.nvml.connection import Connection
 from nodeagent.edge.nvml.protocol import COUNTED, Request
 from nodeagent.model.errors import DriverUnavailable
 
-pytestmark = pytest.mark.anyio
-
 ANSWER = """
 import sys
 sys.path.append(sys.argv[1])

@@ -15,8 +15,6 @@ from nodeagent.model.ports import GpuEvent
 from tests.component.edge_nvml.harness import STRICT, running_gpus, wait_for
 from tests.fakes.nvml.control import FakeNvml
 
-pytestmark = pytest.mark.anyio
-
 XID = 0x8
 
 

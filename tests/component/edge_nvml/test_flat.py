@@ -18,8 +18,6 @@ from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import PATIENT, read_rss_kib, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 
-pytestmark = pytest.mark.anyio
-
 RESCAN_TICKS, XID_TICKS, WARM_TICKS = 30, 500, 600
 LEVELS_SECONDS = 4.5
 XID_EVENT = 0x8

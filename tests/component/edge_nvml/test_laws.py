@@ -10,8 +10,6 @@ from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import running_gpus
 from tests.component.edge_nvml.laws import LAWS
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("profile", list_profiles())
 @pytest.mark.parametrize("law", LAWS)

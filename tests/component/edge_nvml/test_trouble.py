@@ -16,7 +16,7 @@ from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
 from tests.component.edge_nvml.harness import STRICT, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
@@ -279,6 +279,8 @@ def freezer() -> Iterator[Path]:
     except OSError as error:
         pytest.skip(f"no writable version 1 freezer here: {error}")
     yield group
+    for pid in (group / "cgroup.procs").read_text().split():  # whatever became of the test that froze it
+        os.kill(int(pid), signal.SIGKILL)
     (group / "freezer.state").write_text("THAWED")
     until = time.monotonic() + 10
     while (group / "cgroup.procs").read_text() and time.monotonic() < until:

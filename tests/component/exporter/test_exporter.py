@@ -37,7 +37,7 @@ from tests.unit.components.exporter.builders import (
     make_table,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 UUID = make_uuid(0)
 
 

@@ -13,7 +13,7 @@ from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
 from tests.component.health.surroundings import Node, WatchedStore
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY, Verdict.UNKNOWN
 

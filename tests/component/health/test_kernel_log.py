@@ -11,7 +11,7 @@ from nodeagent.model.events import XidReported
 from nodeagent.model.health import Verdict
 from tests.component.health.surroundings import KernelLogPipe, Node
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 HEALTHY, SUSPECT, UNHEALTHY = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.book import BOOK_VERSION
@@ -25,8 +24,6 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import HealthReport, Verdict
 from tests.component.edge_nvml.harness import PATIENT, STRICT, running_gpus, wait_for
 from tests.fakes.nvml.control import FakeNvml
-
-pytestmark = pytest.mark.anyio
 
 XID = 0x8
 RECOVERY_ACTION = 0x8000

@@ -22,7 +22,6 @@ from nodeagent.edge.http.server import HttpServer
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
 
-pytestmark = pytest.mark.anyio
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 RIGHT = "Authorization: Basic " + base64.b64encode(b"prometheus:U*U").decode() + "\r\n"
 WRONG = "Authorization: Basic " + base64.b64encode(b"prometheus:no").decode() + "\r\n"

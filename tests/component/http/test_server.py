@@ -16,8 +16,6 @@ from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 
-pytestmark = pytest.mark.anyio
-
 
 class Site:
     """Handlers that do what a test asks for, and what the server told of them."""

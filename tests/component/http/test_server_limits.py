@@ -5,14 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-import pytest
 
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 
-pytestmark = pytest.mark.anyio
 LARGE = b"x" * (8 * 1024 * 1024)
 """More than the kernel keeps for a reader that does not read."""
 

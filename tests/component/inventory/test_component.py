@@ -22,7 +22,7 @@ from nodeagent.model.telemetry import DriverAccess, NodeSample
 from tests.support.samples import make_address, make_gpu, make_mig, make_readout, make_uuid
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 class ScriptedGpus:

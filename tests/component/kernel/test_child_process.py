@@ -17,8 +17,6 @@ from nodeagent.kernel.errors import ChildDied, ChildStuck, ChildUnavailable, Fra
 from tests.support import child as child_module
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-pytestmark = pytest.mark.anyio
-
 ARGV = (sys.executable, str(Path(child_module.__file__)))
 ENV = {"PYTHONPATH": str(Path(child_module.__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
 FAST = ChildSettings(backoff=BackoffSettings(first_seconds=0.01, limit_seconds=0.05))

@@ -6,8 +6,6 @@ import pytest
 
 from nodeagent.kernel.pipes import read_lines, read_some, write_whole
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:

@@ -11,8 +11,6 @@ import pytest
 from nodeagent.kernel.shutdown import HARD_EXIT_CODE, ExitWatchdog, Shutdown
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 class Calls(list[str]):
     """What was called, in order."""

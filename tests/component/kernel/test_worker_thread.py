@@ -10,8 +10,6 @@ from nodeagent.kernel.errors import WorkersExhausted, WorkerStuck
 from nodeagent.kernel.worker_thread import Interlude, WorkerThread
 from tests.support.waiting import PATIENCE_SECONDS, settled, wait_until
 
-pytestmark = pytest.mark.anyio
-
 AT_ONCE = 0.02
 
 

@@ -15,8 +15,6 @@ from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.node_facts import NodeFacts
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_feature_file_is_written_whole(tmp_path: Path) -> None:
     """None reads as nothing; what is written is read; nothing else is left in the directory."""

@@ -28,7 +28,7 @@ from tests.fakes.node_api import FakeNodeApi
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 P = "nvidia.com/"
 COUNT, HEALTHY, PRESENT = f"{P}gpu.count", f"{P}gpu.healthy.count", f"{P}gpu.present"

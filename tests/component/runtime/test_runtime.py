@@ -22,7 +22,7 @@ from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.component.runtime.fakes import CRIO, MAIN, START, FakeRuntime
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 COMMAND = "systemctl restart containerd.service"
 HELD = AllocationTable(

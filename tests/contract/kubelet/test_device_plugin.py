@@ -19,8 +19,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.kubelets import NAMESPACE, OpenKubelet, running_session
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.anyio]
-
 GPU = "nvidia.com/gpu"
 
 

@@ -14,7 +14,7 @@ from nodeagent.kernel.gates import Gates
 from nodeagent.model.driver import DriverPhase, DriverState
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 REGISTERED = "plugin_registered"
 

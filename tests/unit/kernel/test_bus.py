@@ -9,7 +9,7 @@ from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.errors import PublishedFromForeignThread
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 @dataclass(frozen=True)

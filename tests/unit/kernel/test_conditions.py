@@ -8,7 +8,7 @@ from nodeagent.kernel.conditions import ActiveConditions, Conditions, Severity
 from nodeagent.kernel.errors import CatalogueBroken, ConditionUnknown
 from tests.support.virtual_time import START_WALL, FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from nodeagent.kernel.errors import GateUnknown
 from nodeagent.kernel.gates import Gates, GateState
 from tests.support.virtual_time import START_WALL, FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_waiter_passes_only_when_all_its_gates_are_open_together(clock: FakeClock) -> None:

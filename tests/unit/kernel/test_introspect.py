@@ -4,8 +4,6 @@ import pytest
 from nodeagent.kernel.introspect import Introspection, LoopLag, parse_resident_bytes, summarise_lag
 from tests.support.virtual_time import FakeClock
 
-pytestmark = pytest.mark.anyio
-
 
 def test_lag_is_summed_up_by_nearest_rank() -> None:
     """Percentiles are samples that really were."""

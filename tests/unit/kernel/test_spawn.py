@@ -29,7 +29,6 @@ def test_a_child_without_pipes_is_ended_too() -> None:
     assert process.returncode == -9
 
 
-@pytest.mark.anyio
 @pytest.mark.may_block
 async def test_the_last_step_of_a_child_that_is_gone_is_remembered() -> None:
     """While it lives the kernel tells it; afterwards only what was noted does."""

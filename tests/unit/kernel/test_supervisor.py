@@ -27,7 +27,7 @@ from nodeagent.kernel.supervisor import COMPONENT_FAILED, Supervisor, Supervisor
 from tests.support.components import ComponentFailed, Diary, Steady
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 SETTINGS = SupervisorSettings(
     runner=RunnerSettings(

@@ -3,7 +3,7 @@ import pytest
 
 from nodeagent.kernel.ticker import Tick, Ticker, until_beat
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_ticks_do_not_drift_with_the_work_between_them() -> None:

@@ -20,7 +20,6 @@ def library_code(source: str, name: str = "kernel/somewhere.py") -> Any:
     return module.call
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "source",
     [
@@ -36,7 +35,6 @@ async def test_library_code_that_blocks_the_loop_is_caught(source: str) -> None:
         library_code(source)()
 
 
-@pytest.mark.anyio
 async def test_threads_and_listed_functions_may_block() -> None:
     """The guard is for the package on the loop, and only for what is not listed."""
     blocking = library_code("import time\ndef call(): time.sleep(0)")
@@ -51,7 +49,6 @@ def test_blocking_outside_a_loop_is_fine() -> None:
         library_code("def call(): open('/dev/null').close()")()
 
 
-@pytest.mark.anyio
 async def test_leaked_task_fails_its_test() -> None:
     """A task that outlives the coroutine of its test is named."""
     leaked: list[asyncio.Task[None]] = []

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.virtual_time import START_WALL, FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 
 async def test_a_day_passes_at_once_and_exactly(clock: FakeClock) -> None:

@@ -18,8 +18,6 @@ from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.support.kubelets import no_crash
 
-pytestmark = pytest.mark.anyio
-
 METHODS = ("Allocate", "GetPreferredAllocation", "PreStartContainer", "GetDevicePluginOptions", "Nothing")
 GOOD = {
     "Allocate": wire.AllocateRequest(container_requests=[wire.ContainerAllocateRequest(devices_ids=["GPU-0001"])]),

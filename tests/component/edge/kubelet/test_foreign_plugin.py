@@ -19,8 +19,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.kubelets import StandIn, Standing, running_session, running_stand_in
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 GPU = ResourceName("nvidia.com/gpu")
 Allocatable = Mapping[ResourceName, frozenset[DeviceId]]
 

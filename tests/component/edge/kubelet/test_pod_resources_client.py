@@ -21,8 +21,6 @@ from nodeagent.edge.kubelet.wire.connection import CallRefused, Unary
 from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from tests.support.kubelets import no_crash
 
-pytestmark = pytest.mark.anyio
-
 
 def refusing(status: Status, text: str, times: int) -> tuple[Unary, Callable[[], int]]:
     """A List that refuses so many times and then answers, and how often it was asked."""

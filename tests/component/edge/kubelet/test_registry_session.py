@@ -16,8 +16,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.kubelets import KubeletUnderTest, Standing, no_crash, running_stand_in
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 GPU = ResourceName("nvidia.com/gpu")
 
 

@@ -26,8 +26,6 @@ from tests.support.go_client import CallFailed, GoClient
 from tests.support.kubelets import no_crash
 from tests.support.waiting import in_thread, wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_another_grpc_stack_understands_us(short_dir: Path) -> None:
     """A client of gRPC's C core lists, prefers, allocates 200 times and reads a refusal's text."""

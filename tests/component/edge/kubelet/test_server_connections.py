@@ -26,8 +26,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.kubelets import no_crash
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_socket_is_ours_alone(short_dir: Path) -> None:
     """The socket file has mode 0600, replaces one that was left behind, and is gone at the end."""

@@ -58,7 +58,6 @@ async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Look:
     return found
 
 
-@pytest.mark.anyio
 async def test_the_class_needs_its_program() -> None:
     """Without it the reason is told; a problem that is there already is told first."""
 
@@ -73,7 +72,6 @@ async def test_the_class_needs_its_program() -> None:
     assert (await look(FakeRuntime(START), CLASS)).wanted.wrapper == WRAPPER
 
 
-@pytest.mark.anyio
 async def test_a_release_too_old_for_cdi_serves_by_the_class_alone() -> None:
     """Asked for, it is no fault that there is no CDI; not asked for, or without its program, it says what to do."""
     old = FakeRuntime(START, version="1.6.20")
@@ -88,7 +86,6 @@ async def test_a_release_too_old_for_cdi_serves_by_the_class_alone() -> None:
     assert "nvidia-container-runtime is not on this node" in (await look(Bare(START, "1.6.20"), CLASS)).plan.problem
 
 
-@pytest.mark.anyio
 async def test_each_kind_has_its_planner() -> None:
     """CRI-O needs nothing for CDI."""
     runtime = FakeRuntime()

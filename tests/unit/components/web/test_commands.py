@@ -8,8 +8,6 @@ from nodeagent.components.web.admin import CommandMalformed
 from nodeagent.components.web.api_index import ADMIN, INDEX
 from nodeagent.components.web.commands import Commands, Order
 
-pytestmark = pytest.mark.anyio
-
 
 class RecordingControl:
     """An agent that does what it is told and says so."""

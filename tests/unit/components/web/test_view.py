@@ -16,7 +16,7 @@ from tests.support.nodes import make_sample
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.support.virtual_time import FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 IDENTITY = Identity(version="1", node="n", gpu_source="nvml", pid=7, started_seconds=12.4)
 
 

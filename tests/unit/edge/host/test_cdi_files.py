@@ -17,8 +17,6 @@ from tests.support.driver_tree import VERSION, DriverTree
 
 T = TypeVar("T")
 
-pytestmark = pytest.mark.anyio
-
 
 class StuckThread(WorkerThread):
     """A file system that never answers."""

@@ -13,7 +13,6 @@ from nodeagent.edge.host.cuda_check import check_cuda, main
 from nodeagent.edge.host.cuda_child import CudaChild
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the fake library needs a C compiler"),
 ]
 

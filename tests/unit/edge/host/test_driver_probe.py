@@ -19,8 +19,6 @@ from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, 
 from tests.unit.edge.host.test_device_node_files import needs_mknod
 from tests.unit.edge.host.tree import HostTree
 
-pytestmark = pytest.mark.anyio
-
 WORKING = NvmlAnswer(code=0, driver_version="580.65.06", gpu_count=8)
 
 

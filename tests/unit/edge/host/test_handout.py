@@ -37,7 +37,6 @@ def test_a_missing_list_is_no_capability(tmp_path: Path) -> None:
     assert read_capabilities(tmp_path / "none") == ()
 
 
-@pytest.mark.anyio
 async def test_nodes_and_channels_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control nodes at their own path, channels below either root, and only real device nodes count as channels."""
     channels = tmp_path / "driver/dev/nvidia-caps-imex-channels"
@@ -58,7 +57,6 @@ async def test_nodes_and_channels_are_found(tmp_path: Path, monkeypatch: pytest.
     reader.close()
 
 
-@pytest.mark.anyio
 async def test_a_hung_look_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that hangs with its driver costs a time limit, not the event loop."""
     back, ended = threading.Event(), threading.Event()

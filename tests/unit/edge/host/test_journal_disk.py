@@ -17,8 +17,6 @@ from nodeagent.kernel.introspect import count_descriptors
 from nodeagent.model.errors import JournalUnavailable
 from tests.support.waiting import settled, wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
     """Opened, begun, appended, closed; and read by the next."""

@@ -12,8 +12,6 @@ from nodeagent.edge.host.errors import KernelLogUnavailable
 from nodeagent.edge.host.kernel_log_lines import KernelRecord
 from nodeagent.edge.host.kmsg import KERNEL_LOG, KernelLog
 
-pytestmark = pytest.mark.anyio
-
 
 class LogPipe:
     """A pipe that keeps records apart as the log device does."""

@@ -14,8 +14,6 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.driver import NodeRepair
 from tests.unit.edge.host.tree import HostTree
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def worker() -> AsyncIterator[WorkerThread]:

@@ -9,7 +9,6 @@ from nodeagent.edge.host.process_places import HostProcessPlaces
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.ports import ProcessPlace
 
-pytestmark = pytest.mark.anyio
 UID = "0f3c2b1a-1111-2222-3333-444455556666"
 CONTAINER = "c" * 64
 

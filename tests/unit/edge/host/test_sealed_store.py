@@ -10,8 +10,6 @@ from nodeagent.edge.host.sealed_file import SealedFile
 from nodeagent.edge.host.sealed_store import SealedStore
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 class HungFile(SealedFile):
     """A file on a disk that does not answer until it is let go."""

@@ -14,7 +14,7 @@ from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ports import DriverProbe, FaultInjector, GpuEvent, GpuSource
 from tests.support.virtual_time import START_WALL, FakeClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 T4 = load_profile("t4")
 DGX = load_profile("dgx-h100")

@@ -20,8 +20,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.kubelets import running_session, running_stand_in
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 GPU = "nvidia.com/gpu"
 
 

@@ -8,7 +8,6 @@ import pytest
 from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
 
 
-@pytest.mark.anyio
 async def test_a_plugin_that_leaves_before_it_was_asked_has_failed(tmp_path: Path) -> None:
     """Killed between the connection and the first question: an answer to the kubelet's like any other."""
     path = tmp_path / "plugin.sock"

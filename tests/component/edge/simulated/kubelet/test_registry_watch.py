@@ -13,8 +13,6 @@ from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.support.kubelets import no_crash, running_stand_in
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 GPU = "nvidia.com/gpu"
 
 

@@ -8,8 +8,6 @@ from anyio import create_task_group
 from nodeagent.edge.kubelet.wire.connection import Connection
 from tests.support.kubelets import no_crash
 
-pytestmark = pytest.mark.anyio
-
 
 class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:

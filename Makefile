@@ -32,7 +32,7 @@ run: $(STAMP) ## a simulated GPU node with its status page (PROFILE=dgx-h100)
 	@exec $(BIN)/nodeagent simulate --profile $(PROFILE)
 
 test: $(STAMP) ## unit, property, component, contract, fault and architecture tests
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(STAMP) ## formatter and linter, no changes made
 	$(BIN)/ruff format --check .

@@ -34,6 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "may_block(reason): library code may block the loop here; say why")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Among several workers what takes long begins first; whoever is done takes over from whoever is not."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -sum(item.get_closest_marker(name) is not None for name in ("slow", "long")))
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # before the coroutine is made a plain function for the loop's runner: from there on nobody sees its tasks

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,16 +73,11 @@ def foreign_imports(source: str, allowed: tuple[str, ...]) -> list[str]:
     return sorted(top for top in tops if top not in allowed and top not in sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_third_parties_stay_behind_their_fences(path: Path) -> None:
-    """Each third party is imported only in the room that translates it."""
-    assert fence_breaks(path.as_posix(), (ROOT.parent / path).read_text()) == []
-
-
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_decisions_of_components_are_pure(path: Path) -> None:
-    """In components only component.py waits or touches anything."""
-    assert impure_imports(path.as_posix(), (ROOT.parent / path).read_text()) == []
+@pytest.mark.parametrize("find", [fence_breaks, impure_imports])
+def test_every_module_keeps_to_its_room(find: Callable[[str, str], list[str]]) -> None:
+    """A third party is imported only where it is translated; in components only component.py waits or touches."""
+    found = {path.as_posix(): find(path.as_posix(), (ROOT.parent / path).read_text()) for path in MODULES}
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(("room", "allowed"), [("kernel", KERNEL_MAY_IMPORT), ("model", MODEL_MAY_IMPORT)])
@@ -92,14 +87,16 @@ def test_ground_floor_imports_next_to_nothing(room: str, allowed: tuple[str, ...
     assert {name: names for name, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_every_module_says_why_it_exists(path: Path) -> None:
+def test_every_module_says_why_it_exists() -> None:
     """A module has a docstring, unless it is empty or generated."""
-    source = (ROOT.parent / path).read_text()
-    is_generated = path.name.endswith(("_pb2.py", "_grpc.py"))
-    assert is_generated or not source.strip() or ast.get_docstring(ast.parse(source))
+    sources = {path: (ROOT.parent / path).read_text() for path in MODULES}
+    written = {
+        path: text for path, text in sources.items() if text.strip() and not path.stem.endswith(("_pb2", "_grpc"))
+    }
+    assert [path.as_posix() for path, text in written.items() if not ast.get_docstring(ast.parse(text))] == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_every_module_imports_alone() -> None:
     """Whichever module is imported first, it finds what it needs: no circle, no reliance on order."""

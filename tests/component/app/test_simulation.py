@@ -130,6 +130,7 @@ def test_live_events_arrive(node: AgentProcess) -> None:
             heard += follower.recv(4096)
 
 
+@pytest.mark.long
 def test_a_reader_of_rare_events_hears_that_the_agent_is_there(node: AgentProcess) -> None:
     """Samples come every second and are not wanted; who hears nothing for 40 s would take the agent for gone."""
     host, port = node.url.removeprefix("http://").rstrip("/").rsplit(":", 1)

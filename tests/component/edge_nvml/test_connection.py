@@ -21,10 +21,10 @@ for number, _ in read_frames(0):
 """
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, *command: str) -> Connection:
+def stand_in(monkeypatch: pytest.MonkeyPatch, *command: str, open_seconds: float = 5.0) -> Connection:
     """A connection to another program than the worker."""
     monkeypatch.setattr(connection, "render_command", lambda _root, _library: list(command))
-    return Connection("", "", 5.0, {})
+    return Connection("", "", open_seconds, {})
 
 
 @pytest.mark.parametrize("answer", ["{}garbage", '{"value":"many"}', '{"value":{"code":"none"}}'])
@@ -52,7 +52,7 @@ async def test_a_worker_that_never_opens_is_an_error(monkeypatch: pytest.MonkeyP
 
 async def test_a_worker_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """No interpreter, no GPUs, but an error with a reason."""
-    link = stand_in(monkeypatch, "/nowhere/python")
+    link = stand_in(monkeypatch, "/nowhere/python", open_seconds=0.2)
     async with anyio.create_task_group() as tasks:
         await link.start(tasks)
         with pytest.raises(DriverUnavailable, match="cannot ask the NVML worker"):

@@ -114,7 +114,7 @@ async def test_a_gpu_that_must_wake_up_gets_the_time(fake: FakeNvml) -> None:
     async with running_gpus(fake, STRICT) as gpus:
         await gpus.read_sample()
         fake.hang_gpu(1)  # which costs the worker its life, so that GPU 2 is the first to be asked by the next one
-        fake.delay("nvmlDeviceGetFieldValues", 1.8, gpu=2)
+        fake.delay("nvmlDeviceGetPowerUsage", 1.8, gpu=2)
         sample = await gpus.read_sample()
         assert [index for index, one in enumerate(sample.gpus) if one.lost] == [1]
 

@@ -112,6 +112,11 @@ class Fabric(Value, frozen=True):
     health_summary: int = 0
     """0 not told, 1 healthy, 2 unhealthy, 3 limited capacity."""
 
+    @property
+    def has_place(self) -> bool:
+        """Whether it is part of a domain; boards whose fabric ends at their own switches report zeros."""
+        return self.cluster_uuid.strip("0-") != ""
+
 
 class VirtualizationMode(StrEnum):
     """Whether the GPU is whole, passed through, or shared by a hypervisor."""

@@ -52,6 +52,7 @@ OWN_PROFILES = {"sixteen": SIXTEEN}
 SCENES = {
     "page": Scene("dgx-h100", faults=(("xid", "79", "3"),)),
     "healthy": Scene("dgx-h100"),
+    "nvl72": Scene("gb200-nvl72-node", pods=2),
     "mig": Scene("a100-80gb-mig", pods=9),
     "sixteen": Scene("sixteen", pods=9),
     "no-driver": Scene("dgx-h100", pods=0, faults=(("driver", "gone"),)),

@@ -58,6 +58,19 @@ def test_nothing_sticks_out_at_any_width(node: AgentProcess, browser: Browser, w
     assert browser.ask(wider) == []
 
 
+def test_a_phone_shows_a_page_that_can_be_read_through(node: AgentProcess, browser: Browser) -> None:
+    """Nothing is wider than the box it stands in, a table needs no scrolling sideways, and the end is near."""
+    browser.resize(400, 900)
+    browser.open(node.url)
+    overfull = (
+        "[...document.querySelectorAll('.tile, .tile > *, .stats > div, .card, .rows td, .scroll:has(.rows)')]"
+        ".filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)"
+        ".map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert browser.ask(overfull) == []
+    assert browser.ask("document.documentElement.scrollHeight") < 7 * 900
+
+
 def test_the_keyboard_reaches_everything_in_order(node: AgentProcess, browser: Browser) -> None:
     """Tab goes to the skip link first, then down the page as it is read, and focus can be seen."""
     browser.resize(1280, 900)

@@ -15,7 +15,6 @@ Label = tuple[str, str]
 PREFIX = "nvidia.com/"
 UNKNOWN = "unknown"
 _MODES = {"0300": "graphics", "0302": "compute"}
-_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 
 
 def label_driver(driver: DriverState) -> Iterator[Label]:
@@ -71,6 +70,6 @@ def _find_clique(gpus: Sequence[Gpu]) -> str:
         if gpu.fabric is not None
         and gpu.fabric.phase is FabricPhase.COMPLETED
         and gpu.fabric.status_code == 0
-        and gpu.fabric.cluster_uuid not in ("", _NO_CLUSTER)
+        and gpu.fabric.has_place
     }
     return cliques.pop() if len(cliques) == 1 else ""

@@ -54,14 +54,24 @@ def section(name: str, title: str, body: str) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, name: str = "") -> str:
-    """A table whose cells are markup already; it scrolls sideways where it must, by keyboard too."""
+    """A table whose cells are markup already; on a narrow screen each row stands as a list of its cells."""
     heads = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in head)
-    body = "".join("<tr>" + "".join(f'<td class="wide">{cell}</td>' for cell in row) + "</tr>" for row in rows)
-    css = f' class="{name}"' if name else ""
+    body = "".join(
+        "<tr>" + "".join(_cell(title, cell) for title, cell in zip(head, row, strict=True)) + "</tr>" for row in rows
+    )
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{esc(caption)}"><table{css}>'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{esc(caption)}"><table class="{name or "rows"}">'
         f"<caption>{esc(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _cell(title: str, cell: str) -> str:
+    return f'<td class="wide" data-head="{esc(title)}">{f"<div>{cell}</div>" if cell else ""}</td>'
+
+
+def folded(name: str, summary: str, body: str) -> str:
+    """What one seldom reads, behind a line that says what it is."""
+    return f'<details id="{name}" aria-label="{esc(summary)}"><summary>{esc(summary)}</summary>{body}</details>'
 
 
 def pairs(facts: Iterable[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ from nodeagent.components.web.markup import age, esc, gpu_path, mark, pairs, pod
 from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.components.web.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid, parse_device_id
 from nodeagent.model.telemetry import GpuSample
@@ -146,7 +146,7 @@ def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
         ("ECC", _yes(gpu.ecc_enabled)),
         ("MIG", "not supported" if gpu.mig is None else _yes(gpu.mig.enabled)),
         ("NVLinks", f"{sum(link.active for link in gpu.nvlinks)} of {len(gpu.nvlinks)} active" if gpu.nvlinks else "–"),
-        ("Fabric", esc(gpu.fabric.phase) if gpu.fabric is not None else "–"),
+        *_fabric_facts(gpu.fabric),
     ]
     if sample is not None:
         facts += _sample_facts(sample)
@@ -156,6 +156,13 @@ def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
     ]
     facts += [(f"Not readable: {one.what}", esc(one.reason)) for one in gpu.unreadable]
     return f'<div class="card">{pairs(facts)}</div>'
+
+
+def _fabric_facts(fabric: Fabric | None) -> list[tuple[str, str]]:
+    if fabric is None:
+        return [("Fabric", "–")]
+    place = [("Fabric domain", f"<code>{esc(fabric.cluster_uuid)}</code>"), ("Fabric clique", str(fabric.clique_id))]
+    return [("Fabric", esc(fabric.phase.replace("_", " "))), *(place if fabric.has_place else ())]
 
 
 def _yes(answer: bool | None) -> str:  # noqa: FBT001 - a value that is shown, not a switch

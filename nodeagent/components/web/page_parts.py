@@ -1,5 +1,6 @@
 """The parts of the page that are words and tables: conditions, allocations, events, components, facts, labels; pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ from nodeagent.components.web.markup import (
     condition_id,
     condition_path,
     esc,
+    folded,
     gpu_path,
     mark,
     pairs,
@@ -123,7 +125,11 @@ def render_parts(state: StateRecord) -> str:
     rows = [_render_component(one, state.time_seconds) for one in state.components]
     body = table("The parts of the agent", ("Part", "State", "For", "Remarks"), rows)
     milestones = f'<p class="dim small">Milestones of the start</p><ul class="gates">{gates}</ul>' if gates else ""
-    return section("parts", "Gates and components", f'<div class="card">{milestones}{body}</div>')
+    whole = milestones + body
+    if all(gate.open for gate in state.gates) and all(one.phase == "running" for one in state.components):
+        summary = f"{len(state.components)} parts running, {len(state.gates)} milestones reached"
+        whole = folded("parts-all", summary, whole)
+    return section("parts", "Gates and components", f'<div class="card">{whole}</div>')
 
 
 def _render_gate(gate: GateRecord) -> str:
@@ -145,7 +151,7 @@ def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ..
 
 def render_software(state: StateRecord) -> str:
     """Driver, container runtime, CDI and the kubelet's side, with versions."""
-    facts = [*_driver_facts(state.driver), *_runtime_facts(state), *_plugin_facts(state)]
+    facts = [*_driver_facts(state.driver), *_fabric_facts(state.gpus), *_runtime_facts(state), *_plugin_facts(state)]
     return section("software", "Driver, runtime, kubelet", f'<div class="card">{pairs(facts)}</div>')
 
 
@@ -166,6 +172,17 @@ def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
     if driver.library_path:
         facts.append(("Library", f"<code>{esc(driver.library_path)}</code>"))
     return facts
+
+
+def _fabric_facts(gpus: GpusRecord | None) -> list[tuple[str, str]]:
+    """A row for each place in a fabric that GPUs of this node have: all of one have the same, when all is well."""
+    places = Counter(
+        f"{record.gpu.fabric.phase.replace('_', ' ')}, clique {record.gpu.fabric.clique_id}"
+        f" of domain {record.gpu.fabric.cluster_uuid}"
+        for record in (gpus.gpus if gpus is not None else ())
+        if record.gpu.fabric is not None and record.gpu.fabric.has_place
+    )
+    return [("NVLink fabric", f"{esc(place)}, {count} GPUs") for place, count in places.items()]
 
 
 def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
@@ -215,7 +232,8 @@ def render_labels(labels: LabelState | None) -> str:
         facts = [(key, esc(labels.wanted[key])) for key in keys]
     else:
         facts = [(key, _render_label(labels, key)) for key in keys]
-    return section("labels", "Node labels", f'<div class="card">{notes}{pairs(facts) if facts else "none"}</div>')
+    body = folded("labels-all", f"{len(facts)} labels", pairs(facts)) if facts else "none"
+    return section("labels", "Node labels", f'<div class="card">{notes}{body}</div>')
 
 
 def _render_label(labels: LabelState, key: str) -> str:

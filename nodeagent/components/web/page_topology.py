@@ -7,7 +7,7 @@ below them the PCIe side. The table says what the picture says, in the words of 
 from collections import Counter
 from itertools import groupby
 
-from nodeagent.components.web.markup import esc, gpu_path, section, table
+from nodeagent.components.web.markup import esc, folded, gpu_path, section, table
 from nodeagent.components.web.records import GpuRecord, GpusRecord
 from nodeagent.model.gpu import Gpu, GpuPair, PathKind
 from nodeagent.model.ids import PciAddress
@@ -177,7 +177,4 @@ def _render_matrix(gpus: GpusRecord) -> str:
         "NVn: n NVLinks. PIX, PXB: PCIe bridges. PHB: host bridge."
         " NODE: host bridges of one NUMA node. SYS: between NUMA nodes."
     )
-    body = table(caption, head, rows, name="matrix").replace('<td class="wide">', "<td>")
-    return (
-        f'<details id="matrix" aria-label="Topology as a table"><summary>The same as a table</summary>{body}</details>'
-    )
+    return folded("matrix", "The topology as a table", table(caption, head, rows, name="matrix"))

@@ -11,10 +11,11 @@ from nodeagent.components.web.detail_pages import is_page, render_path
 from nodeagent.components.web.markup import esc, prose
 from nodeagent.components.web.page import Page as Rendered
 from nodeagent.components.web.page import PageView, render_document
-from nodeagent.components.web.page_gpus import decide_style, render_gpus
+from nodeagent.components.web.page_gpus import decide_style, render_gpu_facts, render_gpus
+from nodeagent.components.web.page_parts import render_parts, render_software
 from nodeagent.components.web.records import GpuRecord, GpusRecord
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.gpu import Mig
+from nodeagent.model.gpu import Fabric, FabricPhase, Mig
 from nodeagent.model.labels import LabelState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
@@ -200,12 +201,42 @@ def test_mig_devices_lie_where_they_are() -> None:
     assert "This node has no GPU." in render_gpus(replace(state, gpus=GpusRecord(generation=1)), {})
 
 
+def test_the_place_in_the_fabric_is_told() -> None:
+    """Domain and clique for the node and for the GPU; boards whose fabric ends at their own switches have none."""
+    state = make_rich_state()
+    assert state.gpus is not None
+    inside = Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="5f2c9a1e-73d4-4b0e-9c55-1d8e6a07b4f2", clique_id=7)
+    alone = Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="00000000-0000-0000-0000-000000000000")
+    gpus = tuple(
+        GpuRecord(gpu=replace(make_gpu(number), fabric=fabric)) for number, fabric in enumerate((inside, inside, alone))
+    )
+    state = replace(state, gpus=GpusRecord(generation=1, gpus=gpus))
+    assert f"completed, clique 7 of domain {inside.cluster_uuid}, 2 GPUs" in render_software(state)
+    assert alone.cluster_uuid not in render_software(state)
+    facts = [render_gpu_facts(record, state) for record in gpus]
+    assert "<dt>Fabric clique</dt><dd>7</dd>" in facts[0]
+    assert "Fabric clique" not in facts[2]
+    assert "<dt>Fabric</dt><dd>–</dd>" in render_gpu_facts(GpuRecord(gpu=replace(make_gpu(0), fabric=None)), state)
+
+
+def test_what_one_seldom_reads_is_folded_while_all_is_well() -> None:
+    """Parts that do not run, and gates that are closed, are never behind a line."""
+    state = make_rich_state()
+    running = tuple(replace(one, phase="running") for one in state.components)
+    gates = tuple(replace(gate, open=True) for gate in state.gates)
+    assert "<summary>" in render_parts(replace(state, components=running, gates=gates))
+    stopped = (replace(running[0], phase="failed"), *running[1:])
+    assert "<summary>" not in render_parts(replace(state, components=stopped, gates=gates))
+    closed = (replace(gates[0], open=False), *gates[1:])
+    assert "<summary>" not in render_parts(replace(state, components=running, gates=closed))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"conditions": (), "notices": ()}, "Nothing is wrong"),
         ({"labels": LabelState(wanted={}, applied={})}, "Node labels none"),
-        ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet a 1"),
+        ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet 1 labels a 1"),
         ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
         ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),
         ({"allocations": ()}, "No device is handed out."),

@@ -333,6 +333,7 @@ class Exporter:
             extra_resource_names=metrics.extra_resource_names,
             xid_window_seconds=metrics.xid_window_seconds,
             clock_events_window_seconds=metrics.clock_events_window_seconds,
+            xid_zero_before_first=metrics.xid_zero_before_first,
         )
 
     # The list of fields ------------------------------------------------------------------------------------------

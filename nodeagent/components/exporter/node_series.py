@@ -43,6 +43,7 @@ class Wishes:
     extra_resource_names: tuple[str, ...] = ()
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0
+    xid_zero_before_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class NodeSeries:
             self._clock_events,
             wishes.xid_window_seconds,
             wishes.clock_events_window_seconds,
+            wishes.xid_zero_before_first,
             incidents,
         )
 

@@ -172,6 +172,13 @@ class MetricsSettings(Section):
     xid_window_seconds: float = knob(
         Number(1, 86400), 300.0, "window in which XIDs are counted", "as in DCGM exporter", reload=True
     )
+    xid_zero_before_first: bool = knob(
+        Flag(),
+        default=False,
+        what="show DCGM_FI_DEV_XID_ERRORS as 0 with `No Error` before a GPU's first XID, where it is absent else",
+        why="current releases of DCGM exporter leave it out; alerts with `changes()` made for older ones need the 0",
+        reload=True,
+    )
     clock_events_window_seconds: float = knob(
         Number(1, 86400), 300.0, "window in which clock events are counted", "as in DCGM exporter", reload=True
     )

@@ -25,6 +25,7 @@ class Happenings:
     clock_events: ClockEvents
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0
+    xid_zero_before_first: bool = False
     incidents: Mapping[GpuUuid, tuple[Incident, ...]] = field(default_factory=dict)
 
 
@@ -44,6 +45,8 @@ def _last_xid(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
     seen = happenings.xids.find_last(entity.gpu.uuid, entity.gpu_instance_id)
     if seen is not None:
         yield {}, {"err_code": str(seen.xid), "err_msg": describe_xid(seen.xid)}, seen.xid
+    elif happenings.xid_zero_before_first:
+        yield {}, {"err_code": "0", "err_msg": "No Error"}, 0
 
 
 def _xid_window(entity: Entity, happenings: Happenings) -> Iterator[Extra]:
@@ -74,7 +77,7 @@ EVENT_FIELDS = (
         "DCGM_FI_DEV_XID_ERRORS",
         230,
         "gauge",
-        "Number of the last XID error; stays until restart.",
+        "Number of the last XID error; stays until restart. Absent before the first, unless a setting asks for 0.",
         _last_xid,
         default=True,
     ),

@@ -1,5 +1,7 @@
 """The series of DCGM exporter, label by label."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -183,6 +185,18 @@ def test_the_last_xid_names_itself() -> None:
     text = join_text(render(make_node(make_sample()), know(allocate("p", UUID)), wishes, series))
     labels = 'container="main",err_code="79",err_msg="GPU has fallen off the bus",namespace="ml",pod="p"'
     assert lines_of(text, "DCGM_FI_DEV_XID_ERRORS") == [f"DCGM_FI_DEV_XID_ERRORS{{{FIXED},{labels}}} 79"]
+
+
+def test_before_the_first_xid_there_is_a_zero_where_it_is_asked_for() -> None:
+    """As older releases of DCGM exporter had it; the first XID takes its place."""
+    series = NodeSeries()
+    wishes = dataclasses.replace(wish(None, "DCGM_FI_DEV_XID_ERRORS"), xid_zero_before_first=True)
+    text = join_text(render(make_node(make_sample()), know(), wishes, series))
+    labels = 'err_code="0",err_msg="No Error"'
+    assert lines_of(text, "DCGM_FI_DEV_XID_ERRORS") == [f"DCGM_FI_DEV_XID_ERRORS{{{FIXED},{labels}}} 0"]
+    series.xids.note(XidReported(gpu=UUID, xid=79), START)
+    found = read_series(render(make_node(make_sample()), know(), wishes, series))
+    assert list(find(found, "DCGM_FI_DEV_XID_ERRORS").values()) == [79]
 
 
 def test_an_xid_of_all_of_a_partitioned_gpu_is_shown_on_the_gpu() -> None:

@@ -1,6 +1,7 @@
 """The permanent addresses: a page for each GPU, pod and condition, made of the same parts as the overview; pure."""
 
 from nodeagent.components.web.chains import build_chains, find_about, tell_history
+from nodeagent.components.web.charts import render_charts
 from nodeagent.components.web.condition_page import DEFINITIONS, render_condition_page
 from nodeagent.components.web.event_words import build_names
 from nodeagent.components.web.gpu_records import find_gpu_record
@@ -77,6 +78,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
             "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
             "events": render_events(chains),
+            **render_charts(gpu, record.sample, view.periods.get(gpu.uuid, ())),
             "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
         },
     )

@@ -22,9 +22,11 @@ from nodeagent.components.web.page_parts import (
 )
 from nodeagent.components.web.page_stats import render_stats
 from nodeagent.components.web.page_topology import render_topology
+from nodeagent.components.web.periods import Periods
 from nodeagent.components.web.records import StateRecord
 from nodeagent.components.web.shapes import EnvelopeLike
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 
 VERDICT_STYLES = {"ok": "ok", "attention": "warn", "broken": "bad", "starting": "warn"}
@@ -70,6 +72,7 @@ class PageView(Value, frozen=True):
     state: StateRecord
     trend: Trend
     history: tuple[EnvelopeLike, ...]
+    periods: Mapping[GpuUuid, Periods] = {}
 
 
 class Page(Value, frozen=True):

@@ -16,6 +16,7 @@ from nodeagent.components.web.build import (
 )
 from nodeagent.components.web.event_words import Names, build_names
 from nodeagent.components.web.page import PageView
+from nodeagent.components.web.periods import PeriodBook
 from nodeagent.components.web.records import StateRecord
 from nodeagent.components.web.shapes import ConditionLike, EnvelopeLike, GateLike, ReportLike
 from nodeagent.components.web.trend import Trends
@@ -81,7 +82,7 @@ class NodeView:
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._identity, self._reports = identity, reports
-        self._trends = Trends()
+        self._trends, self._periods = Trends(), PeriodBook()
         self._named: tuple[Inventory | None, Names] = (None, {})
 
     @property
@@ -90,9 +91,10 @@ class NodeView:
         return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
 
     def note(self, value: object) -> None:
-        """Remember a reading for the last minutes' curves; anything else leaves no trace."""
+        """Remember a reading for the curves; anything else leaves no trace."""
         if isinstance(value, NodeSample):
             self._trends.add(value)
+            self._periods.add(value)
 
     def state(self) -> StateRecord:
         """The node now."""
@@ -107,8 +109,13 @@ class NodeView:
         )
 
     def page(self) -> PageView:
-        """The node now, its last minutes, and what happened."""
-        return PageView(state=self.state(), trend=self._trends.points(), history=tuple(self._bus.history()))
+        """The node now, its last minutes, hour and day, and what happened."""
+        return PageView(
+            state=self.state(),
+            trend=self._trends.points(),
+            history=tuple(self._bus.history()),
+            periods=self._periods.periods(),
+        )
 
     def names(self) -> Names:
         """Short names of all devices; made anew only when the inventory is another."""

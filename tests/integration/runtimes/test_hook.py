@@ -37,7 +37,7 @@ PODMAN = """
 set -e
 mount -t tmpfs tmpfs /var/run/cdi
 cp {spec} /var/run/cdi/
-exec podman --root {place}/root --runroot {place}/run --cgroup-manager cgroupfs run --rm --network none \
+exec podman --root {place}/root --runroot {place}/run --runtime runc --cgroup-manager cgroupfs run --rm --network none \
     --security-opt seccomp=unconfined --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
     --device nvidia.com/gpu=0 --rootfs {image} /bin/sh -c '{script}'
 """

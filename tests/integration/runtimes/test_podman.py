@@ -1,6 +1,7 @@
 """Our specification, read by a Podman as old as long-lived distributions ship it.
 
-Podman is no requirement of these scenarios: where it is not installed, there is nothing here to run.
+Podman is no requirement of these scenarios: where it is not installed, there is nothing here to run. It runs containers
+by runc, which is one: crun, which Debian's Podman prefers, refuses machines with both versions of control groups.
 """
 
 import shutil
@@ -19,7 +20,7 @@ SCRIPT = """
 set -e
 mount -t tmpfs tmpfs /var/run/cdi
 cp {place}/nvidia.json /var/run/cdi/
-exec podman --root {place}/root --runroot {place}/run --cgroup-manager cgroupfs run --rm --network none \
+exec podman --root {place}/root --runroot {place}/run --runtime runc --cgroup-manager cgroupfs run --rm --network none \
     --security-opt seccomp=unconfined --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
     --device nvidia.com/gpu=1 --rootfs {place}/image /probe
 """

@@ -3,7 +3,7 @@
 It plays the scheduler too: a pod stays pending while the node does not offer what it asks for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final
 
@@ -34,6 +34,8 @@ class PodPlan(Value, frozen=True):
     namespace: str
     name: str
     devices: int
+    pick: float
+    """Which of the resources that the node offers it asks for, from 0 to 1 through all their devices."""
     pause_seconds: float
     """Before the pod is created."""
     run_seconds: float
@@ -41,16 +43,27 @@ class PodPlan(Value, frozen=True):
 
 def plan_pods(seed: int, lane: int) -> Iterator[PodPlan]:
     """The endless sequence of pods of one lane; the same for the same seed and lane."""
-    random = Random(f"{seed}/{lane}")  # noqa: S311  plausible, not secret
+    random, picks = Random(f"{seed}/{lane}"), Random(f"{seed}/{lane}/pick")  # noqa: S311  plausible, not secret
     while True:
         namespace, workload, sizes, (shortest, longest) = random.choice(_WORKLOADS)
         yield PodPlan(
             namespace=namespace,
             name=f"{workload}-{_plan_suffix(random, 9)}-{_plan_suffix(random, 5)}",
             devices=random.choice(sizes),
+            pick=picks.random(),
             pause_seconds=random.uniform(0.0, 4.0),
             run_seconds=random.uniform(shortest, longest),
         )
+
+
+def choose_resource(capacities: Mapping[str, int], pick: float) -> str | None:
+    """The resource of the device at this place among all that the node offers; none where it offers none."""
+    left = pick * sum(capacities.values())
+    for resource, capacity in sorted(capacities.items()):
+        if left < capacity:
+            return resource
+        left -= capacity
+    return None
 
 
 def _plan_suffix(random: Random, length: int) -> str:
@@ -65,10 +78,11 @@ class PodScript:
         kubelet: StandInKubelet,
         *,
         lanes: int,
-        resource: str = "nvidia.com/gpu",
+        resource: str | None = None,
         seed: int = 0,
         time_scale: float = 1.0,
     ) -> None:
+        """`resource` is the one that all pods ask for; else each asks for one of those that the node offers."""
         self._kubelet, self._lanes, self._resource, self._seed = kubelet, lanes, resource, seed
         self._time_scale = time_scale
         self.pending: set[str] = set()
@@ -85,9 +99,9 @@ class PodScript:
     async def _play(self, lane: int) -> None:
         for plan in plan_pods(self._seed, lane):
             await self._sleep(plan.pause_seconds)
-            size = await self._wait_room(plan)
+            resource, size = await self._wait_room(plan)
             try:
-                await self._kubelet.add_pod(plan.namespace, plan.name, {self._resource: size})
+                await self._kubelet.add_pod(plan.namespace, plan.name, {resource: size})
                 await self._sleep(plan.run_seconds)
             except (AdmissionRefused, ContainerStartFailed):
                 self.refused += 1
@@ -97,17 +111,27 @@ class PodScript:
                 continue
             self._kubelet.delete_pod(plan.namespace, plan.name)
 
-    async def _wait_room(self, plan: PodPlan) -> int:
+    async def _wait_room(self, plan: PodPlan) -> tuple[str, int]:
         """Wait until the node offers enough; a pod larger than the node is cut down to it."""
         name = f"{plan.namespace}/{plan.name}"
-        self.pending.add(name)
-        await self._kubelet.wait_until(lambda: 0 < self._fit(plan) <= self._kubelet.count_free(self._resource))
-        self.pending.discard(name)
-        return self._fit(plan)
+        found: list[tuple[str, int]] = []
 
-    def _fit(self, plan: PodPlan) -> int:
-        offer = self._kubelet.offers().get(self._resource)
-        return min(plan.devices, offer.capacity) if offer else 0
+        def has_room() -> bool:
+            found[:] = self._fit(plan)
+            return any(size <= self._kubelet.count_free(resource) for resource, size in found)
+
+        self.pending.add(name)
+        await self._kubelet.wait_until(has_room)
+        self.pending.discard(name)
+        return found[0]
+
+    def _fit(self, plan: PodPlan) -> list[tuple[str, int]]:
+        """What the pod asks for now, nothing where the node offers nothing; of parts of GPUs it asks for one."""
+        capacities = {name: offer.capacity for name, offer in self._kubelet.offers().items() if offer.capacity}
+        resource = self._resource or choose_resource(capacities, plan.pick)
+        if resource is None or resource not in capacities:
+            return []
+        return [(resource, 1 if "/mig-" in resource else min(plan.devices, capacities[resource]))]
 
     async def _sleep(self, seconds: float) -> None:
         await sleep(seconds * self._time_scale)

@@ -162,6 +162,21 @@ async def test_script_waits_for_a_plugin_and_fills_the_node(short_dir: Path) -> 
     assert {len(devices) for devices in plugin.allocated} <= {1, 2, 4}
 
 
+async def test_script_fills_mig_devices_too(short_dir: Path) -> None:
+    """Pods ask for whole GPUs and for MIG devices where the node offers both, for one MIG device each."""
+    mig = "nvidia.com/mig-1g.10gb"
+    async with running_stand_in(short_dir) as under_test, anyio.create_task_group() as tasks:
+        kubelet = under_test.kubelet
+        gpus, parts = FakeDevicePlugin(make_devices(2)), FakeDevicePlugin(make_devices(7, prefix="MIG-"), resource=mig)
+        sockets = under_test.device_plugins_dir
+        async with running_session(gpus, sockets), running_session(parts, sockets, "mig.sock"):
+            await under_test.wait_offer(mig, 7, 7)
+            tasks.start_soon(PodScript(kubelet, lanes=6, time_scale=0.0005).run)
+            await wait_until(lambda: bool(gpus.allocated) and len(parts.allocated) > 10)
+        tasks.cancel_scope.cancel()
+    assert {len(devices) for devices in parts.allocated} == {1}
+
+
 async def test_script_goes_on_after_refusals_and_restarts(short_dir: Path) -> None:
     """Refused pods are counted and replaced, and a kubelet restart does not end the story."""
     plugin = FakeDevicePlugin()

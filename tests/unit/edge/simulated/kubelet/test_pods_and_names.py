@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from nodeagent.edge.simulated.kubelet.pod_resources import BURST, RateLimit
-from nodeagent.edge.simulated.kubelet.pod_script import plan_pods
+from nodeagent.edge.simulated.kubelet.pod_script import choose_resource, plan_pods
 from nodeagent.edge.simulated.kubelet.registration import is_extended_resource
 
 
@@ -61,3 +61,11 @@ def test_questions_are_limited() -> None:
     assert sum(limit.take() for _ in range(20)) == 10
     now[0] = 1000.0
     assert sum(limit.take() for _ in range(20)) == int(BURST)
+
+
+def test_pods_ask_for_what_the_node_offers_by_how_much_there_is() -> None:
+    """Each device of the node is as likely as any other, and nothing is asked of a node without any."""
+    capacities = {"nvidia.com/mig-1g.10gb": 6, "nvidia.com/gpu": 2, "nvidia.com/mig-3g.40gb": 0}
+    chosen = [choose_resource(capacities, pick / 8) for pick in range(8)]
+    assert chosen == ["nvidia.com/gpu"] * 2 + ["nvidia.com/mig-1g.10gb"] * 6
+    assert choose_resource({}, 0.5) is None

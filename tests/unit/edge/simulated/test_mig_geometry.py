@@ -8,12 +8,12 @@ from nodeagent.edge.simulated.profile import list_profiles, load_profile
 
 MEMORY_PARTS = [
     (40960, {4864: 5, 9856: 10, 19968: 20, 40192: 40}),
-    (81920, {9728: 10, 19456: 20, 40192: 40, 80384: 80}),
-    (81559, {9856: 10, 20096: 20, 40448: 40, 81152: 80}),
-    (143771, {16384: 18, 33280: 35, 66560: 71, 143232: 141}),
-    (183359, {21504: 23, 43008: 45, 90624: 90}),
+    (81920, {9728: 10, 19968: 20, 40192: 40, 80384: 80, 81018: 80}),
+    (81559, {9984: 10, 20096: 20, 40448: 40, 81152: 80}),
+    (143771, {16384: 18, 33024: 35, 71168: 71, 143104: 141}),
+    (183359, {20992: 23, 22528: 23, 45312: 45, 90624: 90}),
     (24576, {5952: 6, 11968: 12}),
-    (97887, {24192: 24, 48512: 48, 97280: 96}),
+    (97887, {23680: 24, 24192: 24, 48512: 48, 97280: 96}),
 ]
 SEVEN = "1g.{}gb 1g.{}gb+me 1g.{}gb 2g.{}gb 3g.{}gb 4g.{}gb 7g.{}gb"
 NAMES = {
@@ -30,6 +30,14 @@ NAMES = {
     "t4": "",
     "l40s": "",
 }
+MEMORY = {
+    "dgx-a100": "4864 4864 9856 9856 19968 19968 40192",
+    "a100-80gb-mig": "9728 9728 19968 19968 40192 40192 80384",
+    "dgx-h100": "9984 9984 20096 20096 40448 40448 81152",
+    "dgx-h200": "16384 16384 33024 33024 71168 71168 143104",
+    "dgx-b200": "22528 22528 45312 45312 90624 90624 182016",
+}
+"""Of each profile, in the order of the names, as listings of real boards have it."""
 A100_80 = load_profile("a100-80gb-mig").seats[0].model
 MODELS = {seat.model.name: seat.model for name in list_profiles() for seat in load_profile(name).seats}
 
@@ -47,6 +55,13 @@ def test_memory_part_is_rounded_as_nvml_rounds(total_mib: int, memory_mib: int, 
 def test_shapes_have_the_names_people_know(profile: str) -> None:
     """Each board offers the profiles of its table, by name and in order."""
     assert " ".join(shape.name for shape in list_shapes(load_profile(profile).seats[0].model)) == NAMES[profile]
+
+
+@pytest.mark.parametrize("profile", sorted(MEMORY))
+def test_shapes_have_the_memory_of_the_real_boards(profile: str) -> None:
+    """What NVML lists for a profile is not its name times 1024."""
+    shapes = list_shapes(load_profile(profile).seats[0].model)
+    assert " ".join(str(shape.row.memory_mib) for shape in shapes) == MEMORY[profile]
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

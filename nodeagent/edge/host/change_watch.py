@@ -12,8 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from nodeagent.edge.host.library_search import LIBRARY_PLACES
 from nodeagent.edge.host.pseudo_file import list_names, read_attribute
-from nodeagent.edge.host.roots import CONTAINER_DRIVER_ROOT, LIBRARY_DIRECTORIES, NVML_LIBRARY, DriverRoots
+from nodeagent.edge.host.roots import CONTAINER_DRIVER_ROOT, NVML_LIBRARY, DriverRoots
 from nodeagent.edge.host.sysfs import PCI_DEVICES
 
 POLL_SECONDS = 0.75
@@ -68,7 +69,7 @@ def _list_places(roots: DriverRoots, sys_root: Path, proc_root: Path, nvml_libra
 def _list_library_places(roots: DriverRoots) -> list[Path]:
     container = roots.host / CONTAINER_DRIVER_ROOT
     places = {roots.driver, roots.host, container}
-    found = [root / directory / NVML_LIBRARY for root in sorted(places) for directory in LIBRARY_DIRECTORIES]
+    found = [root / directory / NVML_LIBRARY for root in sorted(places) for directory in LIBRARY_PLACES]
     return [*found, roots.driver / "etc" / "ld.so.cache", container / "dev"]
 
 

@@ -17,12 +17,13 @@ from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.elf import LibraryIdentity, read_library_identity
 from nodeagent.edge.host.errors import HostError, describe_os_error
 from nodeagent.edge.host.ldcache import parse_library_cache
-from nodeagent.edge.host.roots import LIBRARY_DIRECTORIES, find_library, follow_in_root, parse_library_version
+from nodeagent.edge.host.library_search import CURRENT, DIRECTORIES
+from nodeagent.edge.host.roots import find_library, follow_in_root, parse_library_version
 from nodeagent.model.cdi import DriverLibrary
 
 _MACHINES: Final = {"x86_64": 62, "aarch64": 183}
 _TRIPLETS: Final = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
-_SUBDIRECTORIES: Final = ("", "vdpau", "nvidia/current")
+_SUBDIRECTORIES: Final = ("", "vdpau", CURRENT, f"{CURRENT}/vdpau")
 _VERSIONED_APART: Final = re.compile(
     r"libnvidia-nvvm70\.so\.\d+|libnvidia-egl-(gbm|wayland2?|xcb|xlib)\.so\.\d+\.\d+[.\d]*"
 )
@@ -72,10 +73,10 @@ class DriverLibraries:
 
     def _list_directories(self, root: Path) -> list[Path]:
         """Directories that may hold libraries, each once although many names lead to it."""
-        places = [f"{base}/{below}" for base in LIBRARY_DIRECTORIES for below in _SUBDIRECTORIES]
+        places = [f"{base}/{below}" for base in DIRECTORIES for below in _SUBDIRECTORIES]
         places += [
             f"{base}/{below}"
-            for base in (*LIBRARY_DIRECTORIES, "usr/lib", "usr/X11R6/lib", "usr/X11R6/lib64")
+            for base in (*DIRECTORIES, "usr/lib", "usr/X11R6/lib", "usr/X11R6/lib64")
             for below in (*_MODULE_DIRECTORIES, *_UPDATED_MODULES)
         ]
         places += self._read_cached_directories(root)

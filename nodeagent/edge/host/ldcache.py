@@ -5,11 +5,15 @@ file that carries both) in either byte order.
 Refuses to trust it: an entry that points outside the file is left out, a file that is no cache is an error.
 """
 
+import os
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from nodeagent.edge.host.errors import LibraryCacheInvalid
+from nodeagent.edge.host.atomic_file import read_bounded
+from nodeagent.edge.host.errors import HostError, LibraryCacheInvalid
 from nodeagent.model.values import Value
 
 _OLD_MAGIC = b"ld.so-1.7.0\0"
@@ -59,6 +63,25 @@ class _Format(NamedTuple):
     entry_count: int
     strings_at: int
     """What the offsets of names and paths count from."""
+
+
+def find_cached(path: str, name: str) -> tuple[str, ...]:
+    """Where the cache in this file says that a library is, the loader's first choice first.
+
+    No cache, or a damaged one, is one without libraries; the loader would say the same.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116  # a path object is made where the file is read, once
+        libraries = _read_cache(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+    except (HostError, OSError):
+        return ()
+    return tuple(library.path for library in libraries if library.name == name)
+
+
+@lru_cache(maxsize=2)
+def _read_cache(path: str, _identity: tuple[int, ...]) -> tuple[CachedLibrary, ...]:
+    """Kept while the file is the same one: it has thousands of entries, and is asked for again and again."""
+    return parse_library_cache(read_bounded(Path(path)))
 
 
 def parse_library_cache(content: bytes) -> tuple[CachedLibrary, ...]:

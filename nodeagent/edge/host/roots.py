@@ -6,30 +6,15 @@ Refuses to load anything: a path found here is opened by `edge/nvml` alone.
 A driver container brings its own root file system, so absolute symbolic links in it are relative to that root.
 """
 
-import os
 import re
-import stat
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from nodeagent.edge.host.atomic_file import read_bounded
-from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.ldcache import CachedLibrary, parse_library_cache
+from nodeagent.edge.host.library_search import follow, resolve, search_library
 from nodeagent.edge.host.pseudo_file import read_attribute
 from nodeagent.model.values import Value
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 CONTAINER_DRIVER_ROOT = "run/nvidia/driver"
-LIBRARY_DIRECTORIES = (
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
-_CURRENT = "nvidia/current"
-_LINKS_LIMIT = 40
 _VERSION = re.compile(r"\.so\.(\d+(?:\.\d+){1,2})$")
 
 
@@ -79,12 +64,9 @@ def see_from_host(path: Path, host_root: Path) -> PurePosixPath:
 
 
 def find_library(root: Path, name: str = NVML_LIBRARY) -> Path | None:
-    """The real file of a library below the root: in the usual directories, else by the root's own ld.so.cache."""
-    for directory in LIBRARY_DIRECTORIES:
-        for candidate in (f"{directory}/{name}", f"{directory}/{_CURRENT}/{name}"):
-            if found := resolve_in_root(root, candidate):
-                return found
-    return _find_in_cache(root, name)
+    """The real file of a library below the root, as `library_search` finds it."""
+    found = search_library(str(root), name)
+    return Path(found) if found is not None else None
 
 
 def parse_library_version(path: Path | None) -> str:
@@ -106,9 +88,9 @@ def read_version_at(library: Path, root: Path) -> str:
 
 def resolve_in_root(root: Path, path: str) -> Path | None:
     """Follow symbolic links as a process would for which `root` is `/`; `None` unless it ends at a regular file."""
-    # Most of what is asked for is not there, and is not made a path object then: see `_follow`.
-    place = _follow(str(root), path, may_lack=False)
-    return Path(place) if place is not None and _is_file(place) else None
+    # Most of what is asked for is not there, and is not made a path object then.
+    place = resolve(str(root), path)
+    return Path(place) if place is not None else None
 
 
 def follow_in_root(root: Path, path: str) -> Path | None:
@@ -116,48 +98,8 @@ def follow_in_root(root: Path, path: str) -> Path | None:
 
     `None` when they lead in a circle.
     """
-    place = _follow(str(root), path, may_lack=True)
+    place = follow(str(root), path, may_lack=True)
     return Path(place) if place is not None else None
-
-
-def _follow(root: str, path: str, *, may_lack: bool) -> str | None:
-    """Where the links lead; `None` when they lead in a circle, or to what is not there and may not be lacking."""
-    # Plain strings, because a look at a driver comes here two hundred times: with path objects it took 25 ms.
-    base = root.rstrip("/")
-    place = base
-    pending = _split(path)
-    links_left = _LINKS_LIMIT
-    while pending:
-        part = pending.pop(0)
-        if part == "..":
-            # Like the kernel's own `/..`, the root is its own parent.
-            place = place if place == base else place.rpartition("/")[0]
-            continue
-        try:
-            target = os.readlink(f"{place}/{part}")  # noqa: PTH115  # see above
-        except (OSError, ValueError) as error:
-            if not may_lack and isinstance(error, FileNotFoundError):
-                return None
-            # No link; a name with a NUL in it is none either, and is nowhere.
-            place = f"{place}/{part}"
-            continue
-        links_left -= 1
-        if not links_left:
-            return None
-        place = base if target.startswith("/") else place
-        pending[:0] = _split(target)
-    return place or "/"
-
-
-def _is_file(place: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(place).st_mode)  # noqa: PTH116  # see `_follow`
-    except (OSError, ValueError):
-        return False
-
-
-def _split(path: str) -> list[str]:
-    return [part for part in path.split("/") if part and part != "."]
 
 
 def read_platform_problem(roots: DriverRoots) -> str:
@@ -181,22 +123,3 @@ def _detect_driver_root(host_root: Path) -> Path:
 
 def _resolve_dev_root(driver_root: Path, host_root: Path) -> Path:
     return driver_root if (driver_root / "dev").is_dir() else host_root
-
-
-def _find_in_cache(root: Path, name: str) -> Path | None:
-    path = root / "etc/ld.so.cache"
-    try:
-        status = path.stat()
-        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        libraries = _read_cache(path, identity)
-    except (HostError, OSError):
-        # No cache, or a damaged one, is a root without further libraries; the loader would say the same.
-        return None
-    found = (resolve_in_root(root, library.path) for library in libraries if library.name == name)
-    return next((path for path in found if path is not None), None)
-
-
-@lru_cache(maxsize=2)
-def _read_cache(path: Path, _identity: tuple[int, ...]) -> tuple[CachedLibrary, ...]:
-    """Kept while the file is the same one: it has thousands of entries, and is asked for again and again."""
-    return parse_library_cache(read_bounded(path))

@@ -7,21 +7,12 @@ Refuses platforms whose NVML is none: WSL and Tegra are named as such.
 import ctypes
 import os
 
-SONAME = "libnvidia-ml.so.1"
-SEARCH = (
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-)
-"""Where drivers put it, below the driver root."""
+from nodeagent.edge.host.library_search import search_library
 
+SONAME = "libnvidia-ml.so.1"
 CONTAINER_ROOT = "/run/nvidia/driver"
 """Where a driver container shows its file system: the driver of a host that has none itself."""
 
-_LINKS_MAX = 16
 _WSL = "this is WSL: its GPUs have no NVML events, MIG or device nodes, nodeagent does not serve them"
 _TEGRA = "this is a Tegra system: its integrated GPU has no NVML, nodeagent does not serve it"
 
@@ -57,7 +48,7 @@ def find_library(root: str, configured: str) -> str:
     if not whole_root:
         return SONAME
     # The host of a pod is not this process's own root, and its driver may live in a container all the same.
-    path = search_below(whole_root) or search_below(whole_root + CONTAINER_ROOT)
+    path = search_library(whole_root, SONAME) or search_library(whole_root + CONTAINER_ROOT, SONAME)
     if path is None:
         reason = _TEGRA if is_tegra(whole_root) else "is the driver installed there?"
         raise LibraryUnusable(f"no {SONAME} below driver root {root}: {reason}")
@@ -74,7 +65,7 @@ def load_library(path: str) -> Library:
         handle = ctypes.CDLL(path)
     except OSError as error:
         # A container's loader may have an old cache, and a driver container keeps the library in a root of its own.
-        found = search_below("") or search_below(CONTAINER_ROOT) if path == SONAME else None
+        found = (search_library("", SONAME) or search_library(CONTAINER_ROOT, SONAME)) if path == SONAME else None
         if found is not None:
             return load_library(found)
         reason = _TEGRA if is_tegra("") else "is the driver installed?"
@@ -82,15 +73,6 @@ def load_library(path: str) -> Library:
     if not hasattr(handle, "nvmlInitWithFlags") or not hasattr(handle, "nvmlDeviceGetCount_v2"):
         raise LibraryUnusable(f"{path} is not an NVML library: it has no nvmlInitWithFlags")
     return Library(handle, path if os.path.isabs(path) else _find_mapped(path))
-
-
-def search_below(root: str) -> str | None:
-    """The library's real path in the first of the usual places that has it."""
-    for directory in SEARCH:
-        path = resolve_below(root, f"{directory}/{SONAME}")
-        if path is not None:
-            return path
-    return None
 
 
 def is_wsl(root: str) -> bool:
@@ -107,17 +89,6 @@ def is_tegra(root: str) -> bool:
             return file.read(64).lower().startswith("tegra")
     except OSError:
         return False
-
-
-def resolve_below(root: str, path: str) -> str | None:
-    """The real path of a file below the root, where absolute links mean "from the root"; nothing if it is not there."""
-    for _ in range(_LINKS_MAX):
-        whole = f"{root}/{path}"
-        if not os.path.islink(whole):
-            return os.path.realpath(whole) if os.path.isfile(whole) else None
-        target = os.readlink(whole)
-        path = target.lstrip("/") if os.path.isabs(target) else os.path.join(os.path.dirname(path), target)
-    return None
 
 
 def _identify(path: str) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, wait_for, worker_pid
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml
+from tests.unit.edge.host.tree import encode_new_cache
 
 NEWER_FUNCTIONS = (
     "nvmlDeviceGetMemoryInfo_v2",
@@ -233,12 +234,15 @@ async def test_a_library_that_is_none_is_an_answer(fake: FakeNvml, tmp_path: Pat
     assert str(library) in answer.message
 
 
-async def test_the_library_is_found_below_the_driver_root(fake: FakeNvml, tmp_path: Path) -> None:
-    """Links in a driver root mean "from that root", as in a container's file system."""
-    directory = tmp_path / "usr" / "lib" / "x86_64-linux-gnu"
+@pytest.mark.parametrize("place", ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current", "opt/nv"])
+async def test_the_library_is_found_below_the_driver_root(fake: FakeNvml, tmp_path: Path, place: str) -> None:
+    """Links in a driver root mean "from that root", as in a container's file system; so do paths in its own cache."""
+    directory = tmp_path / place
     directory.mkdir(parents=True)
     shutil.copy(fake.library_path, directory / "libnvidia-ml.so.570.172.08")
-    (directory / SONAME).symlink_to("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.570.172.08")
+    (directory / SONAME).symlink_to(f"/{place}/libnvidia-ml.so.570.172.08")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/ld.so.cache").write_bytes(encode_new_cache([(0x0303, SONAME, f"/{place}/{SONAME}", 0)]))
     async with running_gpus(fake, library="", driver_root=str(tmp_path)) as gpus:
         answer = await gpus.read_answer()
     assert answer.library_path == str(directory / "libnvidia-ml.so.570.172.08")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.edge.host.library_search import DIRECTORIES
 from nodeagent.edge.host.roots import (
-    LIBRARY_DIRECTORIES,
     DriverRoots,
     find_library,
     follow_in_root,
@@ -52,7 +52,7 @@ def test_configured_roots_are_taken_as_they_are(host: HostTree) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "/nvidia/current"])
-@pytest.mark.parametrize("directory", LIBRARY_DIRECTORIES)
+@pytest.mark.parametrize("directory", DIRECTORIES)
 def test_library_is_found_in_each_usual_directory(host: HostTree, directory: str, place: str) -> None:
     """Every directory that the field's tools search is searched."""
     real = host.write(f"{directory}{place}/libnvidia-ml.so.580.65.06", "ELF")

@@ -4,15 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.nvml.library import (
-    CONTAINER_ROOT,
-    SEARCH,
-    SONAME,
-    LibraryUnusable,
-    find_library,
-    load_library,
-    resolve_below,
-)
+from nodeagent.edge.host.library_search import LIBRARY_PLACES
+from nodeagent.edge.nvml.library import CONTAINER_ROOT, SONAME, LibraryUnusable, find_library, load_library
+from tests.unit.edge.host.tree import encode_new_cache
 
 
 def put_library(root: Path, directory: str, version: str = "570.26") -> Path:
@@ -25,24 +19,35 @@ def put_library(root: Path, directory: str, version: str = "570.26") -> Path:
     return file
 
 
-@pytest.mark.parametrize("directory", SEARCH)
+@pytest.mark.parametrize("directory", LIBRARY_PLACES)
 def test_each_usual_place_is_searched(tmp_path: Path, directory: str) -> None:
     """The real file is named, so that its version can be read."""
     file = put_library(tmp_path, directory)
     assert find_library(str(tmp_path), "") == str(file)
 
 
+def test_a_library_that_only_the_roots_own_cache_names_is_found(tmp_path: Path) -> None:
+    """As for containers: what one search finds in a driver root, the other must not refuse."""
+    file = put_library(tmp_path, "opt/nvidia/lib")
+    (tmp_path / "etc").mkdir()
+    rows = [(0x0303, SONAME, f"/opt/nvidia/lib/{SONAME}", 0)]
+    (tmp_path / "etc/ld.so.cache").write_bytes(encode_new_cache(rows))
+    assert find_library(str(tmp_path), "") == str(file)
+
+
 def test_a_driver_container_is_found_below_the_host_of_a_pod(tmp_path: Path) -> None:
     """A pod sees the host below a directory; the driver that a container brought lies deeper still."""
-    file = put_library(tmp_path, f"{CONTAINER_ROOT.lstrip('/')}/{SEARCH[1].lstrip('/')}")
+    file = put_library(tmp_path, f"{CONTAINER_ROOT.lstrip('/')}/{LIBRARY_PLACES[1]}")
     assert find_library(str(tmp_path), "") == str(file)
 
 
 def test_the_first_place_wins(tmp_path: Path) -> None:
     """The order is the field's."""
-    for number, directory in enumerate(reversed(SEARCH)):
+    for number, directory in enumerate(reversed(LIBRARY_PLACES)):
         put_library(tmp_path, directory, f"{number}.0")
-    assert find_library(str(tmp_path), "") == str(tmp_path / SEARCH[0] / f"libnvidia-ml.so.{len(SEARCH) - 1}.0")
+    assert find_library(str(tmp_path), "") == str(
+        tmp_path / LIBRARY_PLACES[0] / f"libnvidia-ml.so.{len(LIBRARY_PLACES) - 1}.0"
+    )
 
 
 def test_a_configured_library_is_taken_as_it_is() -> None:
@@ -65,9 +70,9 @@ def test_on_the_host_the_dynamic_loader_is_asked(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("place", ["", CONTAINER_ROOT])
 def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """An old cache, or a driver container: the usual places of the host and of the container are looked at."""
-    file = put_library(tmp_path, SEARCH[1])
+    file = put_library(tmp_path, LIBRARY_PLACES[1])
     places = {place: str(file)}
-    monkeypatch.setattr("nodeagent.edge.nvml.library.search_below", places.get)
+    monkeypatch.setattr("nodeagent.edge.nvml.library.search_library", lambda root, _name: places.get(root))
     monkeypatch.setattr("nodeagent.edge.nvml.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
     with pytest.raises(LibraryUnusable, match=f"cannot load {file}: .*file too short"):
         load_library("libnvidia-ml-of-nowhere.so.1")
@@ -94,18 +99,7 @@ def test_platforms_without_a_real_nvml_are_named(tmp_path: Path, path: str, cont
 
 def test_a_tegra_board_with_nvml_is_served(tmp_path: Path) -> None:
     """Newer boards have the library: then it is what counts."""
-    file = put_library(tmp_path, SEARCH[0])
+    file = put_library(tmp_path, LIBRARY_PLACES[0])
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "nv_tegra_release").touch()
     assert find_library(str(tmp_path), "") == str(file)
-
-
-def test_links_stay_below_the_root(tmp_path: Path) -> None:
-    """An absolute link means "from the root"; a circle and a dangling end are nothing."""
-    (tmp_path / "real").touch()
-    (tmp_path / "absolute").symlink_to("/real")
-    (tmp_path / "circle").symlink_to("circle")
-    (tmp_path / "dangling").symlink_to("nowhere")
-    assert resolve_below(str(tmp_path), "absolute") == str(tmp_path / "real")
-    assert resolve_below(str(tmp_path), "circle") is None
-    assert resolve_below(str(tmp_path), "dangling") is None

@@ -14,7 +14,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, render_table
-from nodeagent.components.cdi.decide import render_specs
+from nodeagent.components.cdi.decide import describe_other_version, render_specs
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
 from nodeagent.components.cdi.spec import render_spec_name
@@ -38,7 +38,7 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for(arguments, read_environment()).settings
     configure_logging(form=settings.log.format, level="error")
     try:
-        plan = anyio.run(_plan, settings)
+        plan, problem = anyio.run(_plan, settings)
         rendered = render_specs(plan)
     except DriverError as error:
         raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
@@ -47,11 +47,13 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
     content = rendered.get(render_spec_name(arguments.kind))
     for each in plan.left_out:
         print(f"nodeagent: left out: {each}", file=streams.err)
+    if problem:
+        print(f"nodeagent: {problem}: CUDA fails with them", file=streams.err)
     if content is None:
         kinds = ", ".join(spec.kind for spec in plan.specs) or "none, because there is no device to describe"
         raise CommandFailed(f"nothing to write for {arguments.kind}; this node has: {kinds}", ExitCode.UNREACHABLE)
     _put_out(content, arguments.output, streams)
-    return ExitCode.UNWELL if plan.left_out else ExitCode.OK
+    return ExitCode.UNWELL if plan.left_out or problem else ExitCode.OK
 
 
 def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -100,17 +102,19 @@ def _find_files(settings: Settings) -> SpecFiles:
     return SpecFiles(settings.cdi.dir, host=HostPaths(settings.node.host_root))
 
 
-async def _plan(settings: Settings) -> SpecPlan:
-    """What this node's specifications would say now."""
+async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
+    """What this node's specifications would say now, and what is wrong with the driver's files if anything is."""
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
     worker = WorkerThread("driver files")
     failure: NodeagentError | None = None
-    inventory, files = Inventory(generation=1), DriverFiles()
+    inventory, files, problem = Inventory(generation=1), DriverFiles(), ""
     async with anyio.create_task_group() as tasks:
         await tasks.start(hardware.run, name="GPU source")
         try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
             files = await choose_driver_files(settings, worker).read_driver_files()
+            nvml = (await hardware.probe.read_evidence()).nvml
+            problem = describe_other_version(nvml.driver_version if nvml is not None else "", files)
         except NodeagentError as error:
             # Raised outside of the group, which would wrap it.
             failure = error
@@ -119,7 +123,7 @@ async def _plan(settings: Settings) -> SpecPlan:
     if failure is not None:
         raise failure
     hook = settings.cdi.hook_dir / HOOK_PROGRAM if settings.cdi.hooks == "ldcache" else None
-    return plan_specs(inventory, files, public=True, hook=hook)
+    return plan_specs(inventory, files, public=True, hook=hook), problem
 
 
 def _put_out(content: bytes, output: str | None, streams: Streams) -> None:

@@ -44,6 +44,15 @@ CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="cdi-driver-version-differs",
+        severity="error",
+        title="containers would get libraries of another driver than the one in use, CUDA fails with them",
+        remedy="take away what another version has left below `driver.root`, or point it at the driver in use;"
+        " after an upgrade, reload the kernel module or reboot",
+        show_after_seconds=5.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="runtime-not-found",
         severity="warning",
         title="the container runtime that serves the kubelet is not known",

@@ -160,7 +160,7 @@ class Cdi:
             readings = self._parse(await self._directories.read_specs())
         state = render_state(inventory.value.generation, readings, self._own_paths, left_out)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
-        problems = decide_problems(readings, left_out, files)
+        problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
         return True

@@ -27,7 +27,13 @@ OWN_KINDS: Final = (
     PUBLIC_KIND,
     *(f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed", "imex-channel")),
 )
-CODES: Final = ("cdi-conflict", "cdi-file-invalid", "cdi-device-left-out", "cdi-driver-files-missing")
+CODES: Final = (
+    "cdi-conflict",
+    "cdi-file-invalid",
+    "cdi-device-left-out",
+    "cdi-driver-files-missing",
+    "cdi-driver-version-differs",
+)
 
 
 class SpecInvalid(NodeagentError):
@@ -116,9 +122,16 @@ def render_state(
 
 
 def decide_problems(
-    readings: Sequence[SpecReading], left_out: Iterable[str], files: DriverFiles
+    readings: Sequence[SpecReading], left_out: Iterable[str], files: DriverFiles, in_use: str
 ) -> dict[str, dict[str, str]]:
-    """For each code of `CODES`, what it says of whom; an empty mapping says all is well."""
+    """For each code of `CODES`, what it says of whom; an empty mapping says all is well.
+
+    Args:
+        readings: the files that runtimes read.
+        left_out: devices without an entry.
+        files: the driver as it lies on the host.
+        in_use: the version that the driver says of itself.
+    """
     missing = not files.libraries and not files.made_up
     return {
         "cdi-conflict": describe_conflicts(find_conflicts(readings)),
@@ -127,4 +140,12 @@ def decide_problems(
         },
         "cdi-device-left-out": {each.partition(" ")[0]: each for each in left_out},
         "cdi-driver-files-missing": {"": "no library of the driver was found below `driver.root`"} if missing else {},
+        "cdi-driver-version-differs": {"": differs} if (differs := describe_other_version(in_use, files)) else {},
     }
+
+
+def describe_other_version(in_use: str, files: DriverFiles) -> str:
+    """What is wrong where the libraries found are not those of the driver in use; empty where nothing is."""
+    if not in_use or not files.version or in_use == files.version:
+        return ""
+    return f"the driver in use is {in_use}, the libraries found are those of {files.version}"

@@ -49,8 +49,10 @@ class Surroundings:
         self.live.replace(replace(self.live.now, cdi=replace(self.live.now.cdi, **settings)))
         self.bus.publish_fact(ConfigurationReloaded(changed=tuple(settings)), source="test")
 
-    def show(self, inventory: Inventory | None = None, phase: DriverPhase = DriverPhase.READY) -> None:
-        self.bus.publish_state(DriverState(phase=phase), source="test")
+    def show(
+        self, inventory: Inventory | None = None, phase: DriverPhase = DriverPhase.READY, version: str = ""
+    ) -> None:
+        self.bus.publish_state(DriverState(phase=phase, driver_version=version), source="test")
         self.bus.publish_state(inventory or make_inventory(2), source="test")
 
     @asynccontextmanager
@@ -208,6 +210,17 @@ async def test_a_driver_without_libraries_is_a_condition() -> None:
     async with around.running():
         assert around.codes == ["cdi-driver-files-missing"]
         around.driver.files = make_files(2)
+        await anyio.sleep(REVIEW_SECONDS + 1)
+        assert around.codes == []
+
+
+async def test_libraries_of_another_version_than_the_drivers_are_a_condition() -> None:
+    """NVML's word against the files' names: containers would find a CUDA that the kernel's part refuses."""
+    around = Surroundings()
+    around.show(version="570.26")
+    async with around.running():
+        assert around.codes == ["cdi-driver-version-differs"]
+        around.driver.files = make_files(2, version="570.26")
         await anyio.sleep(REVIEW_SECONDS + 1)
         assert around.codes == []
 

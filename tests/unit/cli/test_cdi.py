@@ -7,6 +7,7 @@ import pytest
 
 from nodeagent.cli.exit_codes import ExitCode
 from tests.support.command_line import run_here
+from tests.support.driver_tree import DriverTree
 
 pytestmark = pytest.mark.may_block("a made-up node's profile is read before anything is served")
 
@@ -62,6 +63,17 @@ def test_generate_names_what_it_leaves_out(tmp_path: Path) -> None:
     assert (code, out) == (ExitCode.UNREACHABLE, "")
     assert "left out" in err
     assert "no device to describe" in err
+
+
+def test_generate_says_when_the_files_are_not_the_drivers(tmp_path: Path) -> None:
+    """The made-up driver calls itself 550.163.01, and what lies below the root has another version in its names."""
+    DriverTree(tmp_path).install("550.163.01")
+    assert "those of" not in run("generate", "--gpus", MIG, "--set", f"driver.root={tmp_path}")[2]
+    other = tmp_path / "other"
+    DriverTree(other).install("580.65.06")
+    code, _, err = run("generate", "--gpus", MIG, "--set", f"driver.root={other}")
+    assert code != ExitCode.OK
+    assert "the driver in use is 550.163.01, the libraries found are those of 580.65.06" in err
 
 
 def test_list_shows_which_names_resolve(tmp_path: Path) -> None:

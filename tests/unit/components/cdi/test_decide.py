@@ -9,6 +9,7 @@ from nodeagent.components.cdi.decide import (
     decide_changes,
     decide_problems,
     decide_public,
+    describe_other_version,
     plan_own_paths,
     render_specs,
     render_state,
@@ -82,12 +83,13 @@ def test_problems_are_told_by_code_and_key() -> None:
         SpecReading(path="/etc/cdi/b.json", kind="k/c", devices=("0",)),
         SpecReading(path="/etc/cdi/c.json", problem="it is no YAML"),
     ]
-    problems = decide_problems(readings, ["GPU-x (GPU 1): /dev/nvidia1 is missing"], DriverFiles())
+    problems = decide_problems(readings, ["GPU-x (GPU 1): /dev/nvidia1 is missing"], DriverFiles(), "570.26")
     assert {code: list(keys) for code, keys in problems.items()} == {
         "cdi-conflict": ["/etc/cdi/a.json, /etc/cdi/b.json"],
         "cdi-file-invalid": ["/etc/cdi/c.json"],
         "cdi-device-left-out": ["GPU-x"],
         "cdi-driver-files-missing": [""],
+        "cdi-driver-version-differs": [],
     }
     assert set(CODES) == set(problems) <= {definition.code for definition in CATALOGUE}
 
@@ -95,4 +97,20 @@ def test_problems_are_told_by_code_and_key() -> None:
 @pytest.mark.parametrize("files", [make_files(1), DriverFiles(made_up=True)])
 def test_no_problem_is_an_empty_answer(files: DriverFiles) -> None:
     """A healthy node and a simulated one have nothing to mend."""
-    assert not any(decide_problems([], [], files).values())
+    assert not any(decide_problems([], [], files, "580.65.06").values())
+
+
+@pytest.mark.parametrize(
+    ("in_use", "found", "problem"),
+    [
+        ("580.65.06", "580.65.06", ""),
+        ("580.65.06", "570.26", "the driver in use is 580.65.06, the libraries found are those of 570.26"),
+        ("", "570.26", ""),
+        ("580.65.06", "", ""),
+    ],
+)
+def test_files_of_another_driver_are_told(in_use: str, found: str, problem: str) -> None:
+    """What the driver says of itself and what the files' names say are two things; the unknown differs from none."""
+    files = make_files(1, version=found)
+    assert describe_other_version(in_use, files) == problem
+    assert "".join(decide_problems([], [], files, in_use)["cdi-driver-version-differs"].values()) == problem

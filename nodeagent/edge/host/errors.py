@@ -9,6 +9,7 @@ HostError
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
 ├── HookProgramMissing    the hook program is not part of this installation
+├── HookProgramUnfit      it is, and does not run on this host
 └── HostStuck             file work did not come back in time
 """
 
@@ -132,6 +133,14 @@ class HookProgramMissing(HostError):
             f"cannot install the CDI hook: {path} is missing: build it with `cc -static -O2 -o {path} {path}.c`,"
             " or set `cdi.hooks: none`"
         )
+        self.path = path
+
+
+class HookProgramUnfit(HostError):
+    """The hook program does not run where the container runtime would start it, or nobody can know whether it does."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} cannot be shown to run on the host: {reason}")
         self.path = path
 
 

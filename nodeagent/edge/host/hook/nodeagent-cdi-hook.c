@@ -1,7 +1,8 @@
-/* The program that container runtimes run while they create a container, where `cdi.hooks: ldcache` asks for it.
+/* The program that container runtimes run while they create a container, where `cdi.hooks` asks for it.
  *
- * It makes the linker cache list the driver's libraries, makes their other names, and keeps the driver's user-space part
- * from changing device nodes. It is linked statically and reads nothing but its arguments, the state on its standard
+ * It makes the linker cache list the driver's libraries, after those of an image that brings newer ones for older
+ * drivers, makes their other names, tells EGL which GPUs there are, and keeps the driver's user-space part from changing
+ * device nodes. It is linked statically and reads nothing but its arguments, the state on its standard
  * input and the container's own files, because the host may have no Python and every container waits for it.
  *
  * What is in the container is hostile: each path below its root is opened with RESOLVE_IN_ROOT, so that no link in the
@@ -9,6 +10,8 @@
  * the container's root as its only file system.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
@@ -26,7 +29,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STATE_LIMIT = 1 << 20, CONFIG_LIMIT = 16 << 20, PATH_LIMIT = 4096, FOLDERS_LIMIT = 64 };
+enum {
+    STATE_LIMIT = 1 << 20, CONFIG_LIMIT = 16 << 20, NOTE_LIMIT = 1 << 16, PATH_LIMIT = 4096, FOLDERS_LIMIT = 64,
+    NAMES_LIMIT = 1 << 16,
+};
 
 static const char PARAMS[] = "/proc/driver/nvidia/params";
 static char root_path[2 * PATH_LIMIT + 16];
@@ -184,10 +190,10 @@ static int open_parent(int root, const char *path, const char **name) {
     return parent;
 }
 
-static void write_inside(int root, const char *path, const char *text, int flags) {
+static void write_inside(int root, const char *path, const char *text, int flags, mode_t mode) {
     const char *name;
     close(open_parent(root, path, &name));
-    int descriptor = open_inside(root, path, O_WRONLY | O_CREAT | O_NONBLOCK | flags, 0644);
+    int descriptor = open_inside(root, path, O_WRONLY | O_CREAT | O_NONBLOCK | flags, mode);
     if (descriptor < 0) fail("cannot open %s: %s", path, strerror(errno));
     struct stat status;
     if (fstat(descriptor, &status) || !S_ISREG(status.st_mode)) fail("%s is no file", path);
@@ -200,6 +206,17 @@ static void write_inside(int root, const char *path, const char *text, int flags
         size -= (size_t)written;
     }
     close(descriptor);
+}
+
+/* Calls back with each name in a directory; a directory that is not there has none. */
+static void each_name(int root, const char *path, void (*take)(const char *, void *), void *into) {
+    int descriptor = open_inside(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, 0);
+    if (descriptor < 0) return;
+    DIR *directory = fdopendir(descriptor);
+    if (!directory) fail("cannot read %s: %s", path, strerror(errno));
+    struct dirent *entry;
+    for (int number = 0; number < NAMES_LIMIT && (entry = readdir(directory)); number++) take(entry->d_name, into);
+    closedir(directory);
 }
 
 /* ---- create-symlinks -------------------------------------------------------------------------------------------- */
@@ -229,13 +246,18 @@ static void create_symlink(int root, const char *argument) {
 
 /* ---- update-ldcache --------------------------------------------------------------------------------------------- */
 
-/* A copy of the host's ldconfig that nothing in the container can write to through /proc. */
-static int copy_ldconfig(const char *path) {
+static int open_ldconfig(const char *path) {
     const char *places[] = {path, "/sbin/ldconfig.real", "/usr/sbin/ldconfig.real", "/sbin/ldconfig", "/usr/sbin/ldconfig"};
     int from = -1;
     for (size_t number = 0; number < sizeof places / sizeof *places && from < 0; number++)
         if (places[number]) from = open(places[number], O_RDONLY | O_CLOEXEC);
     if (from < 0) fail("the host has no ldconfig: %s", strerror(errno));
+    return from;
+}
+
+/* A copy of the host's ldconfig that nothing in the container can write to through /proc. */
+static int copy_ldconfig(const char *path) {
+    int from = open_ldconfig(path);
     int copy = memfd_create("ldconfig", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     char buffer[65536];
     ssize_t got;
@@ -299,16 +321,143 @@ static void update_ldcache(int root, char **folders, int count, const char *ldco
         /* Without this file musl searches three directories; with it, only those that it names. */
         int present = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
         if (present >= 0) close(present);
-        else write_inside(root, path, "/lib:/usr/local/lib:/usr/lib:", O_TRUNC);
-        write_inside(root, path, text, O_APPEND);
+        else write_inside(root, path, "/lib:/usr/local/lib:/usr/lib:", O_TRUNC, 0644);
+        write_inside(root, path, text, O_APPEND, 0644);
         return;
     }
     int copy = copy_ldconfig(ldconfig);
-    write_inside(root, CONFIGURATION, text, O_TRUNC);
+    write_inside(root, CONFIGURATION, text, O_TRUNC, 0644);
     int present = open_inside(root, "etc/ld.so.conf", O_RDONLY | O_NONBLOCK, 0);
     if (present >= 0) close(present);
-    else write_inside(root, "etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n", O_TRUNC);
+    else write_inside(root, "etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n", O_TRUNC, 0644);
     run_ldconfig(copy);
+}
+
+/* ---- enable-cuda-compat ----------------------------------------------------------------------------------------- */
+
+/* Sorts before our own file, so that the linker cache has these libraries first. */
+static const char COMPAT[] = "usr/local/cuda/compat", COMPAT_CONFIGURATION[] = "00-compat-nodeagent.conf";
+static const char NOTE_SECTION[] = ".note.cuda.fwd_compatibility", NOTE_OWNER[] = "NVIDIA Corporation";
+
+struct compat { int count; char version[64]; };
+
+static void take_compat(const char *name, void *into) {
+    static const char stem[] = "libcuda.so.";
+    struct compat *found = into;
+    if (strncmp(name, stem, sizeof stem - 1) || !strchr(name + sizeof stem - 1, '.')) return;
+    found->count++;
+    snprintf(found->version, sizeof found->version, "%s", name + sizeof stem - 1);
+}
+
+static int compare_versions(const char *one, const char *other) {
+    for (int part = 0; part < 3; part++) {
+        char *end, *other_end;
+        unsigned long mine = strtoul(one, &end, 10), theirs = strtoul(other, &other_end, 10);
+        if (mine != theirs) return mine > theirs ? 1 : -1;
+        one = end + (*end == '.');
+        other = other_end + (*other_end == '.');
+    }
+    return 0;
+}
+
+static int read_at(int file, void *into, size_t size, unsigned long long offset) {
+    return pread(file, into, size, (off_t)offset) == (ssize_t)size;
+}
+
+/* The section in which a newer library says with which drivers it works; NULL when it says nothing, or is damaged. */
+static char *read_note(int library, size_t *size) {
+    Elf64_Ehdr header;
+    Elf64_Shdr names, section;
+    if (!read_at(library, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG)) return NULL;
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof section) return NULL;
+    if (!read_at(library, &names, sizeof names, header.e_shoff + header.e_shstrndx * sizeof names)) return NULL;
+    for (unsigned number = 0; number < header.e_shnum; number++) {
+        char name[sizeof NOTE_SECTION] = "";
+        if (!read_at(library, &section, sizeof section, header.e_shoff + number * sizeof section)) return NULL;
+        if (!read_at(library, name, sizeof name, names.sh_offset + section.sh_name)) continue;
+        if (memcmp(name, NOTE_SECTION, sizeof name)) continue;
+        if (section.sh_size < sizeof(Elf64_Nhdr) || section.sh_size > NOTE_LIMIT) return NULL;
+        char *content = malloc(section.sh_size + 1);
+        if (!content) fail("no memory for %s", NOTE_SECTION);
+        if (!read_at(library, content, section.sh_size, section.sh_offset)) { free(content); return NULL; }
+        content[*size = section.sh_size] = 0;
+        return content;
+    }
+    return NULL;
+}
+
+/* Whether a note lists the major version of the host's driver: {"Driver": [535, 550], ...}. */
+static int lists_driver(char *note, size_t size, unsigned long driver) {
+    Elf64_Nhdr header;
+    memcpy(&header, note, sizeof header);
+    size_t text_at = sizeof header + (((size_t)header.n_namesz + 3) & ~(size_t)3);
+    if (header.n_namesz != sizeof NOTE_OWNER || text_at > size || header.n_descsz > size - text_at) return 0;
+    if (memcmp(note + sizeof header, NOTE_OWNER, sizeof NOTE_OWNER)) return 0;
+    note[text_at + header.n_descsz] = 0;
+    const char *at = find_key(note + text_at, "Driver");
+    if (!at || *at != '[') return 0;
+    while (at && (*at == '[' || *at == ',')) {
+        const char *item = skip_space(at + 1);
+        if (strtoul(item + (*item == '"'), NULL, 10) == driver) return 1;
+        at = skip_value(item);
+        if (at) at = skip_space(at);
+    }
+    return 0;
+}
+
+/* An image may bring a CUDA for drivers older than itself: where it is newer than the host's, it comes first. */
+static int is_compat_better(int root, const char *driver) {
+    struct compat found = {0, ""};
+    char path[sizeof COMPAT + 96];
+    each_name(root, COMPAT, take_compat, &found);
+    if (found.count != 1) return 0;
+    snprintf(path, sizeof path, "%s/libcuda.so.%s", COMPAT, found.version);
+    int library = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
+    struct stat status;
+    if (library < 0 || fstat(library, &status) || !S_ISREG(status.st_mode)) return 0;
+    size_t size;
+    char *note = read_note(library, &size);
+    unsigned long major = strtoul(driver, NULL, 10);
+    int is_better = note ? lists_driver(note, size, major) && compare_versions(found.version, driver) > 0
+                         : strtoul(found.version, NULL, 10) > major;
+    free(note);
+    close(library);
+    return is_better;
+}
+
+static void enable_compat(int root, const char *driver) {
+    char path[96], folder[sizeof COMPAT + 3];
+    snprintf(path, sizeof path, "etc/ld.so.conf.d/%s", COMPAT_CONFIGURATION);
+    snprintf(folder, sizeof folder, "/%s\n", COMPAT);
+    if (is_compat_better(root, driver)) { write_inside(root, path, folder, O_TRUNC, 0644); return; }
+    /* A container that is started again may have it from before the host's driver was upgraded. */
+    int directory = open_inside(root, "etc/ld.so.conf.d", O_PATH | O_DIRECTORY, 0);
+    if (directory < 0) return;
+    if (unlinkat(directory, COMPAT_CONFIGURATION, 0) && errno != ENOENT) fail("cannot remove %s: %s", path, strerror(errno));
+    close(directory);
+}
+
+/* ---- update-application-profile --------------------------------------------------------------------------------- */
+
+static void take_gpu(const char *name, void *into) {
+    static const char stem[] = "nvidia";
+    if (strncmp(name, stem, sizeof stem - 1)) return;
+    const char *digits = name + sizeof stem - 1;
+    size_t count = strspn(digits, "0123456789");
+    unsigned long number = strtoul(digits, NULL, 10);
+    if (count && !digits[count] && number < 64) *(unsigned long long *)into |= 1ULL << number;
+}
+
+/* EGL would otherwise look for every GPU of the host, and fail on those that this container was not given. */
+static void update_profile(int root) {
+    char text[256];
+    unsigned long long gpus = 0;
+    each_name(root, "dev", take_gpu, &gpus);
+    if (!gpus) return;
+    snprintf(text, sizeof text,
+             "{\"profiles\": [{\"name\": \"_container_\", \"settings\": [\"EGLVisibleDGPUDevices\", 0x%llx]}],"
+             " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n", gpus);
+    write_inside(root, "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf", text, O_TRUNC, 0444);
 }
 
 /* ---- disable-device-node-modification --------------------------------------------------------------------------- */
@@ -357,28 +506,48 @@ static const char *value_of(const char *argument, const char *flag) {
     return !strncmp(argument, flag, length) && argument[length] == '=' ? argument + length + 1 : NULL;
 }
 
+/* What containers will need of the host: a kernel that opens paths within a root, and its ldconfig. */
+static void check_host(void) {
+    int host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (host < 0 || open_inside(host, ".", O_PATH | O_DIRECTORY, 0) < 0)
+        fail("this kernel does not open paths within a root: %s", strerror(errno));
+    open_ldconfig(NULL);
+}
+
+enum command { LINKS, COMPATIBILITY, CACHE, PROTECTION, PROFILE, COMMANDS };
+static const char *const NAMES[COMMANDS] = {
+    "create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification",
+    "update-application-profile",
+};
+
 int main(int count, char **arguments) {
-    if (count < 2) fail("expected create-symlinks, update-ldcache or disable-device-node-modification");
-    const char *command = arguments[1], *value, *ldconfig = NULL, *params = PARAMS;
+    if (count < 2) fail("expected create-symlinks, update-ldcache or another command");
+    const char *name = arguments[1], *value, *ldconfig = NULL, *params = PARAMS, *driver = "";
     char *folders[FOLDERS_LIMIT];
-    int folder_count = 0;
+    int folder_count = 0, command = 0;
     umask(022);
-    int links = !strcmp(command, "create-symlinks"), cache = !strcmp(command, "update-ldcache");
-    if (!links && !cache && strcmp(command, "disable-device-node-modification")) {
+    if (!strcmp(name, "self-check")) { check_host(); return 0; }
+    while (command < COMMANDS && strcmp(name, NAMES[command])) command++;
+    if (command == COMMANDS) {
         /* A specification that is newer than this program must not keep containers from starting. */
-        fprintf(stderr, "nodeagent-cdi-hook: does not know %s, passed over\n", command);
+        fprintf(stderr, "nodeagent-cdi-hook: does not know %s, passed over\n", name);
         return 0;
     }
     int root = open_root();
     for (int number = 2; number < count; number++) {
-        if (links && (value = value_of(arguments[number], "--link"))) create_symlink(root, value);
-        else if (cache && (value = value_of(arguments[number], "--folder")) && folder_count < FOLDERS_LIMIT)
+        const char *argument = arguments[number];
+        if (command == LINKS && (value = value_of(argument, "--link"))) create_symlink(root, value);
+        else if (command == CACHE && (value = value_of(argument, "--folder")) && folder_count < FOLDERS_LIMIT)
             folders[folder_count++] = (char *)value;
-        else if (cache && (value = value_of(arguments[number], "--ldconfig"))) ldconfig = value;
-        else if ((value = value_of(arguments[number], "--params"))) params = value;
-        else fail("%s: unknown argument %s", command, arguments[number]);
+        else if (command == CACHE && (value = value_of(argument, "--ldconfig"))) ldconfig = value;
+        else if (command == COMPATIBILITY && (value = value_of(argument, "--host-driver-version"))) driver = value;
+        else if (command == PROTECTION && (value = value_of(argument, "--params"))) params = value;
+        else fail("%s: unknown argument %s", name, argument);
     }
-    if (cache) update_ldcache(root, folders, folder_count, ldconfig);
-    else if (!links) protect_device_nodes(root, params);
+    if (command == COMPATIBILITY && !*driver) fail("%s: expected --host-driver-version", name);
+    if (command == COMPATIBILITY) enable_compat(root, driver);
+    else if (command == CACHE) update_ldcache(root, folders, folder_count, ldconfig);
+    else if (command == PROTECTION) protect_device_nodes(root, params);
+    else if (command == PROFILE) update_profile(root);
     return 0;
 }

@@ -93,5 +93,7 @@ class ContainerSide:
             self._live,
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
-            hook=None if self._is_simulation else HookProgram(self._workers[0], host=host),
+            hook=None
+            if self._is_simulation
+            else HookProgram(self._workers[0], host=host, shared=settings.node.state_dir),
         )

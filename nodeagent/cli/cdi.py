@@ -14,7 +14,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, render_table
-from nodeagent.components.cdi.decide import describe_other_version, render_specs
+from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version, render_specs
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
 from nodeagent.components.cdi.spec import render_spec_name
@@ -24,6 +24,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.hook_program import HookProgram
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.kernel.log import configure_logging
@@ -107,12 +108,13 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
     worker = WorkerThread("driver files")
     failure: NodeagentError | None = None
-    inventory, files, problem = Inventory(generation=1), DriverFiles(), ""
+    inventory, files, layout, problem = Inventory(generation=1), DriverFiles(), Layout(), ""
     async with anyio.create_task_group() as tasks:
         await tasks.start(hardware.run, name="GPU source")
         try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
             files = await choose_driver_files(settings, worker).read_driver_files()
+            layout = _choose_layout(settings, files, worker)
             nvml = (await hardware.probe.read_evidence()).nvml
             problem = describe_other_version(nvml.driver_version if nvml is not None else "", files)
         except NodeagentError as error:
@@ -122,8 +124,24 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     worker.close()
     if failure is not None:
         raise failure
-    hook = settings.cdi.hook_dir / HOOK_PROGRAM if settings.cdi.hooks == "ldcache" else None
-    return plan_specs(inventory, files, public=True, hook=hook), problem
+    kinds = decide_public((), (), wanted=True)
+    wishes = decide_wishes(kinds, layout, settings.cdi.device_groups, None)
+    return plan_specs(inventory, files, wishes), problem
+
+
+def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread) -> Layout:
+    """As the agent would, but that nothing is put on the host."""
+    path = settings.cdi.hook_dir / HOOK_PROGRAM
+    if settings.cdi.hooks == "none" or files.made_up:
+        return Layout()
+    if settings.cdi.hooks == "auto":
+        try:
+            HookProgram(worker, host=HostPaths(settings.node.host_root), shared=settings.node.state_dir).check_nowait(
+                path
+            )
+        except HostError as error:
+            return Layout(reason=str(error))
+    return Layout(hook=path)
 
 
 def _put_out(content: bytes, output: str | None, streams: Streams) -> None:

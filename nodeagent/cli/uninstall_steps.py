@@ -25,6 +25,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.errors import describe_os_error
+from nodeagent.edge.host.hook_program import locate_hook
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.edge.host.journal_disk import JOURNAL_NAME, LOCK_NAME
 from nodeagent.edge.host.state_lock import StateLock
@@ -91,7 +92,9 @@ def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     directory = settings.cdi.dir
     own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
     others = directory.is_dir() and {*directory.iterdir()} - {*own}
-    hook = HostPaths(settings.node.host_root).here(str(settings.cdi.hook_dir / HOOK_PROGRAM))
+    hook = locate_hook(
+        settings.cdi.hook_dir / HOOK_PROGRAM, HostPaths(settings.node.host_root), settings.node.state_dir
+    )
     yield from _remove([*own, hook], "CDI", dry=dry)
     if not others and not directory.is_mount():
         yield from _remove_directory(directory, dry=dry)

@@ -29,6 +29,19 @@ class DriverFile(Value, frozen=True):
         return self.path.rpartition("/")[0]
 
 
+class DriverNode(DriverFile, frozen=True):
+    """One device node, with who may open it."""
+
+    mode: int = 0o666
+    gid: int = 0
+
+    @property
+    def group(self) -> int:
+        """The group that a process needs to be in to open it; 0 where everybody may, or root alone."""
+        is_for_all = self.mode & 0o006 == 0o006
+        return 0 if is_for_all or self.mode & 0o060 != 0o060 else self.gid
+
+
 class DriverLibrary(DriverFile, frozen=True):
     """One shared library of the driver."""
 
@@ -47,7 +60,7 @@ class DriverFiles(Value, frozen=True):
     """Programs, firmware and configuration files; containers may read them."""
     sockets: tuple[DriverFile, ...] = ()
     """Sockets of the driver's own daemons; containers may talk to them."""
-    nodes: tuple[DriverFile, ...] = ()
+    nodes: tuple[DriverNode, ...] = ()
     """Device nodes that exist now, of every kind that a specification may name."""
     drm_names: Mapping[PciAddress, tuple[str, ...]] = {}
     """`card1` and `renderD128` of each GPU that has them."""

@@ -132,3 +132,7 @@ class CdiState(Value, frozen=True):
     files: tuple[CdiSpecFile, ...] = ()
     left_out: tuple[str, ...] = ()
     """Devices without an entry, each with its reason."""
+    hook: str = ""
+    """The program that makes a linker cache in each container; empty where none is run."""
+    no_hook_reason: str = ""
+    """Why none is."""

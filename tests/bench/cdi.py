@@ -15,16 +15,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import decide_changes, plan_own_paths, render_specs
-from nodeagent.components.cdi.plan_specs import plan_specs
+from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
 from nodeagent.edge.host import hook_program
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver_libraries import DriverLibraries
 from nodeagent.edge.host.roots import DriverRoots
-from nodeagent.model.cdi import DriverFile, DriverFiles
+from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Inventory
 from tests.bench.rows import Row
-from tests.support.driver_tree import LIBRARIES, DriverTree
+from tests.support.driver_tree import LIBRARIES, DriverTree, look_at_file
 from tests.support.samples import make_gpu, make_inventory, make_mig
 
 ROUNDS = 20
@@ -47,17 +47,17 @@ def _measure_specs(place: Path) -> list[Row]:
     inventory, (partitioned, capabilities) = make_inventory(8), _make_partitioned()
 
     def write_afresh() -> None:
-        finder = DriverFileFinder(libraries=DriverLibraries(machine=62), is_node=Path.is_file)
+        finder = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file)
         _write(specs, inventory, finder.read(roots))
 
     def write_partitioned() -> None:
-        finder = DriverFileFinder(libraries=DriverLibraries(machine=62), is_node=Path.is_file)
+        finder = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file)
         files = finder.read(roots)
-        nodes = (DriverFile(path=path, host_path=path) for path in _name_nodes(capabilities))
+        nodes = (DriverNode(path=path, host_path=path) for path in _name_nodes(capabilities))
         _write(specs, partitioned, replace(files, nodes=(*files.nodes, *nodes), capability_minors=capabilities))
 
-    finder = DriverFileFinder(libraries=DriverLibraries(machine=62), is_node=Path.is_file)
-    written = render_specs(plan_specs(inventory, finder.read(roots), public=True))
+    finder = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file)
+    written = render_specs(plan_specs(inventory, finder.read(roots), SpecWishes(kinds=PUBLIC_KINDS)))
     _write(specs, inventory, finder.read(roots))
 
     def find_nothing_to_do() -> None:
@@ -111,7 +111,7 @@ def _spent_by_children() -> float:
 
 
 def _write(specs: SpecFiles, inventory: Inventory, files: DriverFiles) -> None:
-    for name, content in render_specs(plan_specs(inventory, files, public=True)).items():
+    for name, content in render_specs(plan_specs(inventory, files, SpecWishes(kinds=PUBLIC_KINDS))).items():
         specs.write_nowait(name, content)
 
 

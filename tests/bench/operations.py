@@ -21,7 +21,7 @@ from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconci
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.cdi.decide import render_specs
-from nodeagent.components.cdi.plan_specs import plan_specs
+from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
 from nodeagent.components.deviceplugin.offer import Resource
@@ -42,7 +42,7 @@ from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import SystemClock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.cdi import DriverFile, DriverFiles
+from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.gpu import Gpu, GpuPair, GpuReadout, Inventory, PathKind
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
@@ -170,9 +170,9 @@ def _write_spec(inventory: Inventory) -> Work:
         *(f"/dev/nvidia{gpu.minor}" for gpu in inventory.gpus),
         *(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in capabilities.values()),
     ]
-    nodes = tuple(DriverFile(path=path, host_path=path) for path in paths)
+    nodes = tuple(DriverNode(path=path, host_path=path) for path in paths)
     files = DriverFiles(nodes=nodes, capability_minors=capabilities)
-    return lambda: render_specs(plan_specs(inventory, files, public=True))
+    return lambda: render_specs(plan_specs(inventory, files, SpecWishes(kinds=PUBLIC_KINDS)))
 
 
 # Pods.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary
+from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary, DriverNode
 
 TRIPLET = "x86_64-linux-gnu"
 DIRECTORY = f"/usr/lib/{TRIPLET}"
@@ -20,6 +20,10 @@ def make_file(path: str, root: str = "") -> DriverFile:
     return DriverFile(path=path, host_path=f"{root}{path}")
 
 
+def make_node(path: str, root: str = "", **access: int) -> DriverNode:
+    return DriverNode(path=path, host_path=f"{root}{path}", **access)
+
+
 def make_files(gpus: int = 2, *, root: str = "", nodes: tuple[str, ...] = (), **fields: Any) -> DriverFiles:
     """A complete small driver with the nodes of so many GPUs."""
     names = (*CONTROL, *(f"nvidia{minor}" for minor in range(gpus)), *nodes)
@@ -27,7 +31,7 @@ def make_files(gpus: int = 2, *, root: str = "", nodes: tuple[str, ...] = (), **
         "version": VERSION,
         "libraries": (make_library("libcuda", root=root), make_library("libnvidia-ml", root=root)),
         "files": (make_file("/usr/bin/nvidia-smi", root),),
-        "nodes": tuple(make_file(f"/dev/{name}", root) for name in names),
+        "nodes": tuple(make_node(f"/dev/{name}", root) for name in names),
         "triplet": TRIPLET,
     }
     return DriverFiles(**(values | fields))

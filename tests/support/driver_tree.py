@@ -1,7 +1,9 @@
 """A driver installation made of files: libraries with the right names and SONAMEs, programs, files for nodes."""
 
+import os
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 from tests.support.file_tree import FileTree
 
@@ -36,6 +38,11 @@ def encode_library(soname: str, *, machine: int = 62, order: str = "<", bits: in
     )
     content = header + load + dynamic_segment + strings
     return content + bytes(dynamic_at - len(content)) + dynamic
+
+
+def look_at_file(path: Path) -> os.stat_result | None:
+    """For finders that are to take plain files for device nodes."""
+    return path.stat() if path.is_file() else None
 
 
 class DriverTree(FileTree):

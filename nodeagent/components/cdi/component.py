@@ -7,25 +7,27 @@ Refuses to touch them while there is no working driver: what a running upgrade s
 
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
 import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.cdi.decide import (
     CODES,
+    Layout,
     SpecChanges,
     SpecContested,
     decide_changes,
     decide_problems,
     decide_public,
+    decide_wishes,
     plan_own_paths,
     render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, plan_specs
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.envelope import Cause, Envelope
@@ -39,7 +41,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ports import DriverFileSource, HookInstaller, SpecDirectories
-from nodeagent.model.runtime import CdiState
+from nodeagent.model.runtime import CdiState, RuntimeState
 
 REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
@@ -122,7 +124,7 @@ class Cdi:
         return is_done
 
     async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, DriverState, client=self.name) as states:
+        with self._bus.watch_all(Inventory, DriverState, RuntimeState, client=self.name) as states:
             async for _ in states:
                 self._attention.wake()
 
@@ -147,18 +149,20 @@ class Cdi:
         if driver is None or not driver.value.ready or inventory is None:
             return False
         files = await self._driver_files.read_driver_files()
-        hook = await self._install_hook()
+        settings = self._live.now.cdi
+        layout = await self._choose_layout(settings)
         contents = await self._directories.read_specs()
         readings = self._parse(contents)
-        public = decide_public(readings, self._own_paths, wanted=self._live.now.cdi.public_kind)
-        wanted, left_out = self._plan(inventory.value, files, public=public, hook=hook)
+        kinds = decide_public(readings, self._own_paths, wanted=settings.public_kind)
+        wishes = decide_wishes(kinds, layout, settings.device_groups, self._read_runtime())
+        wanted, left_out = self._plan(inventory.value, files, wishes)
         changes = decide_changes(wanted, contents, self._own_paths)
         self._refuse_contest(changes, contents)
         cause = self._news.take(driver, inventory, self._reloaded)
         if changes.write or changes.remove:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
-        state = render_state(inventory.value.generation, readings, self._own_paths, left_out)
+        state = render_state(inventory.value.generation, readings, self._own_paths, left_out, layout)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
         problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:
@@ -166,12 +170,12 @@ class Cdi:
         return True
 
     def _plan(
-        self, inventory: Inventory, files: DriverFiles, *, public: bool, hook: Path | None
+        self, inventory: Inventory, files: DriverFiles, wishes: SpecWishes
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """The files' contents; made anew only when something they depend on has changed."""
-        origin = (inventory, files, public, hook)
+        origin = (inventory, files, wishes)
         if self._planned is None or self._planned[0] != origin:
-            plan = plan_specs(inventory, files, public=public, hook=hook)
+            plan = plan_specs(inventory, files, wishes)
             self._planned = (origin, render_specs(plan), plan.left_out)
         return self._planned[1], self._planned[2]
 
@@ -180,14 +184,25 @@ class Cdi:
         self._parsed = {each: self._parsed.get(each) or parse_spec(each) for each in contents}
         return [self._parsed[each] for each in contents]
 
-    async def _install_hook(self) -> Path | None:
-        settings = self._live.now.cdi
+    async def _choose_layout(self, settings: CdiSettings) -> Layout:
+        """Whether containers are created with a hook; it is in place by then, and with `auto` it has run."""
         if settings.hooks == "none" or self._hook is None:
-            return None
+            return Layout(reason="`cdi.hooks` is none" if self._hook is not None else "the GPUs are simulated")
         path = settings.hook_dir / HOOK_PROGRAM
-        if await self._hook.install(path):
-            self._log.info("cdi_hook_installed", path=str(path))
-        return path
+        try:
+            if await self._hook.install(path):
+                self._log.info("cdi_hook_installed", path=str(path))
+            if settings.hooks == "auto":
+                await self._hook.check(path)
+        except NodeagentError as error:
+            if settings.hooks == "ldcache":
+                raise
+            return Layout(reason=str(error))
+        return Layout(hook=path)
+
+    def _read_runtime(self) -> RuntimeState | None:
+        envelope = self._bus.latest(RuntimeState)
+        return envelope.value if envelope is not None else None
 
     def _refuse_contest(self, changes: SpecChanges, contents: Sequence[SpecContent]) -> None:
         """Write the same thing over somebody else's content a few times a minute and no more.

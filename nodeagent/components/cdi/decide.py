@@ -1,14 +1,16 @@
 """What to write and what to take away, so that the directories say what they should; and what to tell people.
 
-Owns the rule that the public kind is left to whoever else defines it, and is withdrawn when somebody begins to.
+Owns the rule that a public kind is left to whoever else defines it, and is withdrawn when somebody begins to.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec import json
 
-from nodeagent.components.cdi.plan_specs import OWN_KIND, PUBLIC_KIND, VENDOR, SpecPlan
+from nodeagent.components.cdi.plan_specs import OWN_KIND, PUBLIC_KINDS, VENDOR, SpecPlan, SpecWishes
 from nodeagent.components.cdi.registry import (
     SpecReading,
     describe_conflicts,
@@ -19,12 +21,12 @@ from nodeagent.components.cdi.spec import render_spec, render_spec_name
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.runtime import CdiSpecFile, CdiState
+from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeKind, RuntimeState
 from nodeagent.model.values import Value
 
 OWN_KINDS: Final = (
     OWN_KIND,
-    PUBLIC_KIND,
+    *PUBLIC_KINDS,
     *(f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed", "imex-channel")),
 )
 CODES: Final = (
@@ -34,6 +36,10 @@ CODES: Final = (
     "cdi-driver-files-missing",
     "cdi-driver-version-differs",
 )
+
+
+_READS_GROUPS: Final = {RuntimeKind.CONTAINERD: (2, 0), RuntimeKind.CRIO: (1, 31), RuntimeKind.DOCKER: (28, 0)}
+"""The first release of each that is known to read version 0.7.0 of the format."""
 
 
 class SpecInvalid(NodeagentError):
@@ -64,15 +70,42 @@ class SpecChanges(Value, frozen=True):
     remove: tuple[str, ...] = ()
 
 
+class Layout(Value, frozen=True):
+    """How containers come to find the driver's libraries."""
+
+    hook: Path | None = None
+    """The program that makes a linker cache in each; without one libraries lie where the linker looks anyway."""
+    reason: str = ""
+    """Why there is no hook."""
+
+
 def plan_own_paths(locate: Callable[[str], str]) -> dict[str, str]:
     """Path to name of each file that may be ours."""
     names = [render_spec_name(kind) for kind in OWN_KINDS]
     return {locate(name): name for name in names}
 
 
-def decide_public(readings: Iterable[SpecReading], own_paths: Iterable[str], *, wanted: bool) -> bool:
-    """Whether to define the public kind: never beside another file that does."""
-    return wanted and not find_foreign_definers(readings, PUBLIC_KIND, own_paths)
+def decide_public(readings: Sequence[SpecReading], own_paths: Iterable[str], *, wanted: bool) -> tuple[str, ...]:
+    """Which of the public kinds to define: none beside another file that does."""
+    return tuple(kind for kind in PUBLIC_KINDS if wanted and not find_foreign_definers(readings, kind, own_paths))
+
+
+def decide_wishes(
+    kinds: tuple[str, ...], layout: Layout, device_groups: str, runtime: RuntimeState | None
+) -> SpecWishes:
+    """What to write, for those who will read it.
+
+    A reader that knows no additional groups ignores the whole file, and no container would start. So of the runtime it
+    must be known, and of whoever reads the public kinds, such as the Podman of a long-lived distribution, nothing is.
+    """
+    is_sure = device_groups == "always"
+    known = device_groups == "auto" and runtime is not None and _reads_groups(runtime)
+    return SpecWishes(kinds=kinds, hook=layout.hook, groups=is_sure or known, public_groups=is_sure)
+
+
+def _reads_groups(runtime: RuntimeState) -> bool:
+    least, found = _READS_GROUPS.get(runtime.kind), re.match(r"v?(\d+)\.(\d+)", runtime.version)
+    return least is not None and found is not None and tuple(map(int, found.groups())) >= least
 
 
 def render_specs(plan: SpecPlan) -> dict[str, bytes]:
@@ -103,7 +136,11 @@ def decide_changes(
 
 
 def render_state(
-    generation: int, readings: Iterable[SpecReading], own_paths: Iterable[str], left_out: tuple[str, ...]
+    generation: int,
+    readings: Iterable[SpecReading],
+    own_paths: Iterable[str],
+    left_out: tuple[str, ...],
+    layout: Layout,
 ) -> CdiState:
     """What the node has now, as everybody else may know it."""
     ours = set(own_paths)
@@ -118,7 +155,13 @@ def render_state(
         for reading in readings
         if not reading.problem
     )
-    return CdiState(generation=generation, files=files, left_out=left_out)
+    return CdiState(
+        generation=generation,
+        files=files,
+        left_out=left_out,
+        hook=str(layout.hook) if layout.hook is not None else "",
+        no_hook_reason=layout.reason,
+    )
 
 
 def decide_problems(

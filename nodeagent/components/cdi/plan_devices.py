@@ -1,20 +1,25 @@
 """Which names can be asked for, and which device nodes each of them stands for.
 
-Owns the rule that a GPU whose node is missing is left out, with the reason, and all others stay.
+Owns the rules that a GPU whose node is missing is left out, with the reason, and all others stay; and that what is open
+to a group only stays open to a container's process that drops root.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from nodeagent.components.cdi.spec import ContainerEdits, Device, DeviceNode
-from nodeagent.model.cdi import DriverFile, DriverFiles
+from nodeagent.components.cdi.spec import ContainerEdits, Device, DeviceNode, Hook
+from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.values import Value
 
 ALL = "all"
+CREATE_LINKS = "create-symlinks"
 PERMISSIONS = "rwm"
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _CHANNEL = "/dev/nvidia-caps-imex-channels/channel"
 _GRAPHICS = "gfx"
+_FOR_OTHERS = re.compile(r"/dev/nvidia-(fs|nvswitch|nvlink)")
 
 
 class DevicePlan(Value, frozen=True):
@@ -28,11 +33,13 @@ class _Entry(Value, frozen=True):
     """One GPU or MIG device: its names, and its nodes or why they are not to be had."""
 
     names: tuple[str, ...]
-    nodes: tuple[DriverFile, ...] = ()
+    nodes: tuple[DriverNode, ...] = ()
+    links: tuple[str, ...] = ()
+    """What its DRM nodes are called by the place of the GPU on the PCI bus, as arguments of the hook."""
     reason: str = ""
 
 
-def plan_gpu_devices(inventory: Inventory, files: DriverFiles) -> DevicePlan:
+def plan_gpu_devices(inventory: Inventory, files: DriverFiles, *, hook: Path | None = None) -> DevicePlan:
     """Every GPU that is not partitioned and every MIG device, by index, type and UUID, and all of them together."""
     if files.made_up:
         return _plan_made_up(inventory)
@@ -40,46 +47,58 @@ def plan_gpu_devices(inventory: Inventory, files: DriverFiles) -> DevicePlan:
     entries = [entry for gpu in inventory.gpus for entry in _plan_gpu(gpu, nodes, files)]
     found = [entry for entry in entries if not entry.reason]
     devices = [
-        Device(name=name, container_edits=ContainerEdits(device_nodes=_render_nodes(entry.nodes)))
+        Device(name=name, container_edits=_render_edits(entry.nodes, entry.links, hook))
         for entry in found
         for name in entry.names
     ]
     if found:
-        everything = _render_nodes(node for entry in found for node in entry.nodes)
-        devices.append(Device(name=ALL, container_edits=ContainerEdits(device_nodes=everything)))
+        nodes_of_all = [node for entry in found for node in entry.nodes]
+        links = dict.fromkeys(link for entry in found for link in entry.links)
+        devices.append(Device(name=ALL, container_edits=_render_edits(nodes_of_all, links, hook)))
     left_out = tuple(f"{entry.names[-1]} (GPU {entry.names[0]}): {entry.reason}" for entry in entries if entry.reason)
     return DevicePlan(devices=tuple(devices), left_out=left_out)
 
 
-def plan_node_device(paths: Iterable[str], files: DriverFiles) -> tuple[DeviceNode, ...]:
+def render_hook(program: Path, command: str, *arguments: str) -> Hook:
+    """One call of the hook program while a container is created."""
+    return Hook(hook_name="createContainer", path=str(program), args=(program.name, command, *arguments))
+
+
+def plan_node_edits(paths: Iterable[str], files: DriverFiles) -> ContainerEdits:
     """The nodes that exist among the paths; a path that ends in `*` stands for a number or nothing behind it."""
     wanted = tuple(paths)
-    return _render_nodes(node for node in files.nodes if any(_matches(node.path, path) for path in wanted))
+    return _render_edits([node for node in files.nodes if any(_matches(node.path, path) for path in wanted)])
+
+
+def plan_management_edits(files: DriverFiles) -> ContainerEdits:
+    """Every node of the driver but those that belong to kinds of their own."""
+    return _render_edits(
+        [node for node in files.nodes if node.path.startswith("/dev/nvidia") and not _FOR_OTHERS.match(node.path)]
+    )
 
 
 def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
     """One device for each IMEX channel that exists, by its number, and all of them together."""
     channels = {node.path.removeprefix(_CHANNEL): node for node in files.nodes if node.path.startswith(_CHANNEL)}
     devices = [
-        Device(name=number, container_edits=ContainerEdits(device_nodes=_render_nodes([channels[number]])))
-        for number in sorted(channels, key=int)
+        Device(name=number, container_edits=_render_edits([channels[number]])) for number in sorted(channels, key=int)
     ]
     if channels:
-        everything = ContainerEdits(device_nodes=_render_nodes(channels.values()))
-        devices.append(Device(name=ALL, container_edits=everything))
+        devices.append(Device(name=ALL, container_edits=_render_edits(channels.values())))
     return tuple(devices)
 
 
-def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> tuple[_Entry, ...]:
+def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> tuple[_Entry, ...]:
     if gpu.mig is not None and gpu.mig.enabled:
         return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig.devices)
     names = (str(gpu.index), f"gpu{gpu.index}", gpu.uuid)
     if reason := _find_fault(gpu, nodes):
         return (_Entry(names=names, reason=reason),)
-    return (_Entry(names=names, nodes=(nodes[f"/dev/nvidia{gpu.minor}"], *_find_drm(gpu, nodes, files))),)
+    drm = _find_drm(gpu, nodes, files)
+    return (_Entry(names=names, nodes=(nodes[f"/dev/nvidia{gpu.minor}"], *drm), links=_plan_links(gpu, drm)),)
 
 
-def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> _Entry:
+def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> _Entry:
     place = f"{gpu.index}:{device.index}"
     names = (place, f"mig{place}", device.uuid)
     if reason := _find_fault(gpu, nodes):
@@ -95,10 +114,10 @@ def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverFile
             return _Entry(names=names, reason=f"{path} is missing")
         found.append(nodes[path])
     drm = _find_drm(gpu, nodes, files) if _GRAPHICS in device.profile else ()
-    return _Entry(names=names, nodes=(*found, *drm))
+    return _Entry(names=names, nodes=(*found, *drm), links=_plan_links(gpu, drm))
 
 
-def _find_fault(gpu: Gpu, nodes: Mapping[str, DriverFile]) -> str:
+def _find_fault(gpu: Gpu, nodes: Mapping[str, DriverNode]) -> str:
     if gpu.lost:
         return f"the GPU is lost: {gpu.lost}"
     if gpu.minor is None:
@@ -106,20 +125,35 @@ def _find_fault(gpu: Gpu, nodes: Mapping[str, DriverFile]) -> str:
     return "" if f"/dev/nvidia{gpu.minor}" in nodes else f"/dev/nvidia{gpu.minor} is missing"
 
 
-def _find_drm(gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> tuple[DriverFile, ...]:
+def _find_drm(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> tuple[DriverNode, ...]:
     paths = (f"/dev/dri/{name}" for name in files.drm_names.get(gpu.pci.address, ()))
     return tuple(nodes[path] for path in paths if path in nodes)
 
 
-def _render_nodes(nodes: Iterable[DriverFile]) -> tuple[DeviceNode, ...]:
+def _plan_links(gpu: Gpu, drm: Iterable[DriverNode]) -> tuple[str, ...]:
+    """`../card1::/dev/dri/by-path/pci-0000:07:00.0-card` and `…-render`, as the host's udev has them."""
+    place = f"/dev/dri/by-path/pci-{gpu.pci.address}"
+    return tuple(f"--link=../{node.name}::{place}-{node.name.rstrip('0123456789D')}" for node in drm)
+
+
+def _render_edits(nodes: Iterable[DriverNode], links: Iterable[str] = (), hook: Path | None = None) -> ContainerEdits:
     by_path = {node.path: node for node in nodes}
-    return tuple(
-        DeviceNode(
-            path=path,
-            host_path=by_path[path].host_path if by_path[path].host_path != path else "",
-            permissions=PERMISSIONS,
-        )
-        for path in sorted(by_path, key=lambda path: (path.count("/"), path))
+    ordered = [by_path[path] for path in sorted(by_path, key=lambda path: (path.count("/"), path))]
+    arguments = tuple(links) if hook is not None else ()
+    return ContainerEdits(
+        device_nodes=tuple(_render_node(node) for node in ordered),
+        hooks=(render_hook(hook, CREATE_LINKS, *arguments),) if hook is not None and arguments else (),
+        additional_gids=tuple(sorted({node.group for node in ordered} - {0})),
+    )
+
+
+def _render_node(node: DriverNode) -> DeviceNode:
+    return DeviceNode(
+        path=node.path,
+        host_path=node.host_path if node.host_path != node.path else "",
+        file_mode=node.mode if node.group else 0,
+        permissions=PERMISSIONS,
+        gid=node.group,
     )
 
 

@@ -30,8 +30,19 @@ _EXTRA_NAMES = {
     "libGLX_nvidia.so": ("libGLX_indirect.so.0",),
     "libnvidia-allocator.so": ("gbm/nvidia-drm_gbm.so",),
     "libglxserver_nvidia.so": ("libglxserver_nvidia.so",),
+    "libnvidia-vulkan-producer.so": ("libnvidia-vulkan-producer.so",),
 }
 """Names under which programs open a library although no package makes a link for it everywhere."""
+
+
+_VIDEO_PLUGIN = "libvdpau_nvidia.so"
+_TRITON = "TRITON_LIBCUDA_PATH"
+
+
+def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
+    """Without a linker cache that lists it, Triton finds libcuda by this variable alone: it asks `ldconfig -p`."""
+    directories = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
+    return () if hooks or not directories else (f"{_TRITON}={directories[0]}",)
 
 
 def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:
@@ -50,6 +61,14 @@ def list_links(library: DriverLibrary) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name and name != library.name)
 
 
+def list_plugin_places(library: DriverLibrary, files: DriverFiles) -> tuple[str, ...]:
+    """Where one or the other distribution opens the driver's VDPAU plug-in; Debian's driver keeps it elsewhere."""
+    if not library.name.startswith(f"{_VIDEO_PLUGIN}."):
+        return ()
+    places = (f"{directory}/vdpau" for directory in _list_default_directories(files))
+    return tuple(f"{place}/{_VIDEO_PLUGIN}.1" for place in places if place != library.directory)
+
+
 def list_library_directories(files: DriverFiles) -> tuple[str, ...]:
     """Where the libraries are that a linker cache should list."""
     return tuple(sorted({library.directory for library in files.libraries if _is_linked(library)}))
@@ -62,10 +81,14 @@ def _plan_library_mounts(files: DriverFiles, *, hooks: bool) -> Iterator[Mount]:
         return
     for library in files.libraries:
         yield from (_mount(library, f"{library.directory}/{name}") for name in list_links(library))
-    debian = (f"/usr/lib/{files.triplet}",) if files.triplet else ()
+        yield from (_mount(library, place) for place in list_plugin_places(library, files))
     for library in filter(_is_linked, files.libraries):
         name = library.soname or library.name
-        yield from (_mount(library, f"{directory}/{name}") for directory in (*debian, *EVERYWHERE))
+        yield from (_mount(library, f"{directory}/{name}") for directory in _list_default_directories(files))
+
+
+def _list_default_directories(files: DriverFiles) -> tuple[str, ...]:
+    return (*((f"/usr/lib/{files.triplet}",) if files.triplet else ()), *EVERYWHERE)
 
 
 def _plan_file_mounts(files: DriverFiles) -> Iterable[Mount]:

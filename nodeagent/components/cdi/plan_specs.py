@@ -1,27 +1,34 @@
 """The specifications that this node should have, one for each kind of device that exists.
 
-Owns the kinds: those that the device plugin hands out, and the public one for people and other tools.
+Owns the kinds: those that the device plugin hands out, and the public ones for people and other tools.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.components.cdi.plan_devices import (
     ALL,
     CONTROL_NODES,
+    CREATE_LINKS,
     plan_channel_devices,
     plan_gpu_devices,
-    plan_node_device,
+    plan_management_edits,
+    plan_node_edits,
+    render_hook,
 )
 from nodeagent.components.cdi.plan_mounts import (
     ONLY_FOR_STORAGE,
     READ_ONLY,
     list_library_directories,
     list_links,
+    list_plugin_places,
+    plan_environment,
     plan_mounts,
 )
-from nodeagent.components.cdi.spec import ContainerEdits, Device, Hook, Mount, Spec, build_spec
+from nodeagent.components.cdi.spec import NO_EDITS, ContainerEdits, Device, Hook, Mount, Spec, build_spec, drop_groups
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.values import Value
@@ -29,16 +36,36 @@ from nodeagent.model.values import Value
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 OWN_KIND: Final = f"{VENDOR}/gpu"
 PUBLIC_KIND: Final = "nvidia.com/gpu"
-CREATE: Final = "createContainer"
+MANAGEMENT_KIND: Final = "management.nvidia.com/gpu"
+"""For programs that look after GPUs rather than compute on them: every node of the driver, in one device."""
+SWITCH_KIND: Final = "nvidia.com/nvswitch"
+PUBLIC_KINDS: Final = (PUBLIC_KIND, MANAGEMENT_KIND, SWITCH_KIND)
 HOOK_PROGRAM: Final = "nodeagent-cdi-hook"
 VOID: Final = "NVIDIA_VISIBLE_DEVICES=void"
-"""Keeps the classic runtime wrapper from adding the GPUs a second time."""
+"""Keeps the classic runtime wrapper from adding the GPUs a second time.
+
+Not with IMEX channels: they are given by name to containers whose GPUs that wrapper adds.
+"""
 
 _EXTRA_NODES: Final = {
     "gdrcopy": ("/dev/gdrdrv",),
     "gds": ("/dev/nvidia-fs*",),
     "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
 }
+_SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
+
+
+class SpecWishes(Value, frozen=True):
+    """What settings, other programs' files and the readers of ours leave to be decided."""
+
+    kinds: tuple[str, ...] = ()
+    """The public kinds to define."""
+    hook: Path | None = None
+    """The program on the host that makes a linker cache; without one, none is needed."""
+    groups: bool = False
+    """Whether the container runtime reads the format's version 0.7.0, which has additional groups."""
+    public_groups: bool = False
+    """Whether whoever reads the public kinds does."""
 
 
 class SpecPlan(Value, frozen=True):
@@ -49,45 +76,58 @@ class SpecPlan(Value, frozen=True):
     """Devices without an entry, each with its reason."""
 
 
-def plan_specs(inventory: Inventory, files: DriverFiles, *, public: bool, hook: Path | None = None) -> SpecPlan:
-    """Every specification for this node.
-
-    Args:
-        inventory: the GPUs.
-        files: the driver as it lies on the host.
-        public: whether the kind for people and other tools is wanted too.
-        hook: the program on the host that makes a linker cache; without one, none is needed.
-    """
-    gpus = plan_gpu_devices(inventory, files)
-    edits = plan_common_edits(files, hook)
+def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> SpecPlan:
+    """Every specification for this node."""
+    gpus = plan_gpu_devices(inventory, files, hook=wishes.hook)
+    edits = plan_common_edits(files, wishes.hook)
     specs: list[Spec] = []
     if gpus.devices:
-        specs.append(build_spec(OWN_KIND, gpus.devices, edits))
-    if gpus.devices and public:
-        specs.append(build_spec(PUBLIC_KIND, gpus.devices, edits))
-    specs += _plan_extras(files)
-    if channels := plan_channel_devices(files):
-        specs.append(build_spec(f"{VENDOR}/imex-channel", channels))
+        specs.append(_build(OWN_KIND, gpus.devices, edits, groups=wishes.groups))
+        public = [(PUBLIC_KIND, gpus.devices, edits), *_plan_public(files, wishes.hook)]
+        specs += [_build(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
+    specs += [_build(*each, groups=wishes.groups) for each in _plan_extras(files)]
     return SpecPlan(specs=tuple(specs), left_out=gpus.left_out)
 
 
-def plan_common_edits(files: DriverFiles, hook: Path | None) -> ContainerEdits:
-    """What every container with a GPU gets, whichever GPU it is."""
+def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bool = False) -> ContainerEdits:
+    """What every container with a GPU gets, whichever GPU it is; less is done for one that only looks after them."""
+    nodes = plan_node_edits(() if only_looking else CONTROL_NODES, files)
     return ContainerEdits(
-        env=(VOID,),
-        device_nodes=plan_node_device(CONTROL_NODES, files),
+        env=(VOID, *plan_environment(files, hooks=hook is not None)),
+        device_nodes=nodes.device_nodes,
         mounts=plan_mounts(files, hooks=hook is not None),
-        hooks=tuple(_plan_hooks(files, hook)) if hook is not None else (),
+        hooks=tuple(_plan_hooks(files, hook, only_looking=only_looking)) if hook is not None else (),
+        additional_gids=nodes.additional_gids,
     )
 
 
-def _plan_extras(files: DriverFiles) -> Iterator[Spec]:
+def _build(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, groups: bool) -> Spec:
+    """A specification for readers that do or do not know groups."""
+    if groups:
+        return build_spec(kind, devices, edits)
+    without = tuple(Device(name=each.name, container_edits=drop_groups(each.container_edits)) for each in devices)
+    return build_spec(kind, without, drop_groups(edits))
+
+
+def _plan_public(files: DriverFiles, hook: Path | None) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
+    """The public kinds beside that of GPUs."""
+    management, switches = plan_management_edits(files), plan_node_edits(_SWITCH_NODES, files)
+    if management.device_nodes:
+        common = plan_common_edits(files, hook, only_looking=True)
+        yield MANAGEMENT_KIND, (Device(name=ALL, container_edits=management),), common
+    if switches.device_nodes:
+        yield SWITCH_KIND, (Device(name=ALL, container_edits=switches),), ContainerEdits(env=(VOID,))
+
+
+def _plan_extras(files: DriverFiles) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
     for name, paths in _EXTRA_NODES.items():
-        nodes = plan_node_device(paths, files)
-        if nodes:
+        edits = plan_node_edits(paths, files)
+        if edits.device_nodes:
             mounts = tuple(_plan_storage_mounts(files)) if name == "gds" else ()
-            device = Device(name=ALL, container_edits=ContainerEdits(device_nodes=nodes, mounts=mounts))
-            yield build_spec(f"{VENDOR}/{name}", (device,))
+            device = Device(name=ALL, container_edits=replace(edits, mounts=mounts))
+            yield f"{VENDOR}/{name}", (device,), ContainerEdits(env=(VOID,))
+    if channels := plan_channel_devices(files):
+        yield f"{VENDOR}/imex-channel", channels, NO_EDITS
 
 
 def _plan_storage_mounts(files: DriverFiles) -> Iterator[Mount]:
@@ -96,17 +136,22 @@ def _plan_storage_mounts(files: DriverFiles) -> Iterator[Mount]:
             yield Mount(host_path=each.host_path, container_path=each.path, options=READ_ONLY)
 
 
-def _plan_hooks(files: DriverFiles, hook: Path) -> Iterator[Hook]:
+def _plan_hooks(files: DriverFiles, hook: Path, *, only_looking: bool) -> Iterator[Hook]:
     links = [
-        f"--link={name}::{library.directory}/{link}"
+        f"--link={'../' * link.count('/')}{library.name}::{library.directory}/{link}"
         for library in files.libraries
         for link in list_links(library)
-        for name in ("../" * link.count("/") + library.name,)
+    ]
+    links += [
+        f"--link={library.path}::{place}" for library in files.libraries for place in list_plugin_places(library, files)
     ]
     if links:
-        yield Hook(hook_name=CREATE, path=str(hook), args=(hook.name, "create-symlinks", *links))
+        yield render_hook(hook, CREATE_LINKS, *links)
     directories = list_library_directories(files)
     if directories:
-        folders = (f"--folder={directory}" for directory in directories)
-        yield Hook(hook_name=CREATE, path=str(hook), args=(hook.name, "update-ldcache", *folders))
-    yield Hook(hook_name=CREATE, path=str(hook), args=(hook.name, "disable-device-node-modification"))
+        # Before the cache is made, because it adds to what the cache is made of.
+        yield render_hook(hook, "enable-cuda-compat", f"--host-driver-version={files.version}")
+        yield render_hook(hook, "update-ldcache", *(f"--folder={directory}" for directory in directories))
+    if not only_looking:
+        yield render_hook(hook, "disable-device-node-modification")
+        yield render_hook(hook, "update-application-profile")

@@ -8,6 +8,7 @@ import re
 from typing import Final, Literal
 
 from msgspec import json
+from msgspec.structs import replace
 
 from nodeagent.model.values import Value
 
@@ -15,11 +16,12 @@ _BASE_VERSION: Final = (0, 3, 0)
 _HOST_PATH_VERSION: Final = (0, 5, 0)
 _DIGIT_NAME_VERSION: Final = (0, 5, 0)
 _DOTTED_CLASS_VERSION: Final = (0, 6, 0)
+_GROUPS_VERSION: Final = (0, 7, 0)
 _DIGIT_FIRST: Final = re.compile(r"[0-9]")
 
 
 class DeviceNode(Value, frozen=True, rename="camel", omit_defaults=True):
-    """A device node in the container.
+    """A device node in the container; its mode and group are written where they keep somebody out.
 
     Neither type nor numbers are written: with them the runtime would believe a number that a reboot has changed;
     without them it looks at the node itself.
@@ -27,7 +29,9 @@ class DeviceNode(Value, frozen=True, rename="camel", omit_defaults=True):
 
     path: str
     host_path: str = ""
+    file_mode: int = 0
     permissions: str = ""
+    gid: int = 0
 
 
 class Mount(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -53,6 +57,8 @@ class ContainerEdits(Value, frozen=True, rename="camel", omit_defaults=True):
     device_nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = ()
+    """Groups that the container's process is made a member of."""
 
 
 NO_EDITS: Final = ContainerEdits()
@@ -86,6 +92,11 @@ def build_spec(kind: str, devices: tuple[Device, ...], edits: ContainerEdits = N
     return Spec(cdi_version=".".join(map(str, version)), kind=kind, devices=devices, container_edits=edits)
 
 
+def drop_groups(edits: ContainerEdits) -> ContainerEdits:
+    """The same for readers that know no groups: the nodes keep theirs, the container's process gets none."""
+    return replace(edits, additional_gids=())
+
+
 def render_spec(spec: Spec) -> bytes:
     """The file's content: equal specifications give equal bytes."""
     return json.format(json.encode(spec), indent=1) + b"\n"
@@ -102,4 +113,6 @@ def _need(device: Device) -> tuple[int, int, int]:
 
 
 def _need_for_edits(edits: ContainerEdits) -> tuple[int, int, int]:
+    if edits.additional_gids:
+        return _GROUPS_VERSION
     return _HOST_PATH_VERSION if any(node.host_path for node in edits.device_nodes) else _BASE_VERSION

@@ -19,18 +19,27 @@ class CdiSettings(Section):
         "where specifications are written",
         "runtimes read it, and a reboot empties it, as it should",
     )
-    hooks: Literal["none", "ldcache"] = knob(
-        OneOf(("none", "ldcache")),
-        "none",
-        "run nothing when a container is created, or a small program that makes its linker cache",
-        "libraries are mounted where the linker looks anyway; no program runs on the host for each container",
+    hooks: Literal["auto", "none", "ldcache"] = knob(
+        OneOf(("auto", "none", "ldcache")),
+        "auto",
+        "run a small program that makes a container's linker cache when it is created, or nothing;"
+        " auto: where that program is put in place and has been seen to run on the host",
+        "programs that look for libraries by `ldconfig -p` need the cache; all others find them where they are mounted",
+        reload=True,
+    )
+    device_groups: Literal["auto", "always", "never"] = knob(
+        OneOf(("auto", "always", "never")),
+        "auto",
+        "make a container's process a member of the groups that may open its devices, such as those of /dev/dri;"
+        " auto: for pods, where the container runtime is known to read version 0.7.0 of the format",
+        "a reader that is too old would ignore the whole file",
         reload=True,
     )
     hook_dir: Path = knob(
         AbsolutePath(),
-        Path("/usr/local/lib/nodeagent"),
+        Path("/var/lib/nodeagent"),
         "where the hook program is installed on the host",
-        "it must be seen by the container runtime under the same path",
+        "it must be seen by the container runtime under the same path; this is where the agent may write everywhere",
     )
     public_kind: bool = knob(
         Flag(),

@@ -15,7 +15,7 @@ from nodeagent.edge.host.device_nodes import parse_mig_minors
 from nodeagent.edge.host.driver_libraries import DriverLibraries, native_triplet
 from nodeagent.edge.host.pseudo_file import list_names, read_attribute
 from nodeagent.edge.host.roots import DriverRoots, follow_in_root, resolve_in_root
-from nodeagent.model.cdi import DriverFile, DriverFiles
+from nodeagent.model.cdi import DriverFile, DriverFiles, DriverNode
 from nodeagent.model.ids import PciAddress, parse_pci_address
 
 _PROGRAM_DIRECTORIES: Final = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
@@ -67,12 +67,13 @@ _PCI_NAME: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UDEV_DATABASE: Final = "run/udev"
 
 
-def is_character_device(path: Path) -> bool:
-    """Whether a device node is there."""
+def look_at_node(path: Path) -> os.stat_result | None:
+    """Mode and owner of a device node; `None` when there is none."""
     try:
-        return stat.S_ISCHR(os.stat(path).st_mode)  # noqa: PTH116  # called for each of up to 2048 channels
+        status = os.stat(path)  # noqa: PTH116  # called for each of up to 2048 channels
     except OSError:
-        return False
+        return None
+    return status if stat.S_ISCHR(status.st_mode) else None
 
 
 class DriverFileFinder:
@@ -84,9 +85,9 @@ class DriverFileFinder:
         proc_root: Path = Path("/proc"),
         sys_root: Path = Path("/sys"),
         libraries: DriverLibraries | None = None,
-        is_node: Callable[[Path], bool] = is_character_device,
+        look: Callable[[Path], os.stat_result | None] = look_at_node,
     ) -> None:
-        self._proc_root, self._sys_root, self._is_node = proc_root, sys_root, is_node
+        self._proc_root, self._sys_root, self._look = proc_root, sys_root, look
         self._libraries = libraries or DriverLibraries()
 
     def read(self, roots: DriverRoots) -> DriverFiles:
@@ -138,15 +139,18 @@ class DriverFileFinder:
             if found:
                 return
 
-    def _read_nodes(self, roots: DriverRoots) -> tuple[tuple[DriverFile, ...], list[str]]:
-        nodes: list[DriverFile] = []
+    def _read_nodes(self, roots: DriverRoots) -> tuple[tuple[DriverNode, ...], list[str]]:
+        nodes: list[DriverNode] = []
         problems: list[str] = []
         dev_on_host = PurePosixPath(roots.dev_on_host)
         for name in _list_node_names(roots.dev / "dev"):
-            if self._is_node(roots.dev / "dev" / name):
-                nodes.append(DriverFile(path=f"/dev/{name}", host_path=str(dev_on_host / "dev" / name)))
-            else:
+            status = self._look(roots.dev / "dev" / name)
+            if status is None:
                 problems.append(f"/dev/{name}: it is no character device")
+                continue
+            host_path = str(dev_on_host / "dev" / name)
+            mode = stat.S_IMODE(status.st_mode)
+            nodes.append(DriverNode(path=f"/dev/{name}", host_path=host_path, mode=mode, gid=status.st_gid))
         return tuple(nodes), problems
 
 

@@ -70,6 +70,14 @@ class HookInstaller(Protocol):
         """
         ...
 
+    async def check(self, path: Path) -> None:
+        """Have it run there, as the container runtime would.
+
+        Raises:
+            NodeagentError: it does not run, it lacks something, or this process cannot know.
+        """
+        ...
+
 
 class ContainerRuntime(Protocol):
     """The container runtime of this node. Every call is bounded in time and fails with a `NodeagentError` only."""

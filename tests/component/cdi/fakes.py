@@ -70,10 +70,20 @@ class FakeHook:
 
     def __init__(self) -> None:
         self.installed: list[Path] = []
+        self.read_only = ""
+        self.unfit = ""
 
     async def install(self, path: Path) -> bool:
         await anyio.lowlevel.checkpoint()
+        if self.read_only:
+            raise NodeagentError(self.read_only)
         if path in self.installed:
             return False
         self.installed.append(path)
         return True
+
+    async def check(self, path: Path) -> None:
+        await anyio.lowlevel.checkpoint()
+        assert path in self.installed
+        if self.unfit:
+            raise NodeagentError(self.unfit)

@@ -19,9 +19,9 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.runtime import CdiState
+from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
 from tests.component.cdi.fakes import FakeDirectories, FakeDriverFiles, FakeHook
-from tests.support.driver_files import make_files
+from tests.support.driver_files import make_files, make_node
 from tests.support.samples import make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.virtual_time
 
 OWN = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
 PUBLIC = "/var/run/cdi/nvidia.com-gpu.json"
+MANAGEMENT = "/var/run/cdi/management.nvidia.com-gpu.json"
 FOREIGN = "/var/run/cdi/nvidia.yaml"
 NVIDIAS = b"cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [{name: '0', containerEdits: {env: [A=b]}}]\n"
 SETTLED_SECONDS = 5.0
@@ -83,7 +84,7 @@ async def test_specifications_are_there_before_the_component_is_ready() -> None:
     around.show()
     async with around.running():
         assert {"0", "1", "all"} < around.read_names()
-        assert [file.path for file in around.state.files] == [OWN, PUBLIC]
+        assert [file.path for file in around.state.files] == [OWN, MANAGEMENT, PUBLIC]
         assert around.state.generation == 1
         assert around.codes == []
 
@@ -155,11 +156,11 @@ async def test_the_public_kind_gives_way() -> None:
     async with around.running():
         around.directories.meddle(FOREIGN, NVIDIAS)
         await anyio.sleep(SETTLED_SECONDS)
-        assert set(around.directories.contents) == {OWN, FOREIGN}
+        assert set(around.directories.contents) == {OWN, MANAGEMENT, FOREIGN}
         assert around.codes == []
         around.directories.meddle(FOREIGN, None)
         await anyio.sleep(SETTLED_SECONDS)
-        assert set(around.directories.contents) == {OWN, PUBLIC}
+        assert set(around.directories.contents) == {OWN, MANAGEMENT, PUBLIC}
 
 
 async def test_a_reload_takes_the_public_kind_away_and_back() -> None:
@@ -170,7 +171,7 @@ async def test_a_reload_takes_the_public_kind_away_and_back() -> None:
         assert set(around.directories.contents) == {OWN}
         around.configure(public_kind=True)
         await anyio.sleep(1)
-        assert set(around.directories.contents) == {OWN, PUBLIC}
+        assert set(around.directories.contents) == {OWN, MANAGEMENT, PUBLIC}
 
 
 async def test_two_foreign_files_in_conflict_are_a_condition() -> None:
@@ -252,6 +253,60 @@ async def test_a_hook_is_installed_before_it_is_named() -> None:
         around.configure(hooks="none")
         await anyio.sleep(1)
         assert str(path).encode() not in around.directories.contents[OWN]
+
+
+async def test_the_hook_is_used_where_it_runs() -> None:
+    """By itself, and no longer when it stops running; the state says which layout is in force and why."""
+    around = Surroundings()
+    around.show()
+    async with around.running():
+        (path,) = around.hook.installed
+        assert str(path).encode() in around.directories.contents[OWN]
+        assert (around.state.hook, around.state.no_hook_reason) == (str(path), "")
+        around.hook.unfit = "the host has no ldconfig"
+        await anyio.sleep(REVIEW_SECONDS + 1)
+        assert b"createContainer" not in around.directories.contents[OWN]
+        assert (around.state.hook, around.state.no_hook_reason) == ("", "the host has no ldconfig")
+        assert around.codes == []
+
+
+async def test_where_the_hook_cannot_be_put_none_is_used_unless_it_is_asked_for() -> None:
+    """A host that is read only is no fault by itself; a wish that cannot be met is."""
+    around = Surroundings()
+    around.hook.read_only = "read-only file system"
+    around.show()
+    async with around.running():
+        assert b"createContainer" not in around.directories.contents[OWN]
+        assert (around.codes, around.state.no_hook_reason) == ([], "read-only file system")
+        around.configure(hooks="ldcache")
+        await anyio.sleep(1)
+        assert around.codes == ["cdi-not-written"]
+        around.configure(hooks="none")
+        await anyio.sleep(SETTLED_SECONDS)
+        assert (around.codes, around.state.no_hook_reason) == ([], "`cdi.hooks` is none")
+
+
+async def test_groups_are_written_when_the_runtime_is_known_to_read_them() -> None:
+    """Not before; and never for the public kind, whose readers are not known."""
+    around = Surroundings()
+    render = make_node("/dev/dri/renderD128", mode=0o660, gid=44)
+    address = make_inventory(1).gpus[0].pci.address
+    around.driver.files = make_files(1, drm_names={address: ("renderD128",)})
+    around.driver.files = replace(around.driver.files, nodes=(*around.driver.files.nodes, render))
+    around.show(make_inventory(1))
+
+    def read_versions() -> list[str]:
+        return [json.decode(around.directories.contents[path])["cdiVersion"] for path in (OWN, PUBLIC)]
+
+    async with around.running():
+        assert read_versions() == ["0.5.0", "0.5.0"]
+        runtime = RuntimeState(kind=RuntimeKind.CONTAINERD, version="2.1.4")
+        around.bus.publish_state(runtime, source="test")
+        await anyio.sleep(1)
+        assert read_versions() == ["0.7.0", "0.5.0"]
+        around.configure(device_groups="always")
+        await anyio.sleep(1)
+        assert read_versions() == ["0.7.0", "0.7.0"]
 
 
 async def test_two_writers_who_never_agree_do_not_race() -> None:

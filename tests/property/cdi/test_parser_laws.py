@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.components.cdi.plan_specs import plan_specs
+from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import parse_spec
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.edge.host.errors import LibraryCacheInvalid
 from nodeagent.edge.host.ldcache import parse_library_cache
-from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary, SpecContent
+from nodeagent.model.cdi import DriverFiles, DriverLibrary, DriverNode, SpecContent
 from tests.support.samples import make_inventory
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache
 
@@ -81,8 +81,10 @@ def test_what_we_write_is_valid_and_names_no_place_twice(names: list[tuple[str, 
     libraries = tuple(
         DriverLibrary(path=f"/usr/lib/{name}", host_path=f"/usr/lib/{name}", soname=soname) for name, soname in names
     )
-    found = tuple(DriverFile(path=f"/dev/nvidia{minor}", host_path=f"/dev/nvidia{minor}") for minor in range(nodes))
-    plan = plan_specs(make_inventory(gpus), DriverFiles(libraries=libraries, nodes=found), public=True)
+    found = tuple(DriverNode(path=f"/dev/nvidia{minor}", host_path=f"/dev/nvidia{minor}") for minor in range(nodes))
+    plan = plan_specs(
+        make_inventory(gpus), DriverFiles(libraries=libraries, nodes=found), SpecWishes(kinds=PUBLIC_KINDS)
+    )
     assert len(plan.left_out) == max(0, gpus - nodes)
     for spec in plan.specs:
         assert find_spec_problems(json.loads(render_spec(spec))) == ()

@@ -1,24 +1,29 @@
 """What is written and taken away, and what people are told."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import (
     CODES,
+    Layout,
     SpecInvalid,
     decide_changes,
     decide_problems,
     decide_public,
+    decide_wishes,
     describe_other_version,
     plan_own_paths,
     render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import plan_specs
+from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.cdi.spec import build_spec
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.driver_files import make_files
 from tests.support.samples import make_inventory
 
@@ -51,14 +56,14 @@ def test_the_public_kind_is_left_to_whoever_defines_it() -> None:
     """A second definition would cancel the first."""
     foreign = SpecReading(path="/var/run/cdi/nvidia.yaml", kind="nvidia.com/gpu")
     ours = SpecReading(path=f"/var/run/cdi/{PUBLIC}", kind="nvidia.com/gpu")
-    assert decide_public([ours], OWN, wanted=True)
-    assert not decide_public([ours, foreign], OWN, wanted=True)
-    assert not decide_public([ours], OWN, wanted=False)
+    assert decide_public([ours], OWN, wanted=True) == PUBLIC_KINDS
+    assert decide_public([ours, foreign], OWN, wanted=True) == PUBLIC_KINDS[1:]
+    assert decide_public([ours], OWN, wanted=False) == ()
 
 
 def test_an_invalid_specification_is_not_rendered() -> None:
     """What a runtime would refuse never replaces what it accepts."""
-    plan = plan_specs(make_inventory(1), make_files(1), public=False)
+    plan = plan_specs(make_inventory(1), make_files(1), SpecWishes())
     broken = replace(plan, specs=(build_spec("nvidia.com/gpu", ()),))
     with pytest.raises(SpecInvalid, match="at least one"):
         render_specs(broken)
@@ -71,9 +76,37 @@ def test_the_state_names_valid_files_only() -> None:
         SpecReading(path=f"/var/run/cdi/{OWN_GPU}", kind="a/b", version="0.5.0", devices=("0",)),
         SpecReading(path="/etc/cdi/bad.json", problem="bad"),
     ]
-    state = render_state(4, readings, OWN, ("GPU-x: gone",))
+    state = render_state(4, readings, OWN, ("GPU-x: gone",), Layout(reason="the host has no ldconfig"))
     assert [(file.path, file.ours) for file in state.files] == [(readings[0].path, True)]
     assert (state.generation, state.left_out) == (4, ("GPU-x: gone",))
+    assert (state.hook, state.no_hook_reason) == ("", "the host has no ldconfig")
+    assert render_state(4, readings, OWN, (), Layout(hook=Path("/h"))).hook == "/h"
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "version", "groups"),
+    [
+        ("auto", RuntimeKind.CONTAINERD, "2.0.5-k3s1", True),
+        ("auto", RuntimeKind.CONTAINERD, "v2.1.4", True),
+        ("auto", RuntimeKind.CONTAINERD, "1.7.27", False),
+        ("auto", RuntimeKind.CRIO, "1.31.2", True),
+        ("auto", RuntimeKind.CRIO, "1.30.0", False),
+        ("auto", RuntimeKind.DOCKER, "28.2.1", True),
+        ("auto", RuntimeKind.UNKNOWN, "9.0", False),
+        ("auto", RuntimeKind.CONTAINERD, "", False),
+        ("auto", None, "", False),
+        ("never", RuntimeKind.CONTAINERD, "2.1.4", False),
+        ("always", None, "", True),
+    ],
+)
+def test_groups_are_for_readers_that_know_them(
+    setting: str, kind: RuntimeKind | None, version: str, groups: bool
+) -> None:
+    """A reader that is too old ignores the whole file; of whoever reads the public kinds nothing is known."""
+    runtime = RuntimeState(kind=kind, version=version) if kind is not None else None
+    wishes = decide_wishes(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
+    assert (wishes.groups, wishes.public_groups) == (groups, setting == "always")
+    assert (wishes.kinds, wishes.hook) == (PUBLIC_KINDS, Path("/h"))
 
 
 def test_problems_are_told_by_code_and_key() -> None:

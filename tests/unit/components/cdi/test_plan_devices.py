@@ -7,11 +7,11 @@ from nodeagent.components.cdi.plan_devices import (
     DevicePlan,
     plan_channel_devices,
     plan_gpu_devices,
-    plan_node_device,
+    plan_node_edits,
 )
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import PciAddress
-from tests.support.driver_files import make_capabilities, make_file, make_files
+from tests.support.driver_files import make_capabilities, make_files, make_node
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 
@@ -134,7 +134,7 @@ def test_simulated_devices_touch_nothing_of_the_host() -> None:
 def test_a_star_stands_for_a_number_or_nothing() -> None:
     """`/dev/nvidia-fs*` takes its numbered nodes and no other name that begins alike."""
     files = make_files(0, nodes=("nvidia-fs", "nvidia-fs0", "nvidia-fsx"))
-    paths = [node.path for node in plan_node_device(["/dev/nvidia-fs*"], files)]
+    paths = [node.path for node in plan_node_edits(["/dev/nvidia-fs*"], files).device_nodes]
     assert paths == ["/dev/nvidia-fs", "/dev/nvidia-fs0"]
 
 
@@ -144,4 +144,4 @@ def test_channels_are_in_order_of_their_numbers() -> None:
     devices = plan_channel_devices(files)
     assert [device.name for device in devices] == ["2", "10", "all"]
     assert len(devices[-1].container_edits.device_nodes) == 2
-    assert plan_channel_devices(replace(files, nodes=(make_file("/dev/nvidia0"),))) == ()
+    assert plan_channel_devices(replace(files, nodes=(make_node("/dev/nvidia0"),))) == ()

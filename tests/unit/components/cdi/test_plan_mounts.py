@@ -1,6 +1,13 @@
 """Which files are seen where in a container."""
 
-from nodeagent.components.cdi.plan_mounts import READ_ONLY, SOCKET, list_library_directories, list_links, plan_mounts
+from nodeagent.components.cdi.plan_mounts import (
+    READ_ONLY,
+    SOCKET,
+    list_library_directories,
+    list_links,
+    plan_environment,
+    plan_mounts,
+)
 from nodeagent.model.cdi import DriverFiles, DriverLibrary
 from tests.support.driver_files import DIRECTORY, VERSION, make_file, make_files, make_library
 
@@ -51,7 +58,9 @@ def test_plugins_stay_where_they_are() -> None:
     module = make_library("libglxserver_nvidia", directory="/usr/lib/xorg/modules/extensions")
     video = make_library("libvdpau_nvidia", directory=f"{DIRECTORY}/vdpau")
     files = make_files(libraries=(module, video), files=())
-    assert {place.rpartition("/")[0] for place in read_places(files)} == {module.directory, video.directory}
+    everywhere = {f"{place}/vdpau" for place in (DIRECTORY, "/usr/lib64", "/usr/lib")}
+    assert {place.rpartition("/")[0] for place in read_places(files)} == {module.directory, *everywhere}
+    assert read_places(files)["/usr/lib64/vdpau/libvdpau_nvidia.so.1"] == video.host_path
     assert list_library_directories(files) == ()
 
 
@@ -96,3 +105,10 @@ def test_storage_files_are_not_for_every_container() -> None:
     """The configuration of GPUDirect Storage goes with its own kind."""
     files = make_files(files=(make_file("/etc/cufile.json"), make_file("/run/udev")))
     assert {"/etc/cufile.json", "/run/udev"} & set(read_places(files)) == set()
+
+
+def test_without_a_linker_cache_triton_is_told_where_libcuda_is() -> None:
+    """It asks `ldconfig -p`, which knows nothing of mounts."""
+    assert plan_environment(make_files(), hooks=False) == (f"TRITON_LIBCUDA_PATH={DIRECTORY}",)
+    assert plan_environment(make_files(), hooks=True) == ()
+    assert plan_environment(make_files(libraries=()), hooks=False) == ()

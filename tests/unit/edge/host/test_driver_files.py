@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.driver_files import DriverFileFinder, is_character_device
+from nodeagent.edge.host.driver_files import DriverFileFinder, look_at_node
 from nodeagent.edge.host.driver_libraries import DriverLibraries, native_triplet, read_driver_version
 from nodeagent.edge.host.roots import DriverRoots
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.ids import PciAddress
-from tests.support.driver_tree import LIBRARY_DIRECTORY, VERSION, DriverTree, encode_library
+from tests.support.driver_tree import LIBRARY_DIRECTORY, VERSION, DriverTree, encode_library, look_at_file
 from tests.unit.edge.host.tree import encode_new_cache
 
 DIRECTORY = f"/{LIBRARY_DIRECTORY}"
@@ -31,7 +31,7 @@ def make_finder(tree: DriverTree) -> DriverFileFinder:
         proc_root=tree.root / "proc",
         sys_root=tree.root / "sys",
         libraries=DriverLibraries(machine=62),
-        is_node=Path.is_file,
+        look=look_at_file,
     )
 
 
@@ -246,8 +246,10 @@ def test_a_file_in_place_of_a_node_is_a_problem(driver: DriverTree) -> None:
     files = read(driver, finder)
     assert files.nodes == ()
     assert "/dev/nvidia0: it is no character device" in files.problems
-    assert is_character_device(Path("/dev/null"))
-    assert not is_character_device(driver.root / "nowhere")
+    null = look_at_node(Path("/dev/null"))
+    assert null is not None
+    assert null.st_rdev == os.makedev(1, 3)
+    assert look_at_node(driver.root / "nowhere") is None
 
 
 def test_capabilities_and_display_devices_are_read(driver: DriverTree) -> None:

@@ -5,6 +5,7 @@ links and the cache. What the driver's kernel part would show is put there by an
 """
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -23,16 +24,29 @@ from tests.integration.runtimes.support import (
     generate,
     make_driver,
     make_root,
+    run,
     run_container,
 )
 
 DIRECTORY = "/usr/lib64"
 PARAMS = "ModifyDeviceFiles: 1\nDeviceFileUID: 0\n"
+COMMANDS = [
+    "create-symlinks",
+    "enable-cuda-compat",
+    "update-ldcache",
+    "disable-device-node-modification",
+    "update-application-profile",
+]
 MUSL_PATH = "etc/ld-musl-x86_64.path"
 LOOK = (
     "set -e; /probe; echo link: $(readlink {directory}/libcuda.so.1); echo params: $(cat /proc/driver/nvidia/params);"
     " (echo x >/proc/driver/nvidia/params) 2>&1 || true"
 ).format
+DRAWER = Path(__file__).parent / "drawer.c"
+GROUP = 4711
+ADDRESS = "0000:1b:00.0"
+"""Of the first of the made-up GPUs."""
+NEWER_CUDA = "int cuDriverGetVersion(int *version) { *version = 13000; return 0; }\n"
 PODMAN = """
 set -e
 mount -t tmpfs tmpfs /var/run/cdi
@@ -71,23 +85,23 @@ def make_image(root: Path, compiler: str) -> Path:
     return root
 
 
-def make_spec(place: Path, program: Path, image: Path) -> Path:
-    """The agent's own specification, with a driver's parameters made up before its hooks run."""
+def install_hook(place: Path, program: Path) -> tuple[str, ...]:
+    """The program where the settings say; nobody says that it is to be used."""
     installed = place / "hook/nodeagent-cdi-hook"
     installed.parent.mkdir()
     shutil.copy(program, installed)
+    return (f"cdi.hook_dir={installed.parent}",)
+
+
+def make_spec(place: Path, program: Path, image: Path) -> Path:
+    """The agent's own specification, with a driver's parameters made up before its hooks run."""
     output = place / "nvidia.json"
-    settings = ("cdi.hooks=ldcache", f"cdi.hook_dir={installed.parent}")
-    generate(make_driver(place / "driver", DIRECTORY.lstrip("/")), output, *settings)
+    generate(make_driver(place / "driver", DIRECTORY.lstrip("/")), output, *install_hook(place, program))
     (place / "params").write_text(PARAMS)
     document: dict[str, Any] = json.loads(output.read_text())
     hooks = document["containerEdits"]["hooks"]
-    assert [hook["args"][1] for hook in hooks] == [
-        "create-symlinks",
-        "update-ldcache",
-        "disable-device-node-modification",
-    ]
-    hooks[-1]["args"].append(f"--params={place}/params")
+    assert [hook["args"][1] for hook in hooks] == COMMANDS
+    hooks[COMMANDS.index("disable-device-node-modification")]["args"].append(f"--params={place}/params")
     inside = f"{image}/proc/driver"
     made_up = f"mount -t tmpfs tmpfs {inside}; mkdir {inside}/nvidia; cp {place}/params {inside}/nvidia/params"
     hooks.insert(0, {"hookName": "createContainer", "path": "/bin/sh", "args": ["sh", "-c", f"set -e; {made_up}"]})
@@ -143,3 +157,55 @@ def test_without_the_hook_such_a_driver_is_not_found(place: Path, program: Path)
     code, said = run_containerd(place, spec, image, "/probe")
     assert code != 0
     assert "libcuda.so.1: cannot open shared object file" in said
+
+
+def test_a_program_that_asks_the_linker_cache_finds_libcuda(place: Path, program: Path) -> None:
+    """As Triton does; with the image's own `ldconfig -p`. Without the hook the same program is told by a variable."""
+    image = make_image(place / "image", "cc")
+    (image / "sbin").mkdir()
+    shutil.copy("/sbin/ldconfig", image / "sbin/ldconfig")
+    ask = "/sbin/ldconfig -p; echo told:[$TRITON_LIBCUDA_PATH]"
+    code, said = run_containerd(place, make_spec(place, program, image), image, ask)
+    assert (code, f"libcuda.so.1 (libc6,x86-64) => {DIRECTORY}/libcuda.so.1" in said) == (0, True), said
+    assert "told:[]\n" in said
+
+    (place / "without").mkdir()
+    other = make_image(place / "without/image", "cc")
+    shutil.copytree(image / "sbin", other / "sbin")
+    spec = place / "without/nvidia.json"
+    generate(place / "driver", spec, "cdi.hooks=none")
+    _, said = run_containerd(place / "without", spec, other, ask)
+    assert ("libcuda.so.1" not in said.partition("told:")[0], f"told:[{DIRECTORY}]\n" in said) == (True, True), said
+
+
+@pytest.mark.parametrize(("version", "answer"), [("999.1", 13000), ("500.1", 12080)])
+def test_an_image_with_a_newer_cuda_uses_it(place: Path, program: Path, version: str, answer: int) -> None:
+    """Its forward compatibility package comes first where it is newer than the host's driver, and only there."""
+    image = make_image(place / "image", "cc")
+    compat = image / "usr/local/cuda/compat"
+    compat.mkdir(parents=True)
+    (place / "newer.c").write_text(NEWER_CUDA)
+    library = compat / f"libcuda.so.{version}"
+    run("cc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, place / "newer.c")
+    code, said = run_containerd(place, make_spec(place, program, image), image, "/probe")
+    assert (code, f"version: {answer}" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(("groups", "answer"), [("always", "opened"), ("never", "Permission denied")])
+def test_a_program_that_drops_root_still_draws(place: Path, program: Path, groups: str, answer: str) -> None:
+    """It keeps the group of the node, which is also found by the GPU's place on the bus."""
+    image = make_image(place / "image", "cc")
+    run("cc", "-static", "-o", image / "drawer", DRAWER)
+    driver = make_driver(place / "driver", DIRECTORY.lstrip("/"))
+    render = driver / "dev/dri/renderD128"
+    render.parent.mkdir()
+    os.mknod(render, 0o20660, os.makedev(1, 3))
+    render.chmod(0o660)
+    os.chown(render, 0, GROUP)
+    (place / f"sys/bus/pci/devices/{ADDRESS}/drm/renderD128").mkdir(parents=True)
+    spec = place / "nvidia.json"
+    settings = (*install_hook(place, program), f"node.sys_dir={place}/sys", f"cdi.device_groups={groups}")
+    generate(driver, spec, *settings)
+    names = ("renderD128", f"by-path/pci-{ADDRESS}-render")
+    code, said = run_containerd(place, spec, image, "; ".join(f"/drawer /dev/dri/{name}" for name in names))
+    assert (code, said.count(f"user 1000: {answer}\n")) == (0, 2), said

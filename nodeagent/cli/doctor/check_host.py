@@ -1,9 +1,10 @@
 """The doctor's checks of the host: configuration, CDI, runtime, disk, clock, and who else is at work; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodeagent.cli.doctor.facts import DirectoryFacts, Facts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
+from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.model.units import render_bytes
 
@@ -45,8 +46,22 @@ def check_cdi(facts: Facts) -> Iterator[Check]:
         yield fail("cdi", f"{twice[0]} is defined more than once, in {paths}", "remove the file of the other tool")
     elif whole:
         yield ok("cdi", f"{len(names)} devices in {len(whole)} specifications")
+        yield ok("cdi", _describe_layout(facts, whole))
     elif not broken:
         yield warn("cdi", "no specification for NVIDIA devices", "nodeagent cdi generate")
+
+
+def _describe_layout(facts: Facts, specs: Sequence[SpecReading]) -> str:
+    """How containers come to find the driver's libraries; nothing is wrong with either way, but people should know."""
+    state = facts.agent.cdi if facts.agent is not None else None
+    hook = state.hook if state is not None else next((spec.hook for spec in specs if spec.hook), "")
+    if hook:
+        return f"containers get a linker cache: {hook} is run for each, and must stay on the host"
+    why = f" ({state.no_hook_reason})" if state is not None and state.no_hook_reason else ""
+    return (
+        f"containers get no linker cache{why}: libraries are mounted where linkers look, and Triton (torch.compile,"
+        " vLLM) is told of libcuda by TRITON_LIBCUDA_PATH; what else asks `ldconfig -p` needs `cdi.hooks: ldcache`"
+    )
 
 
 def check_runtime(facts: Facts) -> Iterator[Check]:

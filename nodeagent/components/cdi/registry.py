@@ -26,6 +26,8 @@ class SpecReading(Value, frozen=True):
     kind: str = ""
     version: str = ""
     devices: tuple[str, ...] = ()
+    hook: str = ""
+    """The program that is run for a container with any of its devices; empty when none is."""
     problem: str = ""
     """Why the runtime ignores the whole file; empty when it does not."""
 
@@ -56,6 +58,7 @@ def parse_spec(content: SpecContent) -> SpecReading:
         kind=document["kind"],
         version=document["cdiVersion"],
         devices=tuple(device["name"] for device in document["devices"]),
+        hook=next((hook["path"] for hook in document.get("containerEdits", {}).get("hooks", ())), ""),
     )
 
 

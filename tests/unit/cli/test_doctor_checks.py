@@ -20,6 +20,7 @@ from nodeagent.model.gpu import GpuReadout, MissingGpu
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdvertisedResource, PluginState
 from nodeagent.model.ports import KubeletCheckpoint
+from nodeagent.model.runtime import CdiState
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_address, make_gpu
 from tests.unit.cli.healthy_node import AGENT, DIRECTORY, EVIDENCE, HEALTHY, HELD, RUNTIME
@@ -129,6 +130,11 @@ def test_what_is_wrong_is_found_with_a_remedy(change: dict[str, object], name: s
         ({"simulated": True, "evidence": replace(EVIDENCE, pci_functions=())}, "hardware", "simulated"),
         ({"evidence": replace(EVIDENCE, pci_functions=EVIDENCE.pci_functions * 2)}, "hardware", "2 NVIDIA GPUs"),
         ({"api": None}, "api server", "not used"),
+        ({"agent": replace(AGENT, cdi=CdiState(1, hook="/lib/hook"))}, "cdi", "/lib/hook is run for each"),
+        ({"agent": replace(AGENT, cdi=CdiState(1, no_hook_reason="read only"))}, "cdi", "no linker cache (read only)"),
+        ({"agent": replace(AGENT, cdi=CdiState(1))}, "cdi", "no linker cache: "),
+        ({"agent": None, "specs": (replace(HEALTHY.specs[0], hook="/lib/hook"),)}, "cdi", "/lib/hook is run"),
+        ({"agent": None}, "cdi", "TRITON_LIBCUDA_PATH"),
         ({"directories": (replace(DIRECTORY, free_bytes=900, total_bytes=1000),)}, "disk", "900 B of"),
         ({"kubelet": None, "pod_resources": None}, "agent", "all is well"),
         ({"evidence": replace(EVIDENCE, nvswitch_count=0)}, "fabric", "no NVSwitch"),

@@ -36,6 +36,13 @@ def test_a_valid_file_gives_its_names() -> None:
         assert (reading.problem, reading.version, reading.names) == ("", "0.5.0", ("nvidia.com/gpu=0",))
 
 
+def test_a_program_that_is_run_for_each_container_is_told() -> None:
+    """Whoever looks at a node without an agent sees which layout is in force."""
+    assert parse_spec(make_content()).hook == ""
+    edits = {"hooks": [{"hookName": "createContainer", "path": "/lib/hook", "args": ["hook"]}]}
+    assert parse_spec(make_content(content=json.encode(DOCUMENT | {"containerEdits": edits}))).hook == "/lib/hook"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [

@@ -121,7 +121,7 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("wish", ["runtime.manage=true", "cdi.hooks=ldcache"])
+@pytest.mark.parametrize("wish", ["runtime.manage=true", "cdi.hook_dir=/opt/hook"])
 def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
     """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
     (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
@@ -129,6 +129,15 @@ def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wis
     assert not host_mount_of(container)["readOnly"]
     (shipped,) = pod_of(read_manifest())["containers"]
     assert host_mount_of(shipped)["readOnly"]
+
+
+@needs_helm
+@pytest.mark.parametrize("wish", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
+def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
+    """Nor does one that is not wanted."""
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{wish}"))["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert host_mount_of(container)["readOnly"]
 
 
 def host_mount_of(container: Object) -> Object:

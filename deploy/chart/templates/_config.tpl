@@ -19,7 +19,8 @@
 {{- /* "true" where the configuration asks for files on the host that no mount of its own is for. */ -}}
 {{- define "nodeagent.writesHost" -}}
 {{- $config := fromYaml (include "nodeagent.config" .) }}
-{{- if or (get ($config.runtime | default dict) "manage") (eq (get ($config.cdi | default dict) "hooks") "ldcache") -}}
+{{- $cdi := $config.cdi | default dict }}
+{{- if or (get ($config.runtime | default dict) "manage") (and (hasKey $cdi "hook_dir") (ne (get $cdi "hooks") "none")) -}}
 true
 {{- end }}
 {{- end }}

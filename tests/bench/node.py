@@ -179,6 +179,7 @@ class BenchNode:
             "kubelet.device_plugins_dir": kubelet / "device-plugins",
             "kubelet.pod_resources_socket": kubelet / "pod-resources" / "kubelet.sock",
             "cdi.dir": self.directory / "cdi",
+            "cdi.hook_dir": self.directory / "hook",
             "driver.validation_dir": self.directory / "validations",
             "driver.manage_device_nodes": "false",
             "driver.nvml_library": self.fake.library_path,

@@ -112,6 +112,7 @@ class Machine:
             "kubernetes.kubeconfig": self.surroundings.kubeconfig,
             "runtime.socket": self.surroundings.runtime_socket,
             "cdi.dir": self._directory / "cdi",
+            "cdi.hook_dir": self._directory / "hook",
             "driver.validation_dir": self._directory / "validations",
             "driver.nvml_library": fake.library_path,
             "driver.worker_environment": json.dumps({**fake.environment, **self.clock.environment}),

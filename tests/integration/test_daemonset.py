@@ -75,6 +75,8 @@ def test_the_pod_of_the_chart_serves_gpus(deployment: Deployment, node: Cluster,
     assert len(held) == 2
     assert len([name for name in seen if name.removeprefix("nvidia").isdigit()]) == 2
     assert {"nvidiactl", "nvidia-uvm", "libcuda.so.1"} <= {*seen}
+    # The hook was seen to run on the host from within the pod, and so it is used without anybody's asking.
+    assert pods.exec("worker", "grep", "-c", "libcuda.so.1", "/etc/ld.so.cache").strip() == "1"
 
 
 def test_hook_and_markers_reach_the_host_where_they_are_asked_for(

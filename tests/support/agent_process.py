@@ -162,6 +162,7 @@ def running_agent(directory: Path, *words: str, variables: dict[str, str] | None
         "kubelet.root_dir": directory / "kubelet",
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "cdi.dir": directory / "cdi",
+        "cdi.hook_dir": directory / "hook",
         "driver.validation_dir": directory / "validations",
         "driver.manage_device_nodes": "false",
         "http.listen": "127.0.0.1:0",

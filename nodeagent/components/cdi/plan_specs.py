@@ -83,8 +83,9 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
     specs: list[Spec] = []
     if gpus.devices:
         specs.append(_build(OWN_KIND, gpus.devices, edits, groups=wishes.groups))
-        public = [(PUBLIC_KIND, gpus.devices, edits), *_plan_public(files, wishes.hook)]
-        specs += [_build(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
+    public = [(PUBLIC_KIND, gpus.devices, edits)] if gpus.devices else []
+    public += _plan_public(files, wishes.hook)
+    specs += [_build(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
     specs += [_build(*each, groups=wishes.groups) for each in _plan_extras(files)]
     return SpecPlan(specs=tuple(specs), left_out=gpus.left_out)
 
@@ -110,7 +111,7 @@ def _build(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, gro
 
 
 def _plan_public(files: DriverFiles, hook: Path | None) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
-    """The public kinds beside that of GPUs."""
+    """The public kinds beside that of GPUs; who cuts GPUs into MIG devices needs them before there is one to give."""
     management, switches = plan_management_edits(files), plan_node_edits(_SWITCH_NODES, files)
     if management.device_nodes:
         common = plan_common_edits(files, hook, only_looking=True)

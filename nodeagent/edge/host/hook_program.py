@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import (
@@ -29,6 +29,8 @@ _MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 5.0
 _SAID_LIMIT: Final = 300
+Identity: TypeAlias = tuple[str, int, int, int, int]
+
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 
@@ -36,6 +38,15 @@ _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 def locate_hook(path: Path, host: HostPaths, shared: Path | None) -> Path:
     """Where this process finds a path of the host's that may be in a directory it has under the host's own name."""
     return path if shared is not None and path.is_relative_to(shared) else host.here(str(path))
+
+
+def _identify(place: Path) -> Identity | None:
+    """Equal as long as it is the same file, with the same content and mode; `None` when it is not there."""
+    try:
+        status = place.stat()
+    except OSError:
+        return None
+    return (str(place), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class HookProgram:
@@ -62,7 +73,8 @@ class HookProgram:
         """
         self._worker, self._built, self._host, self._shared = worker, built, host or HostPaths(), shared
         self._is_in_pod = _IN_A_POD in (os.environ if environment is None else environment)
-        self._proven: tuple[Path, tuple[int, ...]] | None = None
+        self._installed: Identity | None = None
+        self._proven: Identity | None = None
 
     async def install(self, path: Path) -> bool:
         """Have exactly our program at a path of the host's; False when it was there already."""
@@ -93,11 +105,9 @@ class HookProgram:
     def _check(self, path: Path) -> None:
         if self._is_in_pod and self._host.is_own:
             raise HookProgramUnfit(path, "this pod does not see the host, `node.host_root` is /")
-        try:
-            status = locate_hook(path, self._host, self._shared).stat()
-        except OSError as error:
-            raise HookProgramUnfit(path, describe_os_error(error)) from error
-        identity = (path, (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
+        identity = _identify(locate_hook(path, self._host, self._shared))
+        if identity is None:
+            raise HookProgramUnfit(path, "it is not there")
         if identity != self._proven:
             self._run(path)
             self._proven = identity
@@ -122,11 +132,18 @@ class HookProgram:
             raise HookProgramUnfit(path, said or f"it ended with {done.returncode}")
 
     def _install(self, path: Path) -> bool:
+        place = locate_hook(path, self._host, self._shared)
+        if self._installed is not None and _identify(place) == self._installed:
+            return False
+        is_new = self._put(path, place)
+        self._installed = _identify(place)
+        return is_new
+
+    def _put(self, path: Path, place: Path) -> bool:
         try:
             program = read_bounded(self._built)
         except FileUnreadable as error:
             raise HookProgramMissing(self._built) from error
-        place = locate_hook(path, self._host, self._shared)
         # What has its own name here is written by that name.
         host = HostPaths() if place == path else self._host
         if host.read(str(path)) == program and place.stat().st_mode & _MODE == _MODE:

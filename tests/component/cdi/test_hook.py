@@ -247,6 +247,15 @@ def test_egl_is_told_which_gpus_there_are(bundle: Bundle) -> None:
     assert profile.stat().st_mode & 0o777 == 0o444
 
 
+def test_a_container_starts_without_a_profile_that_cannot_be_written(bundle: Bundle) -> None:
+    """Such as one whose /etc/nvidia is a mount that is read only."""
+    (bundle.root / "dev").mkdir()
+    (bundle.root / "dev/nvidia0").touch()
+    (bundle.root / "etc/nvidia").touch()
+    code, err = bundle.run("update-application-profile")
+    assert (code, "cannot" in err) == (0, True)
+
+
 def test_it_checks_what_it_needs_of_the_host(bundle: Bundle) -> None:
     """Without a container and without a state."""
     assert bundle.run("self-check", state="") == (0, "")
@@ -392,7 +401,7 @@ async def test_a_program_is_tried_once_as_long_as_it_is_the_same(worker: WorkerT
         (b"\x7fELF" + bytes(60), 0o755, "exec format error"),
         (b"#!/bin/sh\n", 0o644, "permission denied"),
         (b"#!/bin/sh\nexit 7\n", 0o755, "it ended with 7"),
-        (None, 0, "no such file or directory"),
+        (None, 0, "it is not there"),
     ],
 )
 async def test_what_does_not_run_here_says_why(
@@ -404,6 +413,18 @@ async def test_what_does_not_run_here_says_why(
         path.write_bytes(content)
         path.chmod(mode)
     with pytest.raises(HookProgramUnfit, match=said):
+        await HookProgram(worker, environment={}).check(path)
+
+
+async def test_a_program_that_does_not_end_is_given_up(
+    worker: WorkerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hung file system under it must not hang the agent."""
+    monkeypatch.setattr(hook_program, "_CHECK_SECONDS", 0.05)
+    path = tmp_path / "hook"
+    path.write_text("#!/bin/sh\nexec sleep 60\n")
+    path.chmod(0o755)
+    with pytest.raises(HookProgramUnfit, match="did not end"):
         await HookProgram(worker, environment={}).check(path)
 
 

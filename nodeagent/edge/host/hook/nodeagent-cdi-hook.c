@@ -38,6 +38,9 @@ static const char PARAMS[] = "/proc/driver/nvidia/params";
 static char root_path[2 * PATH_LIMIT + 16];
 static const char CONFIGURATION[] = "etc/ld.so.conf.d/00-nodeagent.conf";
 
+/* What is wrong keeps the container from starting, unless it can do without what failed. */
+static int failure = 1;
+
 static void fail(const char *format, ...) {
     va_list values;
     va_start(values, format);
@@ -45,7 +48,7 @@ static void fail(const char *format, ...) {
     vfprintf(stderr, format, values);
     fputc('\n', stderr);
     va_end(values);
-    exit(1);
+    exit(failure);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -533,6 +536,7 @@ int main(int count, char **arguments) {
         fprintf(stderr, "nodeagent-cdi-hook: does not know %s, passed over\n", name);
         return 0;
     }
+    if (command == PROFILE) failure = 0;
     int root = open_root();
     for (int number = 2; number < count; number++) {
         const char *argument = arguments[number];

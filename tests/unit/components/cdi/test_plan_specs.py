@@ -93,7 +93,10 @@ def test_specifications_are_as_in_the_golden_files(
 
 def test_no_gpu_gives_no_gpu_kind() -> None:
     """A specification without devices would be invalid, so there is none."""
-    assert plan_specs(Inventory(generation=1), make_files(0), SpecWishes(kinds=PUBLIC_KINDS)).specs == ()
+    specs = plan_specs(Inventory(generation=1), make_files(0), SpecWishes(kinds=PUBLIC_KINDS)).specs
+    assert [spec.kind for spec in specs] == [MANAGEMENT_KIND]
+    nothing = make_files(0, nodes=())
+    assert plan_specs(Inventory(generation=1), replace(nothing, nodes=()), SpecWishes(kinds=PUBLIC_KINDS)).specs == ()
 
 
 def test_the_public_kind_is_only_on_request() -> None:

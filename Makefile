@@ -91,7 +91,7 @@ lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook ## the static program for `cdi.hooks: ldcache` (needs a C compiler)
+hook: nodeagent/edge/host/hook/nodeagent-cdi-hook ## the static program for `cdi.hooks` (needs a C compiler)
 
 nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook.c
 	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<

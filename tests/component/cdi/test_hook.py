@@ -134,7 +134,7 @@ COMPAT_FILE = "etc/ld.so.conf.d/00-compat-nodeagent.conf"
 OWNER = b"NVIDIA Corporation\0"
 
 
-def encode_compat(note: bytes | None) -> bytes:
+def encode_compat(note: bytes | None, alignment: int = 4) -> bytes:
     """A library of a forward compatibility package, with the note in which newer ones say what they work with."""
     names = b"\0.note.cuda.fwd_compatibility\0"
     if note is None:
@@ -144,12 +144,14 @@ def encode_compat(note: bytes | None) -> bytes:
     identity = b"\x7fELF\2\1\1" + bytes(9)
     header = identity + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, sections_at, 0, 64, 0, 0, 64, 3, 1)
     rows = [(0, 0, 0), (0, names_at, len(names)), (1, note_at, len(note))]
-    sections = b"".join(struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, at, size, 0, 0, 1, 0) for name, at, size in rows)
+    sections = b"".join(
+        struct.pack("<IIQQQQIIQQ", name, 1, 0, 0, at, size, 0, 0, alignment, 0) for name, at, size in rows
+    )
     return header + names + note + sections
 
 
-def encode_note(text: str, owner: bytes = OWNER) -> bytes:
-    return struct.pack("<III", len(owner), len(text), 1) + owner + bytes(-len(owner) % 4) + text.encode()
+def encode_note(text: str, owner: bytes = OWNER, alignment: int = 4) -> bytes:
+    return struct.pack("<III", len(owner), len(text), 1) + owner + bytes(-len(owner) % alignment) + text.encode()
 
 
 DRIVERS = encode_note('{"Format": 1, "CUDA Version": "13.0", "Driver": [535, "550", 570], "Device": []}')
@@ -188,6 +190,17 @@ def test_a_newer_cuda_of_the_image_comes_first_where_it_may(
         configuration.write_text("/from/before\n")
     assert bundle.run("enable-cuda-compat", f"--host-driver-version={driver}") == (0, "")
     assert not used or configuration.read_text() == f"/{COMPAT}\n"
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 8])
+@pytest.mark.parametrize("driver", ["570.1", "560.1"])
+def test_the_note_is_read_by_the_alignment_of_its_section(bundle: Bundle, alignment: int, driver: str) -> None:
+    """Its text begins behind the owner's name, filled up to that."""
+    (bundle.root / COMPAT).mkdir(parents=True)
+    note = encode_note('{"Driver": [570]}', alignment=alignment)
+    (bundle.root / COMPAT / "libcuda.so.580.65.06").write_bytes(encode_compat(note, alignment))
+    assert bundle.run("enable-cuda-compat", f"--host-driver-version={driver}") == (0, "")
+    assert (bundle.root / COMPAT_FILE).exists() is (driver == "570.1")
 
 
 def test_an_image_with_two_or_with_nothing_of_the_kind_is_left_alone(bundle: Bundle) -> None:

@@ -368,7 +368,7 @@ static int read_at(int file, void *into, size_t size, unsigned long long offset)
 }
 
 /* The section in which a newer library says with which drivers it works; NULL when it says nothing, or is damaged. */
-static char *read_note(int library, size_t *size) {
+static char *read_note(int library, size_t *size, size_t *alignment) {
     Elf64_Ehdr header;
     Elf64_Shdr names, section;
     if (!read_at(library, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG)) return NULL;
@@ -384,17 +384,18 @@ static char *read_note(int library, size_t *size) {
         if (!content) fail("no memory for %s", NOTE_SECTION);
         if (!read_at(library, content, section.sh_size, section.sh_offset)) { free(content); return NULL; }
         content[*size = section.sh_size] = 0;
+        *alignment = section.sh_addralign == 1 || section.sh_addralign == 8 ? section.sh_addralign : 4;
         return content;
     }
     return NULL;
 }
 
 /* Whether a note lists the major version of the host's driver: {"Driver": [535, 550], ...}. */
-static int lists_driver(char *note, size_t size, unsigned long driver) {
+static int lists_driver(char *note, size_t size, size_t alignment, unsigned long driver) {
     Elf64_Nhdr header;
     memcpy(&header, note, sizeof header);
-    size_t text_at = sizeof header + (((size_t)header.n_namesz + 3) & ~(size_t)3);
-    if (header.n_namesz != sizeof NOTE_OWNER || text_at > size || header.n_descsz > size - text_at) return 0;
+    size_t text_at = sizeof header + (((size_t)header.n_namesz + alignment - 1) & ~(alignment - 1));
+    if (header.n_namesz < sizeof NOTE_OWNER || text_at > size || header.n_descsz > size - text_at) return 0;
     if (memcmp(note + sizeof header, NOTE_OWNER, sizeof NOTE_OWNER)) return 0;
     note[text_at + header.n_descsz] = 0;
     const char *at = find_key(note + text_at, "Driver");
@@ -418,10 +419,10 @@ static int is_compat_better(int root, const char *driver) {
     int library = open_inside(root, path, O_RDONLY | O_NONBLOCK, 0);
     struct stat status;
     if (library < 0 || fstat(library, &status) || !S_ISREG(status.st_mode)) return 0;
-    size_t size;
-    char *note = read_note(library, &size);
+    size_t size, alignment;
+    char *note = read_note(library, &size, &alignment);
     unsigned long major = strtoul(driver, NULL, 10);
-    int is_better = note ? lists_driver(note, size, major) && compare_versions(found.version, driver) > 0
+    int is_better = note ? lists_driver(note, size, alignment, major) && compare_versions(found.version, driver) > 0
                          : strtoul(found.version, NULL, 10) > major;
     free(note);
     close(library);

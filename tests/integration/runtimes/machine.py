@@ -13,9 +13,11 @@ from pathlib import Path
 
 from nodeagent.edge.host.device_node_files import DeviceNodeFiles
 from tests.integration.cluster.layout import CHECKOUT
-from tests.integration.runtimes.support import LIBRARY, VERSION, find_programs, run
+from tests.integration.runtimes.support import LIBRARY, find_programs, run
 from tests.support.systemd import PYTHON, Systemd, running_systemd
 
+T4_VERSION = "535.261.03"
+"""What the made-up GPU of these scenarios says of its driver."""
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD = "containerd.service"
@@ -108,7 +110,7 @@ def make_libraries(driver: Path) -> None:
     (driver / "dev").mkdir()
     source = driver / "library.c"
     source.write_text(LIBRARY)
-    real = libraries / f"libcuda.so.{VERSION}"
+    real = libraries / f"libcuda.so.{T4_VERSION}"
     run("cc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", real, source)
     (libraries / "libcuda.so.1").symlink_to(real.name)
 

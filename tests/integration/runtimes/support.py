@@ -14,7 +14,8 @@ from tests.integration.cluster.layout import CHECKOUT
 
 PROBE = Path(__file__).parent / "probe.c"
 LIBRARY = "int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n"
-VERSION = "580.65.06"
+VERSION = "570.172.08"
+"""What the made-up GPUs of `generate` say of their driver."""
 NODES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")
 PATIENCE_SECONDS = 120
 

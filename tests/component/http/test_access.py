@@ -18,9 +18,9 @@ from nodeagent.edge.http.errors import WebConfigInvalid
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
+from tests.support.http_server import make_server
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 RIGHT = "Authorization: Basic " + base64.b64encode(b"prometheus:U*U").decode() + "\r\n"
@@ -38,16 +38,11 @@ async def _hello(_request: Request) -> Answer:
     return Response(b"hello", content_type=TEXT)
 
 
-def fail(_request: str, error: Exception) -> None:
-    """Nothing here lets an exception through."""
-    raise AssertionError from error
-
-
 @asynccontextmanager
 async def serve(access: Access) -> AsyncIterator[int]:
     """The port of a server with these rules."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        server = HttpServer(Routes([Route("GET", "/", _hello)]), on_error=fail, access=access)
+        server = make_server(Routes([Route("GET", "/", _hello)]), access=access)
         async with server.serving(listener):
             yield listener.getsockname()[1]
 

@@ -24,8 +24,8 @@ class Visit(Protocol):
     def serves(self) -> None:
         """A request is here, whole but for its body."""
 
-    def rests(self) -> None:
-        """Its answer is gone."""
+    def rests(self, *, is_read: bool) -> None:
+        """Its answer is gone; `is_read` is whether all of the request was read."""
 
     def leaves(self) -> None:
         """The connection is gone."""

@@ -1,13 +1,13 @@
 """Who is connected, and who makes room for whom; pure.
 
 Owns the one rule by which a server that is full stays open: the address that has most connections gives up the one of
-its own that has waited longest, in favour of the newcomer. A connection that holds an answer up for long waits too.
-So no set of connections, whatever they do or do not say, keeps the next one out; only a fresher crowd does, and that
-has to be faster than a probe is to send its line.
+its own that has waited longest, in favour of the newcomer. A connection that holds an answer up for long waits too;
+one whose request is here, read or not, does not. So no set of connections that stand, whatever they do or do not say,
+keeps the next one out.
 """
 
 import ipaddress
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -42,9 +42,13 @@ class _Party(Generic[K]):
 class Crowd(Generic[K]):
     """The connections of one listener; time is the caller's."""
 
-    def __init__(self, total: int, each: int) -> None:
-        """At most `total` connections, and `each` of one address."""
+    def __init__(self, total: int, each: int, has_asked: Callable[[K], bool] = lambda _key: False) -> None:
+        """At most `total` connections, and `each` of one address.
+
+        `has_asked` is put to who is about to go: whether a whole request of it is here that nobody has read yet.
+        """
         self.total, self.each = total, each
+        self._has_asked = has_asked
         self._parties: dict[str, _Party[K]] = {}
         self._party_of: dict[K, tuple[str, _Party[K]]] = {}
         self._begun: dict[K, float] = {}
@@ -60,7 +64,7 @@ class Crowd(Generic[K]):
             crowded = max(self._parties.values(), key=len)
         leaves = None
         if crowded is not None:
-            leaves = _find_waiting(crowded, now)
+            leaves = self._find_waiting(crowded, now)
             if leaves is None:
                 return Verdict(is_welcome=False)
             self.leave(leaves)
@@ -79,12 +83,16 @@ class Crowd(Generic[K]):
             self._begun[key] = now
 
     def serve(self, key: K, now: float) -> None:
-        """Its request is here."""
+        """Its request is being answered."""
+        self.protect(key, now)
+        self._begun.pop(key, None)
+
+    def protect(self, key: K, now: float) -> None:
+        """Its request seems to be here whole, though nobody has read it yet: it still owes it."""
         party = self._find_party(key)
         if party is not None:
             party.waiting.pop(key, None)
             party.served[key] = now
-            self._begun.pop(key, None)
 
     def rest(self, key: K) -> None:
         """Its answer is gone; it may ask again, and owes nothing."""
@@ -107,7 +115,7 @@ class Crowd(Generic[K]):
     def longest(self, now: float) -> K | None:
         """Who makes room first when descriptors run out all the same; it is forgotten at once."""
         party = max(self._parties.values(), key=len, default=None)
-        found = _find_waiting(party, now) if party is not None else None
+        found = self._find_waiting(party, now) if party is not None else None
         if found is not None:
             self.leave(found)
         return found
@@ -116,17 +124,19 @@ class Crowd(Generic[K]):
         """Who has owed a request for longest, and since when."""
         return next(iter(self._begun.items()), None)
 
+    def _find_waiting(self, party: _Party[K], now: float) -> K | None:
+        while party.waiting:
+            key = next(iter(party.waiting))
+            if not self._has_asked(key):
+                return key
+            self.protect(key, now)
+        key, since = next(iter(party.served.items()))
+        return key if now - since > SLOW_SECONDS else None
+
     def _find_party(self, key: K) -> _Party[K] | None:
         """None for who had to leave and has not noticed yet."""
         _, party = self._party_of.get(key, (None, None))
         return party
-
-
-def _find_waiting(party: _Party[K], now: float) -> K | None:
-    if party.waiting:
-        return next(iter(party.waiting))
-    key, since = next(iter(party.served.items()))
-    return key if now - since > SLOW_SECONDS else None
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,6 @@ import anyio
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.connection import ProblemHandler, ProblemServer
-from nodeagent.edge.http.crowd import Crowd
 from nodeagent.edge.http.door import Door
 from nodeagent.edge.http.errors import BodyTooLarge
 from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
@@ -79,7 +78,7 @@ class HttpServer:
         )
         door = Door(
             server,
-            Crowd(self._capacity.total, self._capacity.each),
+            self._capacity,
             context=self._access.context if self._access is not None else None,
             read_seconds=lambda: self._limits().read_seconds,
             on_failure=self._on_exhausted,
@@ -101,7 +100,8 @@ class HttpServer:
         try:
             return await self._serve(incoming)
         finally:
-            connection.visit.rests()
+            # A body that nobody wanted is read off, or the connection ended, by the library: nothing is owed meanwhile.
+            connection.visit.rests(is_read=incoming.content.is_eof())
 
     async def _serve(self, incoming: BaseRequest) -> StreamResponse:
         refusal = self._refuse_host(incoming) or await self._refuse(incoming)

@@ -1,6 +1,7 @@
 """Callers are taken in portions, and a listener that fails is left alone for a while."""
 
 import errno
+import itertools
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -58,7 +59,7 @@ async def test_many_callers_are_taken_and_others_have_their_turn_between(listene
                 await anyio.lowlevel.checkpoint()
                 counts.append(len(taken))
         one.close()
-        assert max(after - before for before, after in zip(counts, counts[1:], strict=False)) <= PER_TURN
+        assert max(after - before for before, after in itertools.pairwise(counts)) <= PER_TURN
         assert all(caller.gettimeout() == 0 for caller in taken)
 
 
@@ -68,7 +69,8 @@ async def test_a_listener_that_fails_is_tried_again_after_a_pause(
 ) -> None:
     """One attempt and one word a pause; the caller waits in the kernel and is taken in the end."""
     monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 0.05)
-    told, taken = [], anyio.Event()
+    told: list[OSError] = []
+    taken = anyio.Event()
     broken = Broken(listener, 3, code)
 
     def take(caller: socket.socket) -> None:

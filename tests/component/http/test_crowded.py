@@ -20,7 +20,6 @@ from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.kernel import acceptor
 from tests.support.http_server import fail, make_server
 
-pytestmark = pytest.mark.anyio
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 PATIENCE_SECONDS = 20.0
 

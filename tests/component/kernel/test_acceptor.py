@@ -12,8 +12,6 @@ import pytest
 from nodeagent.kernel import acceptor
 from nodeagent.kernel.acceptor import PER_TURN, Acceptor
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:

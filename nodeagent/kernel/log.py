@@ -135,7 +135,7 @@ def _write(summaries: list[Summary]) -> None:
     for summary in summaries:
         fields = dict(summary.line)
         event, level = fields.pop("event"), fields.pop("level")
-        _backend().log(logging.getLevelNamesMapping()[level.upper()], event, _counted=summary.count, **fields)
+        _backend().log(logging.getLevelNamesMapping()[level.upper()], event, _counted=summary.counted, **fields)
 
 
 def _drop_repeats(_logger: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

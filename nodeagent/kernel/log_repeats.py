@@ -30,7 +30,7 @@ class Summary(NamedTuple):
     """Something to be told again for those times that were only counted; `line` is the last of them."""
 
     line: Line
-    count: Count
+    counted: Count
 
 
 class _Heard:

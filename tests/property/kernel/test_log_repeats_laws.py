@@ -37,11 +37,11 @@ def test_everything_is_told_or_counted_once(heard: list[tuple[int, float, bool]]
         assert len(repeats) <= 4
         summaries = repeats.collect(now) if is_collected else repeats.take_forgotten()
         for summary in summaries:
-            assert summary.count.more > 0
-            assert summary.count.since <= now
-            told[summary.line["event"]] += summary.count.more
+            assert summary.counted.more > 0
+            assert summary.counted.since <= now
+            told[summary.line["event"]] += summary.counted.more
     for summary in repeats.close():
-        told[summary.line["event"]] += summary.count.more
+        told[summary.line["event"]] += summary.counted.more
     assert told == happened
     assert len(repeats) == 0
     assert repeats.close() == []

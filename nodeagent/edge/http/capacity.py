@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 ADMIN_CONNECTIONS: Final = 32
 """On the admin socket, where root and the agent's own user ask; they count into what is kept back."""
 KEPT_BACK: Final = 128
-"""For everything that is not a connection to the HTTP port: an agent of eight GPUs uses about 40, and a new GPU worker,
+"""For everything that is not a connection to the HTTP port: an agent of eight GPUs uses about 20, and a new GPU worker,
 a read of the processes or a rewritten journal a handful more for a moment."""
 FEWEST: Final = 8
 """Even under an absurd limit so many are taken, so that somebody can see why."""

@@ -161,6 +161,10 @@ class Door:
         self._let_in(visit)
 
     def _let_in(self, visit: _Visit) -> None:
+        if _peek(visit.caller) == b"":  # gone without a word
+            self.crowd.leave(visit)
+            visit.caller.close()
+            return
         if self._has_asked(visit):
             self.crowd.protect(visit, self.now())
         visit.entering = self._loop.create_task(self._enter(visit))

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
 
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.crowd import SLOW_SECONDS
@@ -104,6 +104,21 @@ async def test_silent_connections_make_room_for_one_that_speaks() -> None:
             assert (await ask(port)).endswith(b"hello")
         for stream in streams[:20]:
             assert await hear(stream) == b""
+
+
+async def test_who_leaves_without_a_word_frees_its_place_and_who_stays_is_let_go_at_the_end() -> None:
+    """Closed, reset, or silent to the end: nothing is left of them, and nobody had to make room."""
+    async with serve(capacity=Capacity(2, 2)) as port:
+        for linger in (b"\x00\x00\x00\x00\x00\x00\x00\x00", b"\x01\x00\x00\x00\x00\x00\x00\x00"):
+            for _ in range(5):
+                leaving = await anyio.connect_tcp("127.0.0.1", port)
+                leaving.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                await leaving.aclose()
+        stays = await anyio.connect_tcp("127.0.0.1", port)
+        assert (await ask(port)).endswith(b"hello")
+        assert (await ask(port)).endswith(b"hello")
+    async with stays:
+        assert await hear(stays) == b""
 
 
 async def test_where_everybody_is_served_a_newcomer_hears_503_at_once() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ROUND_SECONDS = 0.01
-AT_ONCE = 64
+AT_ONCE = 16
 _UNDER_WAY = {0, errno.EINPROGRESS}
 
 

@@ -47,5 +47,4 @@ def test_a_head_of_a_stream_ends_and_allow_tells_the_truth(short_dir: Path) -> N
             assert (head.status, head.headers["Server"]) == (200, "nodeagent")
             refused = ask(agent, "DELETE", path, "localhost")
             assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
-        assert head.headers["Content-Type"] == "application/json"
         assert ask(agent, "HEAD", "/api/v1/events", "localhost").headers["Content-Type"] == "text/event-stream"

@@ -16,13 +16,15 @@ from nodeagent.components.driver.decide import decide_driver
 from nodeagent.edge.host.systemd_notify import SystemdNotifier
 from nodeagent.kernel.conditions import ActiveConditions
 from nodeagent.kernel.heap import keep_heap_small
-from nodeagent.kernel.log import configure_logging, get_logger
+from nodeagent.kernel.log import configure_logging, get_logger, tell_repeats
 from nodeagent.kernel.report import ComponentReport, Phase
 from nodeagent.kernel.shutdown import ExitWatchdog, Shutdown
 from nodeagent.model.errors import ControlRefused
 
 REACHABLE_SECONDS = 30.0
 """How long an agent with a set end may take to be reachable before its time begins to run."""
+
+TELL_REPEATS_SECONDS = 10.0
 
 SWITCH_SECONDS = 0.0002
 """How long another thread may keep the interpreter from the event loop. Python's own choice, 5 ms, is five times what a
@@ -48,7 +50,10 @@ def run_agent(plan: AgentPlan) -> None:
         gc.enable()
         keep_heap_small()
         sys.setswitchinterval(SWITCH_SECONDS)
-        anyio.run(_run, plan, listeners)
+        try:
+            anyio.run(_run, plan, listeners)
+        finally:
+            tell_repeats(everything=True)
 
 
 async def _run(plan: AgentPlan, listeners: Listeners) -> None:
@@ -89,6 +94,7 @@ def _start_background(
     tasks.start_soon(parts.conditions.run, name="conditions")
     tasks.start_soon(parts.introspection.run, name="introspection")
     tasks.start_soon(parts.control.run, name="control")
+    tasks.start_soon(_tell_repeats, name="repeated log lines")
     reachable = anyio.Event()
     tasks.start_soon(_announce, plan, parts, notifier, reachable, name="announcer")
     tasks.start_soon(_tell_systemd, parts, notifier, name="systemd status")
@@ -134,6 +140,13 @@ async def _tell_systemd(parts: Composition, notifier: SystemdNotifier) -> None:
         async for state in states:
             conditions = state.value.conditions
             notifier.status(f"{conditions[0].title}: {conditions[0].detail}" if conditions else "all is well")
+
+
+async def _tell_repeats() -> None:
+    """So that what repeats and then stops is told to its end."""
+    while True:
+        await anyio.sleep(TELL_REPEATS_SECONDS)
+        tell_repeats()
 
 
 async def _feed_watchdog(notifier: SystemdNotifier, period_seconds: float) -> None:

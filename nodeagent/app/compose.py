@@ -23,6 +23,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.sealed_file import SealedFile
 from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descriptor_limit
 from nodeagent.kernel.backoff import BackoffSettings
 from nodeagent.kernel.budget import BudgetSettings
 from nodeagent.kernel.bus import Bus
@@ -57,6 +58,7 @@ class Composition:
         self.node = settings.node.name or os.uname().nodename
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
+        self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing = ClearingDoor()
@@ -237,8 +239,17 @@ class Composition:
             metrics=self.exporter.answer,
             introspect=self._introspect,
             list_history=lambda: tabulate_history(self.kubelet.door.history),
+            capacity=self.capacity,
+            names=(self.node, os.uname().nodename),
             access=self.listeners.access,
         )
+
+    def _decide_capacity(self) -> Capacity:
+        http = self.live.now.http
+        capacity = decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address)
+        if capacity.shortage:
+            self.conditions.set("descriptors-few", detail=capacity.shortage)
+        return capacity
 
     def _list_vital_gates(self) -> frozenset[str]:
         specs = [spec for spec in self.specs() if spec.vital]

@@ -26,9 +26,9 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     environ = read_environment()
     agent = find_agent(load_for(arguments, environ).settings, environ)
     if arguments.history:
-        rows = json.decode(agent.get("/api/v1/allocations/history"), type=tuple[AllocationRow, ...])
+        rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
     else:
-        living = json.decode(agent.get("/api/v1/allocations"), type=tuple[Allocation, ...])
+        living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
         rows = tabulate_living(AllocationTable(allocations=living))
     if arguments.json:
         streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")

@@ -42,7 +42,7 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
         plan, problem = anyio.run(_plan, settings)
         rendered = render_specs(plan)
     except DriverError as error:
-        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+        raise CommandFailed(str(error), ExitCode.NO_DRIVER) from error
     except (NodeagentError, UnknownProfile) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
     content = rendered.get(render_spec_name(arguments.kind))

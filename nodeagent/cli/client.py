@@ -7,11 +7,19 @@ import socket
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
+
+from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.cli.places import list_admin_sockets
+from nodeagent.components.web.admin import CommandDone
 from nodeagent.config.schema import Settings
+from nodeagent.edge.http.messages import SERVER
+
+T = TypeVar("T")
 
 TIMEOUT_SECONDS = 10.0
 SILENCE_SECONDS = 40.0
@@ -21,16 +29,40 @@ SILENCE_SECONDS = 40.0
 class AgentClient:
     """One agent, wherever it was found; good for one question."""
 
-    def __init__(self, connection: http.client.HTTPConnection, where: str) -> None:
-        self._connection, self.where = connection, where
+    def __init__(self, connection: http.client.HTTPConnection, where: str, *, port: int = 0) -> None:
+        """`port` is that of TCP, where any program may listen; none on a socket file, which only the agent makes."""
+        self._connection, self.where, self._port = connection, where, port
 
     def get(self, path: str) -> bytes:
         """The body of an answer.
 
         Raises:
-            CommandFailed: the agent went away or answered with an error.
+            CommandFailed: the agent went away or answered with an error, or another program did.
         """
         return self._ask("GET", path, None)
+
+    def read(self, path: str, kind: type[T]) -> T:
+        """An answer as what it is.
+
+        Raises:
+            CommandFailed: as of `get`, or the answer is in no form that this release knows.
+        """
+        return self.decode(self.get(path), kind)
+
+    def decode(self, content: bytes, kind: type[T]) -> T:
+        """A body, or one event of a stream, as what it is.
+
+        Raises:
+            CommandFailed: it is in no form that this release knows.
+        """
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise CommandFailed(
+                f"{self.where} answers in a form that nodeagent {__version__} does not know ({error}); "
+                "is the running agent of another release? restart it",
+                ExitCode.UNREACHABLE,
+            ) from error
 
     def follow(self, path: str) -> Iterator[tuple[str, bytes]]:
         """Server-sent events as they come, by name and data, until the agent goes away.
@@ -41,6 +73,7 @@ class AgentClient:
         try:
             self._connection.request("GET", path)
             answer = self._connection.getresponse()
+            self._see_that_it_is_ours(answer)
             if answer.status != HTTPStatus.OK:
                 raise CommandFailed(_describe_problem(answer.read(), answer.status), ExitCode.BAD_INPUT)
             if self._connection.sock is not None:
@@ -64,26 +97,49 @@ class AgentClient:
         Raises:
             CommandFailed: the agent refused, with its reason.
         """
-        return str(json.loads(self._ask("POST", path, json.dumps(command).encode()))["done"])
+        return self.decode(self._ask("POST", path, json.dumps(command).encode()), CommandDone).done
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
         try:
             self._connection.request(method, path, body=body)
             answer = self._connection.getresponse()
+            self._see_that_it_is_ours(answer)
             content = answer.read()
+        except http.client.BadStatusLine as error:
+            if not self._port or isinstance(error, http.client.RemoteDisconnected):
+                raise self._tell_silence(error) from error
+            raise self._tell_stranger("something that is not HTTP, or is HTTPS") from error
         except (OSError, http.client.HTTPException) as error:
-            raise CommandFailed(f"the agent at {self.where} does not answer: {error}", ExitCode.UNREACHABLE) from error
+            raise self._tell_silence(error) from error
         finally:
             self._connection.close()
         if answer.status < http.client.BAD_REQUEST or path == "/readyz":
             return content
         raise CommandFailed(_describe_problem(content, answer.status), ExitCode.BAD_INPUT)
 
+    def _see_that_it_is_ours(self, answer: http.client.HTTPResponse) -> None:
+        server = "".join(letter for letter in answer.headers.get("Server", "") if letter.isprintable())[:80]
+        if self._port and server != SERVER:
+            raise self._tell_stranger(f"{answer.status} by {server or 'a program that does not give its name'}")
+
+    def _tell_stranger(self, answered: str) -> CommandFailed:
+        return CommandFailed(
+            f"{self.where} (http.listen) is answered by another program than nodeagent: {answered}; "
+            f"`ss -ltnp 'sport = :{self._port}'` names it. Start the agent, or say where it listens with --config or "
+            "--set http.listen=",
+            ExitCode.UNREACHABLE,
+        )
+
+    def _tell_silence(self, error: Exception) -> CommandFailed:
+        return CommandFailed(f"the agent at {self.where} does not answer: {error}", ExitCode.UNREACHABLE)
+
 
 def _describe_problem(content: bytes, status: int) -> str:
     try:
         problem = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
+        problem = None
+    if not isinstance(problem, dict):
         return f"the agent answered {status}"
     detail = problem.get("detail")
     return f"{problem.get('title', status)}: {detail}" if detail else str(problem.get("title", status))
@@ -105,7 +161,7 @@ def find_agent(settings: Settings, environ: Mapping[str, str], *, change: bool =
     if not change:
         connection = _connect_tcp(address.host, address.port)
         if connection is not None:
-            return AgentClient(connection, f"http://{address}")
+            return AgentClient(connection, f"http://{address}", port=address.port)
         tried.append(str(address))
     start = "start one with `nodeagent run` or `nodeagent simulate`"
     raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)

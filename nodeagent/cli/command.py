@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from nodeagent.cli.exit_codes import ALWAYS, ExitCode
+
 
 class Argument(Struct, frozen=True):
     """One flag or positional of a command."""
@@ -38,4 +40,11 @@ class Command(Struct, frozen=True):
     description: str = ""
     arguments: tuple[Argument, ...] = ()
     examples: tuple[Example, ...] = ()
+    exits: tuple[ExitCode, ...] = ()
+    """What it may end with, besides `exit_codes.ALWAYS`."""
     subcommands: tuple["Command", ...] = ()
+
+    @property
+    def exit_codes(self) -> tuple[ExitCode, ...]:
+        """Everything that it may end with, in order."""
+        return tuple(sorted({*ALWAYS, *self.exits}))

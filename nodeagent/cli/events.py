@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     environ = read_environment()
     settings = load_for(arguments, environ).settings
     own = _find_own(find_agent(settings, environ), arguments.gpu) if arguments.gpu is not None else None
-    events = json.decode(find_agent(settings, environ).get(HISTORY), type=tuple[EventRecord, ...])
+    events = find_agent(settings, environ).read(HISTORY, tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None
     if not arguments.json:
         chains = build_chains(tell_records(events), arguments.last, about=about, length=LENGTH_MAX)
@@ -47,7 +47,7 @@ def _follow(
 ) -> None:
     followed = FollowedEvents(own)
     for _, data in agent.follow(f"/api/v1/events?since={newest}"):
-        event = json.decode(data, type=EventRecord)
+        event = agent.decode(data, EventRecord)
         line = followed.render(event, width=read_width(streams.out))
         if arguments.json and followed.is_about(event):
             line = data.decode()
@@ -57,7 +57,7 @@ def _follow(
 
 def _find_own(agent: AgentClient, name: str) -> frozenset[str]:
     """The names under which events speak of this GPU."""
-    records = json.decode(agent.get("/api/v1/gpus"), type=GpusRecord)
+    records = agent.read("/api/v1/gpus", GpusRecord)
     record = find_gpu_record(records, name)
     if record is None:
         raise CommandFailed(

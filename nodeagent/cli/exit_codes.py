@@ -22,11 +22,14 @@ class ExitCode(IntEnum):
         return _MEANINGS[self]
 
 
+ALWAYS = (ExitCode.OK, ExitCode.BAD_INPUT, ExitCode.INTERRUPTED)
+"""What every command may end with; the others stand with the commands, in `commands/`."""
+
 _MEANINGS = {
     ExitCode.OK: "done, and nothing is wrong",
     ExitCode.UNWELL: "done, and something on the node is wrong",
     ExitCode.BAD_INPUT: "bad command line, configuration, address or permission; nothing was started or written",
-    ExitCode.NO_DRIVER: "`run --require-driver` found no working NVIDIA driver",
+    ExitCode.NO_DRIVER: "no working NVIDIA driver was found, where the command needs one",
     ExitCode.UNREACHABLE: "no agent answers, or what the command needs is missing",
     ExitCode.COMPONENT_FAILED: "a vital part of the agent crashed too often",
     ExitCode.CHECK_FAILED: "`doctor` found something that does not work; 1 if it has only warnings",

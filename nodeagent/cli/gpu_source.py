@@ -5,7 +5,6 @@ import platform
 from collections.abc import Mapping
 
 import anyio
-from msgspec import json
 
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.client import find_agent
@@ -33,7 +32,7 @@ def read_gpus(arguments: argparse.Namespace, settings: Settings, environ: Mappin
     """
     if not getattr(arguments, "gpus", None):
         try:
-            return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+            return find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
         except CommandFailed as error:
             if error.code is not ExitCode.UNREACHABLE:
                 raise
@@ -46,26 +45,24 @@ def read_judged(settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
     Raises:
         CommandFailed: no agent answers.
     """
-    return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+    return find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
 
 
 def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:
     """What is wrong with the access to GPUs, beside the verdicts; none where no agent answers."""
     try:
-        content = find_agent(settings, environ).get(f"{API}/conditions")
+        conditions = find_agent(settings, environ).read(f"{API}/conditions", tuple[ConditionRecord, ...])
     except CommandFailed:
         return ()
-    conditions = json.decode(content, type=tuple[ConditionRecord, ...])
     return tuple(condition for condition in conditions if condition.code in TROUBLES)
 
 
 def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     """Namespace and name by pod uid, as far as a running agent knows; empty where none runs."""
     try:
-        content = find_agent(settings, environ).get(f"{API}/allocations")
+        allocations = find_agent(settings, environ).read(f"{API}/allocations", tuple[Allocation, ...])
     except CommandFailed:
         return {}
-    allocations = json.decode(content, type=tuple[Allocation, ...])
     return {one.pod.uid: f"{one.pod.namespace}/{one.pod.name}" for one in allocations if one.pod and one.pod.uid}
 
 

@@ -41,7 +41,7 @@ def _look(settings: Settings) -> LabelSet:
     try:
         picture = anyio.run(look_at_node, settings, settings.node.name or platform.node())
     except* DriverError as errors:
-        raise CommandFailed(_first(errors), ExitCode.UNREACHABLE) from errors
+        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
     except* (NodeagentError, UnknownProfile) as errors:
         raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from errors
     return render_labels(picture, settings, {})
@@ -58,8 +58,10 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """What the running agent wants the labels to be, and what they are."""
     environ = read_environment()
     settings = load_for(arguments, environ).settings
-    body = find_agent(settings, environ).get("/api/v1/labels")
-    state = wire.decode(body, type=LabelState | None)
+    agent = find_agent(settings, environ)
+    body = agent.get("/api/v1/labels")
+    # A union is no type to the type checker, which knows only of classes.
+    state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]
     if arguments.json:
         print(wire.format(body, indent=2).decode().rstrip(), file=streams.out)
     elif state is None:

@@ -55,6 +55,7 @@ def _render_command(words: tuple[str, ...], command: Command) -> list[str]:
         lines += [".PP", "Examples:"]
     for example in command.examples:
         lines += [".TP", rf".B {_escape(example.line)}", _escape(example.purpose)]
+    lines += [".PP", f"Exit status: {', '.join(str(code.value) for code in command.exit_codes)}."]
     return lines
 
 

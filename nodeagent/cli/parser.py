@@ -67,7 +67,8 @@ def _epilog(command: Command, *, is_root: bool) -> str:
         width = max(len(example.line) for example in command.examples)
         lines = [f"  {example.line:<{width}}  {example.purpose}" for example in command.examples]
         paragraphs.append("\n".join(["examples:", *lines]))
-    if is_root:
-        codes = [f"  {code.value:<3} {code.meaning}" for code in ExitCode]
+    shown = tuple(ExitCode) if is_root else command.exit_codes if command.runs else ()
+    if shown:
+        codes = [f"  {code.value:<3} {code.meaning}" for code in shown]
         paragraphs.append("\n".join(["exit codes:", *codes]))
     return "\n\n".join(paragraphs)

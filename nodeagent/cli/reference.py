@@ -38,6 +38,7 @@ def _render_command(words: tuple[str, ...], command: Command) -> str:
         lines += ["", "```sh"]
         lines += [f"{example.line}  # {example.purpose}" for example in command.examples]
         lines.append("```")
+    lines += ["", f"Exit codes: {', '.join(str(code.value) for code in command.exit_codes)}."]
     return "\n".join([*lines, ""])
 
 

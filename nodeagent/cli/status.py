@@ -23,8 +23,9 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for(arguments, environ).settings
     while True:
         try:
-            body = find_agent(settings, environ).get("/api/v1/state")
-            text, code = _render(body, arguments, streams)
+            agent = find_agent(settings, environ)
+            body = agent.get("/api/v1/state")
+            text, code = _render(agent.decode(body, StateRecord), body, arguments, streams)
         except CommandFailed as error:
             if not arguments.watch:
                 raise
@@ -38,8 +39,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _render(body: bytes, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
-    state = json.decode(body, type=StateRecord)
+def _render(state: StateRecord, body: bytes, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
     code = ExitCode.OK if state.verdict == "ok" else ExitCode.UNWELL
     if arguments.json:
         return json.format(body, indent=2).decode().rstrip() + "\n", code

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     is_once = arguments.once or arguments.json
     while True:
         try:
-            state = json.decode(find_agent(settings, environ).get("/api/v1/state"), type=StateRecord)
+            state = find_agent(settings, environ).read("/api/v1/state", StateRecord)
             text = _render(build_top(state, _read_processes(state)), arguments, streams)
         except CommandFailed as error:
             if is_once:

@@ -3,6 +3,8 @@
 Owns the set-up and the logger that everybody uses. Event names are snake_case in the past tense, values are fields.
 An exception becomes one line (`error`) and, for `exception`, a field that says where it came from (`trace`);
 a stack trace over many lines is never written. Lines of third-party libraries come out in the same form.
+An event that repeats with the same fields is told a few times, then counted, and told again now and then with `more`
+(how many times more) and `since`; that holds for libraries too, and `log_repeats` decides it.
 
 structlog is imported at the first line or at set-up, so that modules which only might log stay cheap to import.
 """
@@ -10,14 +12,19 @@ structlog is imported at the first line or at set-up, so that modules which only
 from __future__ import annotations
 
 import logging
+import re
 import sys
+import threading
+import time
 import traceback
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from nodeagent.kernel.log_repeats import Count, Repeats, Summary
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
+    from collections.abc import Hashable, Iterator, MutableMapping
     from types import ModuleType
 
     from structlog.typing import FilteringBoundLogger, Processor
@@ -27,6 +34,12 @@ Level = Literal["debug", "info", "warning", "error"]
 
 _TRACE_FRAMES = 6
 """Innermost frames named in `trace`: enough to find the line, short enough for one line."""
+
+_VARYING = frozenset({"count", "generation", "pid", "trace"})
+"""Fields that differ from one time to the next of the same event; so do all fractions, which are measured."""
+_PLAIN = frozenset({bool, int, str, type(None)})
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+"""What differs in a library's sentence from one time to the next."""
 
 
 class Logger:
@@ -91,6 +104,7 @@ def configure_logging(*, form: Form = "auto", level: Level = "info", stream: Tex
     target = stream or sys.stderr
     chosen = form if form != "auto" else ("console" if target.isatty() else "json")
     threshold = logging.getLevelNamesMapping()[level.upper()]
+    tell_repeats(everything=True)
     structlog.configure(
         processors=[*_processors(), _renderer(chosen, colours=target.isatty())],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -106,11 +120,64 @@ def configure_logging(*, form: Form = "auto", level: Level = "info", stream: Tex
     root.setLevel(max(threshold, logging.WARNING))
 
 
+def tell_repeats(*, everything: bool = False) -> None:
+    """Write what was only counted and whose time has come; `everything` at the end of the process."""
+    with _lock:
+        summaries = _repeats.close() if everything else _repeats.collect(time.monotonic())
+    _write(summaries)
+
+
+_repeats = Repeats()
+_lock = threading.Lock()
+
+
+def _write(summaries: list[Summary]) -> None:
+    for summary in summaries:
+        fields = dict(summary.line)
+        event, level = fields.pop("event"), fields.pop("level")
+        _backend().log(logging.getLevelNamesMapping()[level.upper()], event, _counted=summary.counted, **fields)
+
+
+def _drop_repeats(_logger: Any, level: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Let through what is to be told, with how often it has happened besides."""
+    now = time.monotonic()
+    counted: Count | None = event.pop("_counted", None)
+    if counted is None:
+        identity = _identify(level, event)
+        with _lock:
+            counted = _repeats.hear(identity, {**event, "level": level}, now)
+            forgotten = _repeats.take_forgotten()
+        _write(forgotten)
+        if counted is None:
+            from structlog import DropEvent  # noqa: PLC0415  # see the module's docstring
+
+            raise DropEvent
+    if counted.more:
+        event["more"] = counted.more
+        event["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - now + counted.since))
+    return event
+
+
+def _identify(level: str, event: MutableMapping[str, Any]) -> Hashable:
+    """What makes two lines the same: what happened to what, but neither when nor how long it took."""
+    said = event.pop("_said", None)
+    return (
+        level,
+        said,
+        *(
+            (name, value if type(value) in _PLAIN else str(value))
+            for name, value in event.items()
+            if type(value) is not float and name not in _VARYING and not (said and name == "message")
+        ),
+    )
+
+
 class _ThirdPartyLines(logging.Handler):
     """Turns records of the standard library's logging into our own lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields: dict[str, object] = {"component": record.name, "message": record.getMessage()}
+        message = record.getMessage()
+        fields: dict[str, object] = {"component": record.name, "message": message, "_said": _NUMBERS.sub("#", message)}
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = describe_error(record.exc_info[1])
             fields["trace"] = describe_trace(record.exc_info[1])
@@ -139,7 +206,12 @@ def _backend() -> FilteringBoundLogger:
 def _processors() -> list[Processor]:
     import structlog  # noqa: PLC0415  # see the module's docstring
 
-    return [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True), _one_line]
+    return [
+        _drop_repeats,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _one_line,
+    ]
 
 
 def _renderer(form: str, *, colours: bool) -> Processor:

@@ -328,6 +328,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="restart nodeagent when convenient",
     ),
     ConditionDefinition(
+        code="descriptors-few",
+        severity="warning",
+        title="the limit of open files is low, fewer connections are taken than the settings allow",
+        remedy="raise it (`LimitNOFILE=` of the unit, the container runtime's limit), or lower `http.max_connections`",
+    ),
+    ConditionDefinition(
         code="part-not-built",
         severity="info",
         title="a configured part of nodeagent is not built yet",

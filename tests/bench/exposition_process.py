@@ -7,6 +7,7 @@ rendered over and over, every field and pods.
 
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -60,7 +61,8 @@ async def _serve(port: int) -> None:
     bus.publish_state(inventory, source="bench")
     bus.publish_state(allocations, source="bench")
     listener = socket.create_server(("127.0.0.1", port))
-    server = HttpServer(Routes([Route("GET", "/metrics", exporter.answer)]), on_error=_give_up)
+    routes = Routes([Route("GET", "/metrics", exporter.answer)])
+    server = HttpServer(routes, on_error=_give_up, on_exhausted=partial(_give_up, "accept"))
     async with anyio.create_task_group() as tasks, server.serving(listener):
         await tasks.start(lambda *, task_status: exporter.run(task_status=task_status))
         sys.stdout.write(f"{SERVING}\n")

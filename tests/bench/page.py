@@ -69,7 +69,7 @@ def _measure_readers() -> Row:
         readers = [socket.create_connection(("127.0.0.1", agent.port)) for _ in range(READERS)]
         try:
             for reader in readers:
-                reader.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: bench\r\n\r\n")
+                reader.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
             with_readers = _measure_share(agent.cpu_seconds, readers)
         finally:
             for reader in readers:
@@ -124,7 +124,7 @@ def _reading(port: int) -> Iterator[None]:
     thread = threading.Thread(target=read, name="page readers")
     try:
         for reader in readers:
-            reader.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: bench\r\n\r\n")
+            reader.sendall(b"GET /live?page=/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
         thread.start()
         yield
     finally:

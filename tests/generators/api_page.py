@@ -29,7 +29,9 @@ Every error is `application/problem+json`, as RFC 9457 has it:
 404 an unknown path, 405 an unknown method, with `Allow`;
 408 a request that does not arrive within `http.read_timeout_seconds`;
 413 a body of more than `http.max_request_bytes`;
+421, over loopback, a `Host` that is no name of this machine (`http.allowed_hosts`);
 503 what is at its limit.
+Every answer says `Server: nodeagent`; HEAD gets the headers of GET and never a stream.
 
 ## Permanent addresses
 

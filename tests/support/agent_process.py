@@ -18,6 +18,14 @@ from typing import Any
 PATIENCE_SECONDS = 30.0
 """Generous: the machines are noisy, and no test measures speed."""
 
+LIMITED = """
+import os, resource, sys
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Runs a command that may have only so many files open."""
+
 
 class AgentProcess:
     """One running agent."""
@@ -154,8 +162,13 @@ def running_busy_node(*words: str) -> Iterator[AgentProcess]:
 
 
 @contextlib.contextmanager
-def running_agent(directory: Path, *words: str, variables: dict[str, str] | None = None) -> Iterator[AgentProcess]:
-    """`nodeagent run` with all it writes below `directory`, stopped at the end of the block."""
+def running_agent(
+    directory: Path, *words: str, variables: dict[str, str] | None = None, descriptors: int | None = None
+) -> Iterator[AgentProcess]:
+    """`nodeagent run` with all it writes below `directory`, stopped at the end of the block.
+
+    `descriptors` is how many files it may have open, as a unit's `LimitNOFILE=` says it.
+    """
     settings = {
         "node.state_dir": directory / "state",
         "node.run_dir": directory / "run",
@@ -168,15 +181,18 @@ def running_agent(directory: Path, *words: str, variables: dict[str, str] | None
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    with _running(directory, "run", *sets, *words, variables=variables) as agent:
+    with _running(directory, "run", *sets, *words, variables=variables, descriptors=descriptors) as agent:
         agent.wait_started()
         yield agent
 
 
 @contextlib.contextmanager
-def _running(directory: Path, *words: str, variables: dict[str, str] | None = None) -> Iterator[AgentProcess]:
+def _running(
+    directory: Path, *words: str, variables: dict[str, str] | None = None, descriptors: int | None = None
+) -> Iterator[AgentProcess]:
+    limited = [sys.executable, "-c", LIMITED, str(descriptors)] if descriptors is not None else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "nodeagent", *words],
+        [*limited, sys.executable, "-m", "nodeagent", *words],
         env={**command_environment(directory), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,11 +3,17 @@
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import CONFIG, NODE, SET
 from nodeagent.cli.durations import parse_duration
+from nodeagent.cli.exit_codes import ExitCode
 
 RUN = Command(
     "run",
     "run the agent on this node, in the foreground",
     runs="nodeagent.cli.run:run",
+    exits=(
+        ExitCode.NO_DRIVER,
+        ExitCode.COMPONENT_FAILED,
+        ExitCode.STOP_OVERRAN,
+    ),
     description=(
         "Runs until SIGTERM. Without an NVIDIA driver it waits for one and says so on every surface.\n"
         "SIGHUP reads the configuration anew; an invalid one is reported and the one before stays in force."
@@ -40,6 +46,7 @@ FAULT = Command(
     "fault",
     "have a running simulation misbehave",
     runs="nodeagent.cli.fault:run",
+    exits=(ExitCode.UNREACHABLE,),
     description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
     arguments=(
         CONFIG,
@@ -59,6 +66,10 @@ SIMULATE = Command(
     "simulate",
     "run the agent on a made-up GPU node with a stand-in kubelet: no hardware, no cluster, no root",
     runs="nodeagent.cli.simulate:run",
+    exits=(
+        ExitCode.COMPONENT_FAILED,
+        ExitCode.STOP_OVERRAN,
+    ),
     description="Everything lives in a temporary directory and is gone afterwards.",
     arguments=(
         CONFIG,
@@ -87,6 +98,7 @@ RELOAD = Command(
     "reload",
     "have the running agent read its configuration anew, and say what changed",
     runs="nodeagent.cli.control:reload",
+    exits=(ExitCode.UNREACHABLE,),
     arguments=(CONFIG, SET),
     examples=(Example("nodeagent reload", "after an edit that `nodeagent config check` likes; SIGHUP with an answer"),),
 )
@@ -96,6 +108,7 @@ RELEASE = Command(
     "release",
     "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
     runs="nodeagent.cli.control:release",
+    exits=(ExitCode.UNREACHABLE,),
     description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
     arguments=(
         CONFIG,
@@ -113,6 +126,7 @@ RESUME = Command(
     "resume",
     "have the running agent take the driver back, in whatever version it now is",
     runs="nodeagent.cli.control:resume",
+    exits=(ExitCode.UNREACHABLE,),
     arguments=(CONFIG, SET),
     examples=(Example("nodeagent resume", "after `modprobe nvidia`; it happens by itself at the end of the release"),),
 )

@@ -2,12 +2,17 @@
 
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_arguments import parse_xid
 
 STATUS = Command(
     "status",
     "this node in one look: what is wrong, since when, and what to do",
     runs="nodeagent.cli.status:run",
+    exits=(
+        ExitCode.UNWELL,
+        ExitCode.UNREACHABLE,
+    ),
     description=(
         "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
     ),
@@ -28,6 +33,10 @@ DOCTOR = Command(
     "doctor",
     "check everything by itself, also where no agent runs, and say what to do",
     runs="nodeagent.cli.doctor.command:run",
+    exits=(
+        ExitCode.UNWELL,
+        ExitCode.CHECK_FAILED,
+    ),
     description=(
         "One line per check: ok, warn or fail, what was found, and a command to paste.\n"
         "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
@@ -53,6 +62,7 @@ ALLOCATIONS = Command(
     "allocations",
     "which pod and container holds which device since when",
     runs="nodeagent.cli.allocations:run",
+    exits=(ExitCode.UNREACHABLE,),
     description="Asks the running agent, whose journal holds what the kubelet was told.",
     arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
     examples=(
@@ -66,6 +76,7 @@ EVENTS = Command(
     "events",
     "what happened on this node, and what led to what",
     runs="nodeagent.cli.events:run",
+    exits=(ExitCode.UNREACHABLE,),
     description=(
         "Asks the running agent, which remembers the last few hundred events. What an event led to stands under it,\n"
         "with how long that took: XID, unhealthy, kubelet told, label changed."
@@ -94,6 +105,7 @@ GPU = Command(
             "list",
             "every GPU and MIG device, with its health",
             runs="nodeagent.cli.gpu:show_list",
+            exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
             arguments=(*NODE, JSON),
             examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
@@ -102,6 +114,7 @@ GPU = Command(
             "topology",
             "how GPUs reach each other, and which CPUs are near",
             runs="nodeagent.cli.gpu:show_topology",
+            exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
             arguments=(*NODE, JSON),
             examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
@@ -110,6 +123,10 @@ GPU = Command(
             "health",
             "the verdict on every device, what to do, and how it may return",
             runs="nodeagent.cli.gpu:show_health",
+            exits=(
+                ExitCode.UNWELL,
+                ExitCode.UNREACHABLE,
+            ),
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
             arguments=(*NODE, JSON),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
@@ -129,6 +146,7 @@ GPU = Command(
             "prefer",
             "which devices a pod would be given, with the score and the runner-up",
             runs="nodeagent.cli.allocations:prefer",
+            exits=(ExitCode.NO_DRIVER,),
             description="Decides as for the kubelet, from the inventory and the settings in force here.",
             arguments=(
                 *NODE,
@@ -155,6 +173,7 @@ GPU = Command(
             "clear",
             "take a GPU back into service that only a person can clear",
             runs="nodeagent.cli.gpu:clear",
+            exits=(ExitCode.UNREACHABLE,),
             description="Who, when and why are written down. What is still bad at the next look is found again.",
             arguments=(
                 CONFIG,
@@ -172,6 +191,7 @@ TOP = Command(
     "top",
     "GPUs, pods and processes at work, again every two seconds",
     runs="nodeagent.cli.top:run",
+    exits=(ExitCode.UNREACHABLE,),
     description="Asks the running agent. Commands and pods of processes are read from this host.",
     arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(

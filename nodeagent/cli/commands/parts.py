@@ -2,6 +2,7 @@
 
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.exit_codes import ExitCode
 
 CDI = Command(
     "cdi",
@@ -13,6 +14,11 @@ CDI = Command(
             "generate",
             "print the specification of this node's GPUs, or write it to a file",
             runs="nodeagent.cli.cdi:generate",
+            exits=(
+                ExitCode.UNWELL,
+                ExitCode.NO_DRIVER,
+                ExitCode.UNREACHABLE,
+            ),
             description="Exit code 1: a device had to be left out; standard error says which and why.",
             arguments=(
                 *NODE,
@@ -33,6 +39,7 @@ CDI = Command(
             "list",
             "every device name that a runtime would resolve on this node, and what is in its way",
             runs="nodeagent.cli.cdi:list_devices",
+            exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file is invalid, or files cancel each other.",
             arguments=(CONFIG, SET, JSON),
             examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
@@ -41,6 +48,7 @@ CDI = Command(
             "validate",
             "say what is wrong with specification files, or that nothing is",
             runs="nodeagent.cli.cdi:validate",
+            exits=(ExitCode.UNWELL,),
             description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
             arguments=(
                 CONFIG,
@@ -64,6 +72,7 @@ RUNTIME = Command(
             "detect",
             "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
             runs="nodeagent.cli.runtime:detect",
+            exits=(ExitCode.UNWELL,),
             description="Exit code 1: it does not, or it is not known.",
             arguments=(CONFIG, SET, JSON),
             examples=(Example("nodeagent runtime detect", "before anything else"),),
@@ -72,6 +81,7 @@ RUNTIME = Command(
             "plan",
             "what `configure` would change, as a unified diff",
             runs="nodeagent.cli.runtime:plan",
+            exits=(ExitCode.UNREACHABLE,),
             arguments=(CONFIG, SET),
             examples=(
                 Example("nodeagent runtime plan", "nothing is written"),
@@ -82,6 +92,7 @@ RUNTIME = Command(
             "configure",
             "write the change; what was there before is kept",
             runs="nodeagent.cli.runtime:configure",
+            exits=(ExitCode.UNREACHABLE,),
             description="The runtime's own tool judges the change before it replaces anything.",
             arguments=(
                 CONFIG,
@@ -98,6 +109,7 @@ RUNTIME = Command(
             "unconfigure",
             "give back, byte for byte, what was there before",
             runs="nodeagent.cli.runtime:unconfigure",
+            exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file was changed by somebody else since, and is left alone.",
             arguments=(CONFIG, SET),
             examples=(Example("nodeagent runtime unconfigure", "before the agent is removed"),),
@@ -141,6 +153,10 @@ RENDER = Command(
             "labels",
             "the labels that this node should have, one key=value a line",
             runs="nodeagent.cli.labels:render",
+            exits=(
+                ExitCode.UNWELL,
+                ExitCode.NO_DRIVER,
+            ),
             arguments=(*NODE, JSON),
             examples=(
                 Example("nodeagent render labels", "this node's labels"),
@@ -151,6 +167,7 @@ RENDER = Command(
             "metrics",
             "the GPU series of /metrics, from two samples taken now",
             runs="nodeagent.cli.metrics:render",
+            exits=(ExitCode.NO_DRIVER,),
             description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
             arguments=(
                 *NODE,
@@ -168,6 +185,10 @@ LABELS = Command(
     "labels",
     "the labels of this node: wanted, in place, where, since when",
     runs="nodeagent.cli.labels:show",
+    exits=(
+        ExitCode.UNWELL,
+        ExitCode.UNREACHABLE,
+    ),
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
     arguments=(*NODE, JSON),
     examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),

@@ -2,6 +2,7 @@
 
 from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import JSON, NODE
+from nodeagent.cli.exit_codes import ExitCode
 
 COMPLETION = Command(
     "completion",
@@ -49,6 +50,7 @@ CONFIGURATION = Command(
             "import",
             "say the configuration of NVIDIA's parts in this agent's words",
             runs="nodeagent.cli.import_config:run",
+            exits=(ExitCode.UNWELL,),
             description=(
                 "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
                 "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file.\n"
@@ -85,6 +87,7 @@ UNINSTALL = Command(
     "uninstall",
     "leave this node as it was before the agent came",
     runs="nodeagent.cli.uninstall:run",
+    exits=(ExitCode.UNWELL,),
     description=(
         "Restores the container runtime's files; removes specifications, markers, dead sockets, labels and state.\n"
         "The agent must be stopped. Packages, units and configuration files stay: who put them there removes them.\n"

@@ -7,7 +7,6 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import anyio
-from msgspec import json
 
 from nodeagent import __version__
 from nodeagent.app.hardware import Hardware, choose_hardware
@@ -115,7 +114,7 @@ async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
 
 def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str]:
     try:
-        return json.decode(find_agent(settings, environ).get("/api/v1/state"), type=StateRecord), ""
+        return find_agent(settings, environ).read("/api/v1/state", StateRecord), ""
     except CommandFailed as error:
         return None, str(error)
 

@@ -62,6 +62,8 @@ def parse_command(body: bytes, kind: type[C]) -> C:
         return json.decode(body or b"{}", type=kind)
     except (ValidationError, DecodeError) as error:
         raise CommandMalformed(str(error)) from error
+    except RecursionError as error:
+        raise CommandMalformed("it is nested too deep") from error
 
 
 def describe_person(claimed: str, uid: int | None, pid: int | None) -> str:

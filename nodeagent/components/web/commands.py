@@ -15,6 +15,7 @@ from nodeagent.components.web.admin import (
     describe_person,
     parse_command,
 )
+from nodeagent.config.sections.hardware import RELEASE_SECONDS
 from nodeagent.model.ports import AgentControl
 
 
@@ -56,6 +57,12 @@ class Commands:
 
     async def _release(self, order: Order) -> str:
         command = parse_command(order.body, ReleaseCommand)
+        shortest, longest = RELEASE_SECONDS
+        if command.seconds is not None and not shortest <= command.seconds <= longest:
+            raise CommandMalformed(
+                f"a release lasts {shortest:g} to {longest:g} seconds, not {command.seconds:g}; "
+                "one that is needed for longer is asked for again"
+            )
         return await self._control.release(command.reason, command.seconds)
 
     async def _clear(self, order: Order) -> str:

@@ -7,7 +7,7 @@ something, on the admin socket alone. Refuses to compute what another part shoul
 import gzip
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -43,6 +43,8 @@ from nodeagent.components.web.stream import (
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.http.access import Access
+from nodeagent.edge.http.capacity import ADMIN_CONNECTIONS, Capacity
+from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
@@ -75,11 +77,17 @@ class WebComponent:
         metrics: Handler,
         introspect: Callable[[], object],
         list_history: Callable[[], object],
+        capacity: Capacity,
+        names: Sequence[str],
         access: Access | None = None,
     ) -> None:
+        """`names` are those of this machine, under which it may be asked."""
         self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin, self._access = public, admin, access
         self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
+        self._capacity = capacity
+        self._names = tuple(names)
+        self._hosts = AllowedHosts(self._names, live.now.http.allowed_hosts)
         self._streams = 0
         self._pages = LivePages(lambda path: render_steps(path, view.page()), view.epoch)
         self._pages_updated = anyio.Event()
@@ -89,10 +97,20 @@ class WebComponent:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Serve until cancelled."""
         public = HttpServer(
-            Routes(self._looking()), on_error=self._note_error, limits=self._read_limits, access=self._access
+            Routes(self._looking()),
+            on_error=self._note_error,
+            on_exhausted=self._note_exhausted,
+            limits=self._read_limits,
+            capacity=self._capacity,
+            hosts=self._read_hosts,
+            access=self._access,
         )
         admin = HttpServer(
-            Routes([*self._looking(), *self._changing()]), on_error=self._note_error, limits=self._read_limits
+            Routes([*self._looking(), *self._changing()]),
+            on_error=self._note_error,
+            on_exhausted=self._note_exhausted,
+            limits=self._read_limits,
+            capacity=Capacity(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
         )
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()
@@ -123,8 +141,17 @@ class WebComponent:
             body_bytes_max=http.max_request_bytes,
         )
 
+    def _read_hosts(self) -> AllowedHosts:
+        configured = self._live.now.http.allowed_hosts
+        if configured != self._hosts.configured:
+            self._hosts = AllowedHosts(self._names, configured)
+        return self._hosts
+
     def _note_error(self, request: str, error: Exception) -> None:
         self._log.exception("request_failed", error, request=request)
+
+    def _note_exhausted(self, error: OSError) -> None:
+        self._log.error("connection_not_taken", error=error)
 
     # What only looks ---------------------------------------------------------------------------------------------
 

@@ -73,7 +73,13 @@ PARAMETERS: dict[str, tuple[tuple[str, str, str, Schema], ...]] = {
 }
 
 
-_LOOKING = {405: "another method than GET or HEAD", 400: "bytes that are no request"}
+_LOOKING = {
+    400: "bytes that are no request, or HTTP/1.1 without Host",
+    405: "another method than GET or HEAD",
+    408: "a request that does not arrive in time",
+    421: "over loopback, a Host that is no name of this machine; http.allowed_hosts adds names",
+    503: "more connections than http.max_connections, and all of them at work; try again",
+}
 _FOUND = {404: "there is none of this name"}
 _BUSY = {503: "more are served than the settings allow; try again"}
 _COMMANDED = {

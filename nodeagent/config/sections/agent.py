@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
+from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Address, ListenAddress, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
+HOST_NAME = Text("a host name, *.name or *", r"\*|(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", 253)
 NODE_NAME = Text("a Kubernetes node name", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 
 
@@ -84,6 +86,27 @@ class HttpSettings(Section):
         "TLS, client certificates and basic authentication, in the exporter-toolkit format",
         "plain HTTP on loopback needs none",
     )
+    allowed_hosts: tuple[str, ...] = knob(
+        ListOf(HOST_NAME),
+        (),
+        "names in `Host` under which the agent may be asked, besides its addresses, its own names and `*.svc`; "
+        "`*.example.com` is every name below it, `*` is any",
+        "asked over loopback, another name is refused: a page of that name would have pointed it at this machine; with "
+        "names given here, connections from other machines are held to them too",
+        reload=True,
+    )
+    max_connections: int = knob(
+        Whole(8, 65536),
+        256,
+        "connections at a time; beyond, the one that has waited longest makes room",
+        "several Prometheus replicas, probes and people fit; fewer where the limit of open files is low",
+    )
+    max_connections_per_address: int = knob(
+        Whole(4, 65536),
+        128,
+        "connections of one address at a time, of one /64 in IPv6; beyond, it makes room for itself",
+        "one address must not have them all; a proxy may have half",
+    )
     max_concurrent_scrapes: int = knob(
         Whole(1, 1024),
         16,
@@ -101,14 +124,14 @@ class HttpSettings(Section):
     read_timeout_seconds: float = knob(
         Number(0.1, 600),
         10.0,
-        "how long a request may take to arrive",
+        "how long a request may take to arrive: its line and headers, and then its body",
         "a slow sender must not hold a connection",
         reload=True,
     )
     write_timeout_seconds: float = knob(
         Number(0.1, 600),
         30.0,
-        "how long an answer may take to leave",
+        "how long an answer may take to leave, or one part of a stream",
         "a slow reader must not hold memory",
         reload=True,
     )

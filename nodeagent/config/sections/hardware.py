@@ -10,6 +10,8 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Tex
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
 
+RELEASE_SECONDS = (1.0, 86400.0)
+"""How short and how long a release may be, whoever asks for it: a driver upgrade takes minutes."""
 SIMULATED = "simulated:"
 GPU_SOURCE = Text("nvml or simulated:PROFILE", rf"nvml|{SIMULATED}[A-Za-z0-9/._-]+")
 GPU_SELECTOR = Text("an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
@@ -127,7 +129,7 @@ class DriverSettings(Section):
         "the driver needs none; emulators of NVML and unusual installations do",
     )
     release_seconds: float = knob(
-        Number(1, 86400),
+        Number(*RELEASE_SECONDS),
         600.0,
         "how long released handles stay released unless the command says otherwise",
         "a driver upgrade takes minutes; a forgotten release must end",

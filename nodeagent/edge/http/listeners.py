@@ -13,7 +13,8 @@ from pathlib import Path
 
 from nodeagent.edge.http.errors import ListenFailed
 
-BACKLOG = 128
+BACKLOG = 1024
+"""Who waits in the kernel costs no descriptor; a probe that finds the queue full tries again a second later."""
 
 
 def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:

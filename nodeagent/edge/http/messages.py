@@ -8,6 +8,8 @@ PROBLEM = "application/problem+json"
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 EVENTS = "text/event-stream"
+SERVER = "nodeagent"
+"""What every answer says in `Server`, by which the command line knows its agent; no version, for strangers read it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Routes:
         route = methods.get("GET" if method == "HEAD" else method)
         if route is not None:
             return Match(route.handler, arguments, route)
-        allowed = ", ".join(sorted(methods))
+        allowed = ", ".join(sorted(methods.keys() | ({"HEAD"} if "GET" in methods else set())))
         return render_problem(405, f"{path} does not take {method}", f"use {allowed}", headers={"Allow": allowed})
 
     def _find_path(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:

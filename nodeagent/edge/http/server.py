@@ -1,7 +1,7 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sockets, sizes, and time limits; knows nothing of what is served. An answer that its reader does not take within
-the limit ends with its connection; nobody else waits for it.
+Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the door. An answer that
+its reader does not take within the limit ends with its connection; nobody else waits for it.
 """
 
 import asyncio
@@ -15,25 +15,30 @@ from dataclasses import dataclass
 import anyio
 
 from nodeagent.edge.http.access import Access
+from nodeagent.edge.http.capacity import Capacity
+from nodeagent.edge.http.connection import ProblemHandler, ProblemServer
+from nodeagent.edge.http.door import Door
 from nodeagent.edge.http.errors import BodyTooLarge
-from nodeagent.edge.http.listeners import BACKLOG
-from nodeagent.edge.http.messages import Answer, Peer, Request, Response, Stream
+from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
+from nodeagent.edge.http.messages import SERVER, Answer, Peer, Request, Response, Stream
 from nodeagent.edge.http.routes import Match, Route, Routes, render_problem
-from nodeagent.edge.http.slim import BaseRequest, ServerRunner, SockSite, StreamResponse
+from nodeagent.edge.http.slim import BaseRequest, StreamResponse
 from nodeagent.edge.http.slim import Response as WireResponse
-from nodeagent.edge.http.wire_errors import ProblemServer
 
 KEEPALIVE_SECONDS = 75.0
+"""How long a connection may rest between two requests: longer than any usual time between scrapes."""
 LINGERING_SECONDS = 1.0
 """How long the rest of a refused body is still read, so that its sender sees the refusal."""
 SHUTDOWN_SECONDS = 1.0
+HTTP_1_1 = (1, 1)
+CAPACITY = Capacity(256, 128)
 _PEER_CREDENTIALS = struct.Struct("3i")
 _UNKNOWN = Peer()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one request may take."""
+    """What one request may take, and for how long."""
 
     read_seconds: float = 10.0
     write_seconds: float = 30.0
@@ -48,11 +53,18 @@ class HttpServer:
         routes: Routes,
         *,
         on_error: Callable[[str, Exception], None],
+        on_exhausted: Callable[[OSError], None],
         limits: Callable[[], ServerLimits] = ServerLimits,
+        capacity: Capacity = CAPACITY,
+        hosts: Callable[[], AllowedHosts] | None = None,
         access: Access | None = None,
     ) -> None:
-        """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details."""
-        self._routes, self._on_error, self._limits, self._access = routes, on_error, limits, access
+        """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details.
+
+        `on_exhausted` is told when no connection can be taken. Without `hosts` every name is welcome.
+        """
+        self._routes, self._on_error, self._on_exhausted = routes, on_error, on_exhausted
+        self._limits, self._capacity, self._hosts, self._access = limits, capacity, hosts, access
         self._served: Counter[tuple[str, str]] = Counter()
 
     @contextlib.asynccontextmanager
@@ -64,19 +76,35 @@ class HttpServer:
         server = ProblemServer(
             self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
         )
-        runner = ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
-        context = self._access.context if self._access is not None else None
-        await runner.setup()
+        door = Door(
+            server,
+            self._capacity,
+            context=self._access.context if self._access is not None else None,
+            read_seconds=lambda: self._limits().read_seconds,
+            on_failure=self._on_exhausted,
+        )
+        door.open(listener)
         try:
-            await SockSite(runner, listener.dup(), backlog=BACKLOG, ssl_context=context).start()
             yield
         finally:
-            await runner.cleanup()
+            door.close()
+            server.pre_shutdown()
+            await server.shutdown(SHUTDOWN_SECONDS)
             if self._access is not None:
                 self._access.close()
 
     async def _handle(self, incoming: BaseRequest) -> StreamResponse:
-        refusal = await self._refuse(incoming)
+        connection = incoming.protocol
+        assert isinstance(connection, ProblemHandler)
+        connection.visit.serves()
+        try:
+            return await self._serve(incoming)
+        finally:
+            # A body that nobody wanted is read off, or the connection ended, by the library: nothing is owed meanwhile.
+            connection.visit.rests(is_read=incoming.content.is_eof())
+
+    async def _serve(self, incoming: BaseRequest) -> StreamResponse:
+        refusal = self._refuse_host(incoming) or await self._refuse(incoming)
         match = refusal or self._routes.find(incoming.method, incoming.path)
         if isinstance(match, Response):
             return await self._send(incoming, match)
@@ -89,6 +117,22 @@ class HttpServer:
             return await self._send(incoming, await self._answer(incoming, match))
         finally:
             self._served[key] -= 1
+
+    def _refuse_host(self, incoming: BaseRequest) -> Response | None:
+        if self._hosts is None:
+            return None
+        transport = incoming.transport
+        own = transport.get_extra_info("sockname") if transport is not None else None
+        host = incoming.headers.get("Host")
+        reason = self._hosts().refuse(
+            host,
+            is_local=isinstance(own, tuple) and is_loopback(own[0]),
+            needs_host=incoming.version >= HTTP_1_1,
+        )
+        if not reason:
+            return None
+        title = "misdirected request" if host is not None else "bad request"
+        return render_problem(421 if host is not None else 400, title, reason)
 
     async def _refuse(self, incoming: BaseRequest) -> Response | None:
         if self._access is None:
@@ -107,13 +151,15 @@ class HttpServer:
         except TimeoutError:
             return render_problem(408, "the request did not arrive in time", headers={"Connection": "close"})
         except Exception as error:  # noqa: BLE001 - the boundary: one bad request must not end the connection's server
-            self._on_error(f"{incoming.method} {incoming.path}", error)
+            # By its route: one that a client made up would be news each time, and fill the log.
+            self._on_error(f"{match.route.method} {match.route.path}", error)
             return render_problem(500, "the agent failed to answer", "its log says why")
 
     async def _send(self, incoming: BaseRequest, answer: Answer) -> StreamResponse:
-        extra = self._access.headers if self._access is not None else {}
+        extra = {"Server": SERVER, **(self._access.headers if self._access is not None else {})}
         if isinstance(answer, Stream):
-            return await _send_stream(incoming, answer)
+            headers = {"Content-Type": answer.content_type, "Cache-Control": "no-store", **extra}
+            return await _send_stream(incoming, answer, headers, self._limits().write_seconds)
         headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **extra, **answer.headers}
         response = WireResponse(body=answer.body, status=answer.status, headers=headers)
         transport = incoming.transport
@@ -179,12 +225,32 @@ def _read_peer(incoming: BaseRequest) -> Peer:
     return Peer(pid=pid, uid=uid, gid=gid)
 
 
-async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:
-    response = StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
-    await response.prepare(incoming)
+async def _send_stream(
+    incoming: BaseRequest, answer: Stream, headers: dict[str, str], write_seconds: float
+) -> StreamResponse:
+    """Chunk by chunk; one that its reader does not take in time ends the connection. HEAD gets the headers alone."""
+    response = StreamResponse(headers=headers)
+    transport = incoming.transport
+    if transport is not None:
+        transport.set_write_buffer_limits(high=0)
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]  # async generators are closable
         # A client that leaves ends its stream and nothing else.
         with contextlib.suppress(ConnectionError):
+            await response.prepare(incoming)
+            if incoming.method == "HEAD":
+                return response
             async for chunk in chunks:
-                await response.write(chunk)
+                await _write_in_time(response, chunk, transport, write_seconds)
     return response
+
+
+async def _write_in_time(
+    response: StreamResponse, chunk: bytes, transport: asyncio.Transport | None, seconds: float
+) -> None:
+    if transport is None:
+        return
+    too_late = asyncio.get_running_loop().call_later(seconds, transport.abort)
+    try:
+        await response.write(chunk)
+    finally:
+        too_late.cancel()

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from aiohttp.web import RequestHandler as RequestHandler
     from aiohttp.web import Response as Response
     from aiohttp.web import Server as Server
-    from aiohttp.web import ServerRunner as ServerRunner
-    from aiohttp.web import SockSite as SockSite
     from aiohttp.web import StreamResponse as StreamResponse
 else:
     _WANTED = {
@@ -27,8 +25,6 @@ else:
         "Response": "web_response",
         "StreamResponse": "web_response",
         "Server": "web_server",
-        "ServerRunner": "web_runner",
-        "SockSite": "web_runner",
     }
 
     def _load() -> dict[str, object]:

@@ -122,7 +122,7 @@ def test_live_events_arrive(node: AgentProcess) -> None:
     """A page that follows the events hears of a fault without asking again."""
     host, port = node.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=30) as follower:
-        follower.sendall(b"GET /api/v1/events?types=FaultInjected HTTP/1.1\r\nHost: a\r\n\r\n")
+        follower.sendall(b"GET /api/v1/events?types=FaultInjected HTTP/1.1\r\nHost: localhost\r\n\r\n")
         heard = follower.recv(4096)
         assert b"text/event-stream" in heard
         node.post("/api/v1/faults", {"fault": "clear"})
@@ -135,7 +135,7 @@ def test_a_reader_of_rare_events_hears_that_the_agent_is_there(node: AgentProces
     """Samples come every second and are not wanted; who hears nothing for 40 s would take the agent for gone."""
     host, port = node.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=30) as follower:
-        follower.sendall(b"GET /api/v1/events?types=FaultInjected HTTP/1.1\r\nHost: a\r\n\r\n")
+        follower.sendall(b"GET /api/v1/events?types=FaultInjected HTTP/1.1\r\nHost: localhost\r\n\r\n")
         heard = b""
         while heard.count(b"\n: ") < 2:
             more = follower.recv(4096)

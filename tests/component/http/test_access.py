@@ -4,7 +4,7 @@ import base64
 import ssl
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from anyio import to_thread
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from nodeagent.edge.http.access import CHECKS_WAITING_MAX, Access, open_access, parse_basic
+from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.errors import WebConfigInvalid
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer
+from nodeagent.edge.http.server import CAPACITY
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
+from tests.support.http_server import make_server
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 RIGHT = "Authorization: Basic " + base64.b64encode(b"prometheus:U*U").decode() + "\r\n"
@@ -38,16 +40,11 @@ async def _hello(_request: Request) -> Answer:
     return Response(b"hello", content_type=TEXT)
 
 
-def fail(_request: str, error: Exception) -> None:
-    """Nothing here lets an exception through."""
-    raise AssertionError from error
-
-
 @asynccontextmanager
-async def serve(access: Access) -> AsyncIterator[int]:
+async def serve(access: Access, capacity: Capacity = CAPACITY) -> AsyncIterator[int]:
     """The port of a server with these rules."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        server = HttpServer(Routes([Route("GET", "/", _hello)]), on_error=fail, access=access)
+        server = make_server(Routes([Route("GET", "/", _hello)]), access=access, capacity=capacity)
         async with server.serving(listener):
             yield listener.getsockname()[1]
 
@@ -150,6 +147,23 @@ async def test_old_passwords_are_forgotten_for_new_ones(monkeypatch: pytest.Monk
 def test_what_is_no_basic_authorization_is_none(header: str) -> None:
     """Malformed headers are as good as no header."""
     assert parse_basic(header) is None
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a greeting"])
+async def test_a_crowd_that_shakes_no_hand_makes_room(tmp_path: Path, authority: Authority, said: bytes) -> None:
+    """Encrypted connections are counted from the start, and the oldest is closed wherever it is."""
+    certificate = authority.issue("node")
+    text = f"tls_server_config: {{cert_file: {certificate.cert}, key_file: {certificate.key}}}\n"
+    access = await open_file(write(tmp_path, text))
+    async with serve(access, Capacity(4, 4)) as port, AsyncExitStack() as stack:
+        crowd = []
+        for _ in range(12):
+            crowd.append(await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port)))
+            await crowd[-1].send(said)
+        status, _ = await ask(port, tls=ssl.create_default_context(cafile=authority.root.cert))
+        assert status == 200
+        with anyio.fail_after(20), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await crowd[0].receive()
 
 
 async def test_tls_is_served_and_plain_text_is_not(tmp_path: Path, authority: Authority) -> None:

@@ -14,7 +14,8 @@ from nodeagent.edge.http.errors import ListenFailed
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.http.server import ServerLimits
+from tests.support.http_server import make_server
 
 
 class Site:
@@ -23,7 +24,7 @@ class Site:
     def __init__(self) -> None:
         self.errors: list[tuple[str, Exception]] = []
         self.stream_ended = anyio.Event()
-        self.server = HttpServer(
+        self.server = make_server(
             Routes(
                 [
                     Route("GET", "/echo/{word}", self.echo),

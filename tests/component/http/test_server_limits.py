@@ -9,7 +9,8 @@ import anyio
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
-from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.http.server import ServerLimits
+from tests.support.http_server import make_server
 
 LARGE = b"x" * (8 * 1024 * 1024)
 """More than the kernel keeps for a reader that does not read."""
@@ -23,11 +24,6 @@ async def _echo(request: Request) -> Answer:
     return Response(request.body, content_type=TEXT)
 
 
-def fail(_request: str, error: Exception) -> None:
-    """Nothing here lets an exception through."""
-    raise AssertionError from error
-
-
 @asynccontextmanager
 async def serve(limits: ServerLimits, at_most: int = 1) -> AsyncIterator[int]:
     """The port of a server with a large page that only so many may read at a time."""
@@ -35,7 +31,7 @@ async def serve(limits: ServerLimits, at_most: int = 1) -> AsyncIterator[int]:
         [Route("GET", "/large", _large, at_most=lambda: at_most), Route("GET", "/", _echo), Route("POST", "/", _echo)]
     )
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        async with HttpServer(routes, on_error=fail, limits=lambda: limits).serving(listener):
+        async with make_server(routes, limits=lambda: limits).serving(listener):
             yield listener.getsockname()[1]
 
 

@@ -12,7 +12,7 @@ assert "aiohttp.client" not in sys.modules, "the client half was loaded"
 import aiohttp
 from aiohttp import web
 assert aiohttp.ClientSession and web.Application
-assert slim.Server is web.Server and slim.Response is web.Response and slim.SockSite is web.SockSite
+assert slim.Server is web.Server and slim.Response is web.Response and slim.RequestHandler is web.RequestHandler
 """
 
 WHOLE_FIRST = """
@@ -25,14 +25,14 @@ UNWILLING = """
 import importlib, sys
 real = importlib.import_module
 def refuse(name, package=None):
-    if name == "aiohttp.web_runner" and "aiohttp.web" not in sys.modules:
+    if name == "aiohttp.web_server" and "aiohttp.web" not in sys.modules:
         raise ImportError(name)
     return real(name, package)
 importlib.import_module = refuse
 from nodeagent.edge.http import slim
 importlib.import_module = real
 from aiohttp import web
-assert slim.ServerRunner is web.ServerRunner
+assert slim.Server is web.Server
 """
 
 

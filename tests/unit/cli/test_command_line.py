@@ -273,3 +273,10 @@ def test_every_table_has_json_beside_it() -> None:
         "simulate",
         "simulate fault",
     }
+
+
+def test_a_duration_beyond_all_use_is_refused() -> None:
+    """Before it is a number that no clock has."""
+    for text in ("9" * 400, "10000d"):
+        with pytest.raises(argparse.ArgumentTypeError, match="longer than a year"):
+            parse_duration(text)

@@ -1,11 +1,13 @@
 """`nodeagent labels` and `nodeagent render labels`, as scripts and people see them."""
 
+import http.client
 import json
 
 import pytest
 from msgspec import json as wire
 
 from nodeagent.cli import labels
+from nodeagent.cli.client import AgentClient
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.model.labels import LabelState
 from tests.support.command_line import run_here
@@ -32,10 +34,11 @@ def test_an_unknown_node_is_one_line() -> None:
     assert "dgx-h100" in error
 
 
-class FakeAgent:
+class FakeAgent(AgentClient):
     """Answers one body."""
 
     def __init__(self, state: LabelState | None) -> None:
+        super().__init__(http.client.HTTPConnection("nowhere"), "nowhere")
         self._body = wire.encode(state)
 
     def get(self, path: str) -> bytes:

@@ -1,5 +1,6 @@
 """`nodeagent top` as typed, against an agent's answer."""
 
+import http.client
 import json as plain_json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from msgspec import json
 
 from nodeagent.cli import top
+from nodeagent.cli.client import AgentClient
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.components.web.records import StateRecord
@@ -18,10 +20,11 @@ from tests.unit.components.exporter.builders import allocate, make_process, make
 UID = "0f3c2b1a-1111-2222-3333-444455556666"
 
 
-class Agent:
+class Agent(AgentClient):
     """Answers with one state, or not at all."""
 
     def __init__(self, state: StateRecord | None) -> None:
+        super().__init__(http.client.HTTPConnection("nowhere"), "nowhere")
         self._state = state
 
     def get(self, path: str) -> bytes:

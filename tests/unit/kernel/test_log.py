@@ -3,13 +3,15 @@ import json
 import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
 
-from nodeagent.kernel.log import Form, configure_logging, describe_error, describe_trace, get_logger
+from nodeagent.kernel import log_repeats
+from nodeagent.kernel.log import Form, configure_logging, describe_error, describe_trace, get_logger, tell_repeats
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +146,59 @@ def test_importing_the_log_does_not_import_structlog() -> None:
     """Modules that might log stay cheap."""
     code = "import sys, nodeagent.kernel.log; sys.exit('structlog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_repeats_is_told_then_counted_then_told_how_often() -> None:
+    """Fields that say of what keep lines apart; how long it took, whose process it was and whence it came do not."""
+    stream = io.StringIO()
+    configure_logging(form="json", stream=stream)
+    log = get_logger(component="http")
+    for number in range(1000):
+        log.error("connection_not_taken", error=OSError(24, "Too many open files"), seconds=number / 7, pid=number)
+        log.warning("gpu_slow", gpu=number % 2)
+    tell_repeats()
+    assert Counter(line["event"] for line in written(stream)) == {"connection_not_taken": 5, "gpu_slow": 10}
+    tell_repeats(everything=True)
+    errors, first, second = sorted(written(stream)[-3:], key=lambda line: (line["event"], line.get("gpu")))
+    assert (errors["event"], errors["level"], errors["more"]) == ("connection_not_taken", "error", 995)
+    assert errors["since"].endswith("Z")
+    assert errors["timestamp"] >= errors["since"][:-1]
+    assert [(line["gpu"], line["more"]) for line in (first, second)] == [(0, 495), (1, 495)]
+
+
+def test_libraries_repeat_themselves_no_more_than_we_do() -> None:
+    """Asyncio and aiohttp among them; numbers and addresses in their sentences make no difference."""
+    stream = io.StringIO()
+    configure_logging(form="json", stream=stream)
+    for name in ("asyncio", "aiohttp.server"):
+        for number in range(100):
+            logging.getLogger(name).error(
+                "socket.accept() out of system resource\nsocket: fd=%d at 0x%x", number, number
+            )
+    tell_repeats(everything=True)
+    lines = written(stream)
+    assert Counter(line["component"] for line in lines) == {"asyncio": 6, "aiohttp.server": 6}
+    assert [line["more"] for line in lines if "more" in line] == [95, 95]
+    assert all("_said" not in line for line in lines)
+
+
+def test_what_had_to_make_room_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, and no count is lost for it."""
+    monkeypatch.setattr(log_repeats, "EVENTS_MAX", 1)
+    stream = io.StringIO()
+    configure_logging(form="json", stream=stream)
+    log = get_logger(component="x")
+    for _ in range(8):
+        log.error("first")
+    log.error("second")
+    assert [(line["event"], line.get("more")) for line in written(stream)[5:]] == [("first", 3), ("second", None)]
+
+
+def test_a_new_form_tells_what_was_counted_before() -> None:
+    """A reload loses nothing."""
+    stream = io.StringIO()
+    configure_logging(form="json", stream=stream)
+    for _ in range(7):
+        get_logger(component="x").info("happened", at=("a", 1))
+    configure_logging(form="json", stream=io.StringIO())
+    assert written(stream)[-1]["more"] == 2

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from anyio.abc import TaskGroup
 
 from nodeagent.edge.kubelet.wire.connection import Connection, CrashReporter, Methods
 from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, bind_unix_socket, identify_file
+from nodeagent.kernel.acceptor import Acceptor
 
 DRAIN_SECONDS: Final = 2.0
 """How long calls in progress may take to finish when the server stops; the kubelet waits for them for ever."""
@@ -32,7 +34,8 @@ class GrpcServer:
         self.path = path
         self._methods, self._tasks, self._report_crash = methods, tasks, report_crash
         self._connections: set[Connection] = set()
-        self._listener: asyncio.AbstractServer | None = None
+        self._listening: tuple[socket.socket, Acceptor] | None = None
+        self._entering: set[asyncio.Task[object]] = set()
         self._file: FileIdentity | None = None
 
     @property
@@ -49,7 +52,7 @@ class GrpcServer:
         self._stop_listening()
         listening = listening or bind_unix_socket(self.path)
         self._file = identify_file(self.path)
-        self._listener = await asyncio.get_running_loop().create_unix_server(self._accept, sock=listening)
+        self._listening = listening, Acceptor(listening, self._take, partial(self._report_crash, "accept"))
 
     def owns_file(self) -> bool:
         """Whether the socket file is there and is ours."""
@@ -82,19 +85,28 @@ class GrpcServer:
             connection.abort()
             await connection.wait_closed()
 
-    def _accept(self) -> Connection:
+    def _take(self, caller: socket.socket) -> None:
+        entering = asyncio.get_running_loop().create_task(self._connect(caller))
+        self._entering.add(entering)
+        entering.add_done_callback(self._entering.discard)
+
+    async def _connect(self, caller: socket.socket) -> None:
+        if self._listening is None:  # taken just before the server stopped
+            caller.close()
+            return
+        await asyncio.get_running_loop().connect_accepted_socket(self._make_connection, caller)
+
+    def _make_connection(self) -> Connection:
         connection = Connection(self._methods, self._tasks, self._report_crash, self._connections.discard)
-        if self._listener is None:
-            # Taken from the socket just before it was closed; asyncio may never connect it.
-            connection.abort()
-        else:
-            self._connections.add(connection)
+        self._connections.add(connection)
         return connection
 
     def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._listening is not None:
+            listening, acceptor = self._listening
+            acceptor.close()
+            listening.close()
+            self._listening = None
 
 
 @asynccontextmanager

@@ -46,7 +46,7 @@ def bind_unix_socket(path: Path) -> socket.socket:
         hidden.unlink(missing_ok=True)
         listening.bind(str(hidden))
         hidden.chmod(SOCKET_MODE)
-        listening.listen(64)
+        listening.listen(100)
         hidden.rename(path)
     except OSError as error:
         listening.close()

@@ -69,3 +69,18 @@ def test_every_command_of_the_document_is_there_and_no_other() -> None:
     """The list for people and the list that is served are one."""
     listed = {one.call.removeprefix("POST ") for one in INDEX.calls if one.where == ADMIN}
     assert set(Commands(RecordingControl()).list()) == listed
+
+
+@pytest.mark.parametrize("path", ["/api/v1/faults", "/api/v1/crash", "/api/v1/release", "/api/v1/clear"])
+async def test_a_body_nested_without_end_is_malformed(path: str) -> None:
+    """Not a failure of the agent's own: the sender is told, within the size that a request may have."""
+    for body in (b'{"x":' * 10_000, b'{"x":' + b"[" * 60_000):
+        with pytest.raises(CommandMalformed):
+            await give(path, body)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "0.5", "86401", "1e300"])
+async def test_a_release_has_bounds(seconds: str) -> None:
+    """As the setting has them: one that is forgotten ends within a day."""
+    with pytest.raises(CommandMalformed, match="lasts 1 to 86400 seconds, not"):
+        await give("/api/v1/release", f'{{"seconds": {seconds}}}'.encode())

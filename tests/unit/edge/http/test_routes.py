@@ -54,3 +54,13 @@ def test_unknown_path_is_a_problem_document() -> None:
     assert isinstance(refused, Response)
     assert json.loads(refused.body)["status"] == 404
     assert refused.content_type == "application/problem+json"
+
+
+def test_allow_tells_all_that_is_allowed() -> None:
+    """HEAD is, wherever GET is."""
+    for path in ("/", "/gpus/GPU-1"):
+        refused = ROUTES.find("POST", path)
+        assert isinstance(refused, Response)
+        assert refused.headers["Allow"] == "GET, HEAD"
+        for method in refused.headers["Allow"].split(", "):
+            assert isinstance(ROUTES.find(method, path), Match)

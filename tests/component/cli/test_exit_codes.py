@@ -1,0 +1,175 @@
+"""Every code that a command's help names is had by running it, and no other is."""
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli import labels
+from nodeagent.cli.command import Command
+from nodeagent.cli.commands import ROOT
+from nodeagent.cli.doctor import command
+from nodeagent.cli.doctor.verdicts import Check, Grade
+from nodeagent.cli.exit_codes import ALWAYS, ExitCode
+from nodeagent.cli.main import Streams, run_command_line
+from nodeagent.components.labeler.render import NodePicture
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import DriverUnavailable
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.node_facts import NodeFacts
+from tests.support.command_line import run_here
+from tests.support.gpus import make_gpu
+
+TESTS = Path(__file__).parents[2]
+DEAD = "driver.nvml_library=/nonexistent/libnvidia-ml.so.1"
+MADE_UP = "gpus.source=simulated:dgx-h100"
+
+HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
+    ("allocations", ExitCode.UNREACHABLE): (),
+    ("events", ExitCode.UNREACHABLE): (),
+    ("gpu clear", ExitCode.UNREACHABLE): ("0", "--reason", "r"),
+    ("gpu health", ExitCode.UNREACHABLE): (),
+    ("labels", ExitCode.UNREACHABLE): (),
+    ("release", ExitCode.UNREACHABLE): (),
+    ("reload", ExitCode.UNREACHABLE): (),
+    ("resume", ExitCode.UNREACHABLE): (),
+    ("simulate fault", ExitCode.UNREACHABLE): (),
+    ("status", ExitCode.UNREACHABLE): (),
+    ("top", ExitCode.UNREACHABLE): ("--once",),
+    ("cdi generate", ExitCode.UNREACHABLE): ("--set", MADE_UP, "--kind", "vendor.example/none"),
+    ("cdi generate", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("gpu list", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("gpu topology", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("gpu prefer", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("render metrics", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("doctor", ExitCode.CHECK_FAILED): ("--set", DEAD),
+    ("runtime detect", ExitCode.UNWELL): ("--set", "node.host_root=/nonexistent"),
+    ("runtime plan", ExitCode.UNREACHABLE): ("--set", "node.host_root=/nonexistent"),
+    ("runtime configure", ExitCode.UNREACHABLE): ("--set", "node.host_root=/nonexistent"),
+    ("gpu list", ExitCode.OK): ("--set", MADE_UP),
+    ("gpu xids", ExitCode.OK): (),
+    ("render labels", ExitCode.OK): ("--set", MADE_UP),
+    ("config check", ExitCode.OK): (),
+    ("version", ExitCode.OK): (),
+}
+"""What to add to a command on a machine with neither agent nor driver so that it ends with the code."""
+
+ELSEWHERE: dict[tuple[str, ExitCode], str] = {
+    ("run", ExitCode.NO_DRIVER): "component/app/test_run.py",
+    ("run", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
+    ("run", ExitCode.STOP_OVERRAN): "component/kernel/test_shutdown.py",
+    ("simulate", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
+    ("simulate", ExitCode.STOP_OVERRAN): "component/kernel/test_shutdown.py",
+    ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
+    ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
+    ("labels", ExitCode.UNWELL): "unit/cli/test_labels.py",
+    ("render labels", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
+    ("render labels", ExitCode.NO_DRIVER): "component/cli/test_exit_codes.py",
+    ("doctor", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
+    ("cdi generate", ExitCode.UNWELL): "unit/cli/test_cdi.py",
+    ("cdi list", ExitCode.UNWELL): "unit/cli/test_cdi.py",
+    ("cdi validate", ExitCode.UNWELL): "unit/cli/test_cdi.py",
+    ("runtime unconfigure", ExitCode.UNWELL): "unit/cli/test_runtime.py",
+    ("config import", ExitCode.UNWELL): "unit/cli/test_import_config.py",
+    ("uninstall", ExitCode.UNWELL): "component/test_uninstall.py",
+}
+"""Codes that take more than words: where they are had."""
+
+
+def list_commands(root: Command = ROOT, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    """Each command that runs, by its words."""
+    if root.runs:
+        yield " ".join(words), root
+    for one in root.subcommands:
+        yield from list_commands(one, (*words, one.name))
+
+
+COMMANDS = dict(list_commands())
+
+
+POSITIONALS = {"gpu clear": ("0", "--reason", "r"), "config import": ("/nonexistent",)}
+TAKING_SETTINGS = [name for name, one in COMMANDS.items() if any("--set" in each.names for each in one.arguments)]
+
+
+pytestmark = pytest.mark.may_block("commands read files in their own short-lived loop")
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No agent and no simulation is found."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+
+
+def nowhere(directory: Path) -> tuple[str, ...]:
+    """Settings of an agent that does not run; the port is reserved and nobody's."""
+    return ("--set", f"node.run_dir={directory}", "--set", "http.listen=127.0.0.1:1")
+
+
+@pytest.mark.parametrize(("wanted", "more"), HAD.items(), ids=str)
+def test_each_code_is_had(tmp_path: Path, wanted: tuple[str, ExitCode], more: tuple[str, ...]) -> None:
+    """By the command whose help names it."""
+    name, code = wanted
+    settings = nowhere(tmp_path) if name in TAKING_SETTINGS else ()
+    had, _, err = run_here(*name.split(), *settings, *more)
+    assert had == code, err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_word_that_is_none_is_bad_input(name: str) -> None:
+    """Of every command alike."""
+    with pytest.raises(SystemExit) as ended:
+        run_command_line([*name.split(), "--no-such-flag"], Streams(io.StringIO(), io.StringIO()))
+    assert ended.value.code == ExitCode.BAD_INPUT
+
+
+@pytest.mark.parametrize("name", [name for name in TAKING_SETTINGS if name != "doctor"])
+def test_a_setting_that_is_none_is_bad_input(name: str) -> None:
+    """Of every command that reads settings, and nothing is started; for the doctor it is the first finding."""
+    assert run_here(*name.split(), *POSITIONALS.get(name, ()), "--set", "no.such=1")[0] == ExitCode.BAD_INPUT
+
+
+def test_every_documented_code_is_had_somewhere() -> None:
+    """A code in a help that nothing leads to would be a promise to scripts; a test's name must be one that is there."""
+    documented = {(name, code) for name, value in COMMANDS.items() for code in value.exits}
+    assert documented <= HAD.keys() | ELSEWHERE.keys()
+    assert {known for known in HAD.keys() | ELSEWHERE.keys() if known[1] not in ALWAYS} <= documented
+    for file in ELSEWHERE.values():
+        assert (TESTS / file).is_file(), file
+
+
+def test_the_table_of_help_is_the_table_of_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` of each command names just the codes of its value."""
+    for name, value in COMMANDS.items():
+        with pytest.raises(SystemExit):
+            run_here(*name.split(), "--help")
+        shown = capsys.readouterr().out.partition("exit codes:\n")[2]
+        assert {int(code) for code in re.findall(r"^  (\d+) ", shown, re.MULTILINE)} == set(value.exit_codes), name
+
+
+def test_render_labels_tells_a_driver_that_fails_from_a_label_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look that fails, and one that finds what no label may say."""
+
+    async def fail(*_: object) -> NodePicture:
+        raise DriverUnavailable("list the GPUs", "no answer")
+
+    async def find(*_: object) -> NodePicture:
+        driver = DriverState(phase=DriverPhase.READY, driver_version="570.172 beta")
+        return NodePicture(facts=NodeFacts(), driver=driver, inventory=Inventory(generation=1, gpus=(make_gpu(0),)))
+
+    monkeypatch.setattr(labels, "look_at_node", fail)
+    assert run_here("render", "labels")[0] == ExitCode.NO_DRIVER
+    monkeypatch.setattr(labels, "look_at_node", find)
+    code, _, err = run_here("render", "labels")
+    assert code == ExitCode.UNWELL
+    assert "no legal label" in err
+
+
+def test_a_doctor_that_only_warns_says_that_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst check decides."""
+    for grade, code in ((Grade.OK, ExitCode.OK), (Grade.WARN, ExitCode.UNWELL), (Grade.FAIL, ExitCode.CHECK_FAILED)):
+        checks = (Check("first", Grade.OK, "well"), Check("second", grade, "so"))
+        monkeypatch.setattr(command, "run_checks", lambda _facts, checks=checks: checks)
+        assert run_here("doctor", "--set", MADE_UP)[0] == code

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.schema import Settings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -17,6 +16,7 @@ from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
+from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 _NO_PAUSE_SECONDS: Final = 1e-4
 """Less is not worth a sleep, and may be what rounding leaves of one that is over."""

@@ -7,11 +7,11 @@ Refuses to look at anything: what the node has was read beforehand, so that an a
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import REPLICA_SEPARATOR, DeviceId
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
+from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"

@@ -23,10 +23,6 @@ from nodeagent.components.deviceplugin.advertise import (
     plan_list,
 )
 from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.topology import plan_topology
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -55,6 +51,10 @@ from nodeagent.model.plugin import (
 from nodeagent.model.ports import AllocationJournal, DevicePlugin
 from nodeagent.model.prepared import Prepared
 from nodeagent.model.runtime import CdiState
+from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import plan_topology
 
 T = TypeVar("T")
 

@@ -3,10 +3,14 @@
 Owns values that the decisions beside it share; decides nothing.
 """
 
+from typing import Literal
+
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName, render_device_id
 from nodeagent.model.values import Value
+
+SharingStrategy = Literal["none", "time-slicing"]
 
 
 class PluginDevice(Value, frozen=True):
@@ -88,3 +92,35 @@ class Candidate(Value, frozen=True):
             numa_node=numa if numa is not None and numa >= 0 else None,
             withheld=self.withheld,
         )
+
+
+class Offered(Value, frozen=True):
+    """A GPU or a MIG device as it is offered: by which name, and how many times."""
+
+    device: Candidate
+    base: ResourceName
+    """What its resource would be called if it were not shared."""
+    resource: ResourceName
+    replicas: int = 1
+
+    @property
+    def strategy(self) -> SharingStrategy:
+        """How those who hold a share of it take turns; `none` for a device that is not shared."""
+        return "time-slicing" if self.replicas > 1 else "none"
+
+    @property
+    def renamed(self) -> bool:
+        """Whether pods that ask for whole devices by the name of old cannot be given a share of it."""
+        return self.resource != self.base
+
+    def list_devices(self) -> tuple[PluginDevice, ...]:
+        """What the kubelet will know: the device, or each of its shares."""
+        shares = range(self.replicas) if self.replicas > 1 else (None,)
+        return tuple(self.device.device(share) for share in shares)
+
+
+class Offer(Value, frozen=True):
+    """Every device that is offered, in index order, and what cannot be."""
+
+    devices: tuple[Offered, ...] = ()
+    problems: tuple[ResourceProblem, ...] = ()

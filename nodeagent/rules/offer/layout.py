@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from nodeagent.components.deviceplugin.offer import Candidate, ResourceProblem
 from nodeagent.model.gpu import Gpu
+from nodeagent.rules.offer.devices import Candidate, ResourceProblem
 
 MigStrategy = Literal["none", "single", "mixed"]
 

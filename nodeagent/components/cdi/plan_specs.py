@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.components.cdi.plan_devices import (
-    ALL,
     CONTROL_NODES,
     plan_channel_devices,
     plan_gpu_devices,
@@ -25,10 +24,8 @@ from nodeagent.components.cdi.spec import ContainerEdits, Device, Hook, Mount, S
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.values import Value
+from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, PUBLIC_KIND
 
-VENDOR: Final = "k8s.device-plugin.nvidia.com"
-OWN_KIND: Final = f"{VENDOR}/gpu"
-PUBLIC_KIND: Final = "nvidia.com/gpu"
 CREATE: Final = "createContainer"
 HOOK_PROGRAM: Final = "nodeagent-cdi-hook"
 VOID: Final = "NVIDIA_VISIBLE_DEVICES=void"
@@ -67,7 +64,7 @@ def plan_specs(inventory: Inventory, files: DriverFiles, *, public: bool, hook: 
         specs.append(build_spec(PUBLIC_KIND, gpus.devices, edits))
     specs += _plan_extras(files)
     if channels := plan_channel_devices(files):
-        specs.append(build_spec(f"{VENDOR}/imex-channel", channels))
+        specs.append(build_spec(CHANNEL_KIND, channels))
     return SpecPlan(specs=tuple(specs), left_out=gpus.left_out)
 
 
@@ -87,7 +84,7 @@ def _plan_extras(files: DriverFiles) -> Iterator[Spec]:
         if nodes:
             mounts = tuple(_plan_storage_mounts(files)) if name == "gds" else ()
             device = Device(name=ALL, container_edits=ContainerEdits(device_nodes=nodes, mounts=mounts))
-            yield build_spec(f"{VENDOR}/{name}", (device,))
+            yield build_spec(EXTRA_KINDS[name], (device,))
 
 
 def _plan_storage_mounts(files: DriverFiles) -> Iterator[Mount]:

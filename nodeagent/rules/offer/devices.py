@@ -7,8 +7,9 @@ from typing import Literal
 
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.gpu import Gpu, MigDevice
-from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName, render_device_id
+from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import render_device_id, render_index
 
 SharingStrategy = Literal["none", "time-slicing"]
 
@@ -83,7 +84,7 @@ class Candidate(Value, frozen=True):
             id=render_device_id(self.uuid, replica),
             uuid=self.uuid,
             gpu=self.gpu.uuid,
-            index=str(self.gpu.index) if self.mig is None else f"{self.gpu.index}:{self.mig.index}",
+            index=render_index(self.gpu, self.mig),
             minor=self.gpu.minor,
             gpu_instance_id=None if self.mig is None else self.mig.gpu_instance_id,
             compute_instance_id=None if self.mig is None else self.mig.compute_instance_id,

@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.model.ids import DeviceId, ResourceName, render_device_id
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.ids import render_device_id
 from nodeagent.rules.offer.devices import PluginDevice, Resource
 from nodeagent.rules.placement.grouping import Request, Scores, mask_of, positions_of
 from nodeagent.rules.placement.hierarchy import choose_in_hierarchy, plan_tree

@@ -71,8 +71,8 @@ def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
 
 
 def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverFile], files: DriverFiles) -> tuple[_Entry, ...]:
-    if gpu.mig is not None and gpu.mig.enabled:
-        return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig.devices)
+    if gpu.mig_enabled:
+        return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig_devices)
     names = list_cdi_names(gpu)
     if reason := _find_fault(gpu, nodes):
         return (_Entry(names=names, reason=reason),)
@@ -135,7 +135,7 @@ def _plan_made_up(inventory: Inventory) -> DevicePlan:
     devices: list[Device] = []
     told: list[str] = []
     for gpu in inventory.gpus:
-        alone = () if gpu.mig is not None and gpu.mig.enabled else (list_cdi_names(gpu),)
+        alone = () if gpu.mig_enabled else (list_cdi_names(gpu),)
         parts = (list_cdi_names(gpu, mig) for mig in gpu.mig_devices)
         for names in (*alone, *parts):
             variable = f"NODEAGENT_SIMULATED_{names[0].replace(':', '_')}={names[-1]}"

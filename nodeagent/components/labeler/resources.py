@@ -54,7 +54,7 @@ def _label_known(gpus: Sequence[Gpu], offered: Sequence[Offered], strategy: str)
     yield f"{PREFIX}mig.strategy", strategy
     if strategy == "mixed":
         yield from _label_profiles(gpus, offered)
-    elif any(_has_mig(gpu) for gpu in gpus):
+    elif any(gpu.mig_enabled for gpu in gpus):
         yield from _label_single(gpus, group[0].name, offered)
 
 
@@ -90,9 +90,9 @@ def find_family(capability: tuple[int, int]) -> str:
 
 
 def _label_gpus(group: Sequence[Gpu], offered: Sequence[Offered]) -> Iterator[Label]:
-    gpu = next((each for each in group if not _has_mig(each)), group[0])
+    gpu = next((each for each in group if not each.mig_enabled), group[0])
     whole = [each for each in offered if each.device.mig is None and each.device.gpu.name == gpu.name]
-    shares = NOT_OFFERED if _has_mig(gpu) else describe_shares(whole)
+    shares = NOT_OFFERED if gpu.mig_enabled else describe_shares(whole)
     yield from _label_offer(f"{PREFIX}gpu", gpu.name, "", len(group), shares)
     if gpu.memory_total_bytes >= MIB:
         yield f"{PREFIX}gpu.memory", str(gpu.memory_total_bytes // MIB)
@@ -157,7 +157,3 @@ def _label_offer(stem: str, model: str, kind: str, count: int, shares: Shares) -
 
 def _name_profile(device: MigDevice) -> str:
     return cut(sanitise(plain_profile(device.profile)), 32)
-
-
-def _has_mig(gpu: Gpu) -> bool:
-    return gpu.mig is not None and gpu.mig.enabled

@@ -19,6 +19,7 @@ from tests.generators import bench_pages, dashboards, kubelet_proto
 from tests.generators.alerts import render_alerts_page, render_chart_alerts
 from tests.generators.api_page import render_api_page
 from tests.generators.chart import render_chart_permissions, render_pod_label_permissions
+from tests.generators.tree import render_architecture
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
@@ -26,6 +27,7 @@ from tests.golden.metrics.scenes import render_scene
 ROOT: Final = Path(__file__).parent.parent
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "docs/architecture.md": render_architecture,
     "docs/configuration.md": render_markdown,
     "docs/api.md": render_api_page,
     "docs/cli.md": render_cli_page,

@@ -8,7 +8,7 @@ from nodeagent.app.hardware import SetHolders
 from nodeagent.app.plan import SimulationPlan
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pod_script import PodScript
-from nodeagent.model.ids import parse_device_id
+from nodeagent.rules.ids import find_uuid
 
 
 async def run_stand_in_kubelet(plan: SimulationPlan, root: Path, set_holders: SetHolders | None) -> None:
@@ -32,4 +32,4 @@ async def _follow_holders(kubelet: StandInKubelet, set_holders: SetHolders) -> N
 
 def read_holders(kubelet: StandInKubelet) -> dict[str, str]:
     """Pod by device UUID."""
-    return {parse_device_id(device)[0]: f"{pod.namespace}/{pod.name}" for device, pod in kubelet.holders().items()}
+    return {find_uuid(device): f"{pod.namespace}/{pod.name}" for device, pod in kubelet.holders().items()}

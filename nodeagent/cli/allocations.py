@@ -12,11 +12,11 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, render_table
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.deviceplugin.explain import explain_preference, render_explanation
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.units import render_age
+from nodeagent.rules.placement.explain import explain_preference, render_explanation
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 

@@ -10,6 +10,7 @@ from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
 from nodeagent.model.units import render_age, render_bytes
+from nodeagent.rules.ids import render_index
 
 STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}
 RETURN_WORDS = {
@@ -53,7 +54,7 @@ def _gpu_row(record: GpuRecord) -> Sequence[str]:
 def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
     return [
         (
-            f"{record.gpu.index}:{device.index}",
+            render_index(record.gpu, device),
             f"MIG {device.profile}",
             render_bytes(device.attributes.memory_mib * 1024 * 1024),
             _health(record, device.uuid),
@@ -132,7 +133,7 @@ def _name(record: GpuRecord, device: DeviceHealth) -> str:
     if device.device == record.gpu.uuid:
         return f"GPU {record.gpu.index}"
     mig = next((one for one in record.gpu.mig_devices if one.uuid == device.device), None)
-    return f"GPU {record.gpu.index}:{mig.index} ({mig.profile})" if mig is not None else device.device
+    return f"GPU {render_index(record.gpu, mig)} ({mig.profile})" if mig is not None else device.device
 
 
 def render_xids(entries: Sequence[XidEntry], policy: XidPolicy, *, width: int) -> str:

@@ -6,10 +6,10 @@ from nodeagent.cli.table import paint, render_fitting, wrap
 from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import MigDevice
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.telemetry import GpuSample, MigSample, ProcessSample
 from nodeagent.model.units import render_age, render_bytes
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import find_uuid
 
 DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")
 PROCESS_HEAD = ("PID", "GPU", "SM", "MEMORY", "POD", "COMMAND")
@@ -106,7 +106,7 @@ def _make_device(
 ) -> TopDevice:
     gpu = record.gpu
     uuid = device.uuid if device is not None else gpu.uuid
-    holders = [one for one in record.allocations if any(parse_device_id(id_)[0] == uuid for id_ in one.devices)]
+    holders = [one for one in record.allocations if any(find_uuid(id_) == uuid for id_ in one.devices)]
     return TopDevice(
         gpu=f"{gpu.index}:{device.gpu_instance_id}" if device is not None else str(gpu.index),
         uuid=str(uuid),

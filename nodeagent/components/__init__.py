@@ -1,0 +1,1 @@
+"""One part of the agent each: `component.py` waits and tells, every other file decides."""

@@ -1,0 +1,1 @@
+"""Touches the world, one neighbour each; translates and decides nothing."""

@@ -163,6 +163,11 @@ class Gpu(Value, frozen=True):
     unreadable: tuple[Unreadable, ...] = ()
 
     @property
+    def mig_enabled(self) -> bool:
+        """Whether the GPU can only be used in parts; not so where MIG is unknown."""
+        return self.mig is not None and self.mig.enabled
+
+    @property
     def mig_devices(self) -> tuple[MigDevice, ...]:
         """The MIG devices that exist now; none while MIG is off or unknown."""
         return self.mig.devices if self.mig is not None and self.mig.enabled else ()

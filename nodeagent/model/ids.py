@@ -20,21 +20,6 @@ PciAddress = NewType("PciAddress", str)
 ResourceName = NewType("ResourceName", str)
 """An extended resource, such as `nvidia.com/gpu`."""
 
-REPLICA_SEPARATOR = "::"
-
-
-def parse_device_id(device_id: str) -> tuple[str, int | None]:
-    """Split a kubelet device id into the device's UUID and the replica number, `None` for an unshared device."""
-    uuid, separator, replica = device_id.rpartition(REPLICA_SEPARATOR)
-    if separator and replica.isascii() and replica.isdigit():
-        return uuid, int(replica)
-    return device_id, None
-
-
-def render_device_id(uuid: str, replica: int | None = None) -> DeviceId:
-    """The inverse of `parse_device_id`."""
-    return DeviceId(uuid if replica is None else f"{uuid}{REPLICA_SEPARATOR}{replica}")
-
 
 def parse_pci_address(text: str) -> PciAddress:
     """Bring any spelling of a PCI address (`00000000:1B:00.0`, `1b:00.0`) to the one sysfs uses.

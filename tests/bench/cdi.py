@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import decide_changes, plan_own_paths, render_specs
-from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.edge.host import hook_program
 from nodeagent.edge.host.cdi_files import SpecFiles
 from nodeagent.edge.host.driver_files import DriverFileFinder
@@ -23,6 +23,7 @@ from nodeagent.edge.host.driver_libraries import DriverLibraries
 from nodeagent.edge.host.roots import DriverRoots
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Inventory
+from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.bench.rows import Row
 from tests.support.driver_tree import LIBRARIES, DriverTree, look_at_file
 from tests.support.samples import make_gpu, make_inventory, make_mig

@@ -16,6 +16,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "model": ("nodeagent.model",),
     "kernel": ("nodeagent.kernel",),
     "config": ("nodeagent.config",),
+    "rules": ("nodeagent.rules",),
     "edge.host": ("nodeagent.edge.host",),
     "edge.nvml": ("nodeagent.edge.nvml.client",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),

@@ -21,13 +21,9 @@ from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconci
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.cdi.decide import render_specs
-from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.topology import plan_topology
 from nodeagent.components.exporter.exposition import join_text
 from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.selection import select_defaults
@@ -50,6 +46,11 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.plugin import HandoutFacts
 from nodeagent.model.ports import ContainerDevices, PodListing
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.cdi_names import PUBLIC_KINDS
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import plan_topology
 from tests.bench.curves import Operation, Work
 from tests.fakes.journal_store import FakeKubelet, FakeStore
 from tests.support.samples import make_gpu, make_mig

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 from nodeagent.components.deviceplugin.advertise import View, plan_list
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.topology import plan_topology
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.edge.kubelet.messages import render_devices
 from nodeagent.model.gpu import Inventory, PathKind
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import plan_topology
 from tests.bench.rows import Row
 from tests.support.gpus import make_gpu, make_inventory
 

@@ -25,8 +25,8 @@ from nodeagent.model.events import AllocationDiffered
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import is_ours
 
-_OURS = ("GPU-", "MIG-")
 _LISTS_NEEDED = 2
 
 
@@ -257,7 +257,7 @@ def _unknown(ledger: Ledger, containers: tuple[ContainerDevices, ...]) -> Iterat
     """What containers hold of our devices and nobody wrote down."""
     known = {device for entry in ledger.entries.values() for device in entry.devices}
     for held in containers:
-        devices = tuple(device for device in held.devices if device.startswith(_OURS) and device not in known)
+        devices = tuple(device for device in held.devices if is_ours(device) and device not in known)
         known.update(devices)
         if devices:
             yield ContainerDevices(pod=held.pod, container=held.container, resource=held.resource, devices=devices)

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import json
 
-from nodeagent.components.cdi.plan_specs import OWN_KIND, PUBLIC_KINDS, VENDOR, SpecPlan, SpecWishes
+from nodeagent.components.cdi.plan_specs import SpecPlan, SpecWishes
 from nodeagent.components.cdi.registry import (
     SpecReading,
     describe_conflicts,
@@ -23,11 +23,13 @@ from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeKind, RuntimeState
 from nodeagent.model.values import Value
+from nodeagent.rules.cdi_names import CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, PUBLIC_KINDS
 
 OWN_KINDS: Final = (
     OWN_KIND,
     *PUBLIC_KINDS,
-    *(f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed", "imex-channel")),
+    *EXTRA_KINDS.values(),
+    CHANNEL_KIND,
 )
 CODES: Final = (
     "cdi-conflict",

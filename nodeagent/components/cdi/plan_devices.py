@@ -12,8 +12,8 @@ from nodeagent.components.cdi.spec import ContainerEdits, Device, DeviceNode, Ho
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.values import Value
+from nodeagent.rules.cdi_names import ALL, list_cdi_names
 
-ALL = "all"
 CREATE_LINKS = "create-symlinks"
 PERMISSIONS = "rwm"
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
@@ -89,9 +89,9 @@ def plan_channel_devices(files: DriverFiles) -> tuple[Device, ...]:
 
 
 def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> tuple[_Entry, ...]:
-    if gpu.mig is not None and gpu.mig.enabled:
-        return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig.devices)
-    names = (str(gpu.index), f"gpu{gpu.index}", gpu.uuid)
+    if gpu.mig_enabled:
+        return tuple(_plan_mig_device(device, gpu, nodes, files) for device in gpu.mig_devices)
+    names = list_cdi_names(gpu)
     if reason := _find_fault(gpu, nodes):
         return (_Entry(names=names, reason=reason),)
     drm = _find_drm(gpu, nodes, files)
@@ -99,8 +99,7 @@ def _plan_gpu(gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> 
 
 
 def _plan_mig_device(device: MigDevice, gpu: Gpu, nodes: Mapping[str, DriverNode], files: DriverFiles) -> _Entry:
-    place = f"{gpu.index}:{device.index}"
-    names = (place, f"mig{place}", device.uuid)
+    names = list_cdi_names(gpu, device)
     if reason := _find_fault(gpu, nodes):
         return _Entry(names=names, reason=reason)
     instance = f"gpu{gpu.minor}/gi{device.gpu_instance_id}"
@@ -170,8 +169,8 @@ def _plan_made_up(inventory: Inventory) -> DevicePlan:
     devices: list[Device] = []
     told: list[str] = []
     for gpu in inventory.gpus:
-        alone = () if gpu.mig is not None and gpu.mig.enabled else ((str(gpu.index), f"gpu{gpu.index}", gpu.uuid),)
-        parts = ((f"{gpu.index}:{mig.index}", f"mig{gpu.index}:{mig.index}", mig.uuid) for mig in gpu.mig_devices)
+        alone = () if gpu.mig_enabled else (list_cdi_names(gpu),)
+        parts = (list_cdi_names(gpu, mig) for mig in gpu.mig_devices)
         for names in (*alone, *parts):
             variable = f"NODEAGENT_SIMULATED_{names[0].replace(':', '_')}={names[-1]}"
             told.append(variable)

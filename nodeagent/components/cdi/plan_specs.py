@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import (
-    ALL,
     CONTROL_NODES,
     CREATE_LINKS,
     plan_channel_devices,
@@ -32,14 +31,16 @@ from nodeagent.components.cdi.spec import NO_EDITS, ContainerEdits, Device, Hook
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.values import Value
+from nodeagent.rules.cdi_names import (
+    ALL,
+    CHANNEL_KIND,
+    EXTRA_KINDS,
+    MANAGEMENT_KIND,
+    OWN_KIND,
+    PUBLIC_KIND,
+    SWITCH_KIND,
+)
 
-VENDOR: Final = "k8s.device-plugin.nvidia.com"
-OWN_KIND: Final = f"{VENDOR}/gpu"
-PUBLIC_KIND: Final = "nvidia.com/gpu"
-MANAGEMENT_KIND: Final = "management.nvidia.com/gpu"
-"""For programs that look after GPUs rather than compute on them: every node of the driver, in one device."""
-SWITCH_KIND: Final = "nvidia.com/nvswitch"
-PUBLIC_KINDS: Final = (PUBLIC_KIND, MANAGEMENT_KIND, SWITCH_KIND)
 HOOK_PROGRAM: Final = "nodeagent-cdi-hook"
 VOID: Final = "NVIDIA_VISIBLE_DEVICES=void"
 """Keeps the classic runtime wrapper from adding the GPUs a second time.
@@ -126,9 +127,9 @@ def _plan_extras(files: DriverFiles) -> Iterator[tuple[str, tuple[Device, ...], 
         if edits.device_nodes:
             mounts = tuple(_plan_storage_mounts(files)) if name == "gds" else ()
             device = Device(name=ALL, container_edits=replace(edits, mounts=mounts))
-            yield f"{VENDOR}/{name}", (device,), ContainerEdits(env=(VOID,))
+            yield EXTRA_KINDS[name], (device,), ContainerEdits(env=(VOID,))
     if channels := plan_channel_devices(files):
-        yield f"{VENDOR}/imex-channel", channels, NO_EDITS
+        yield CHANNEL_KIND, channels, NO_EDITS
 
 
 def _plan_storage_mounts(files: DriverFiles) -> Iterator[Mount]:

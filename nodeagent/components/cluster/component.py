@@ -26,7 +26,6 @@ from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render
 from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
-from nodeagent.config.selectors import select_gpus
 from nodeagent.kernel.backoff import Backoff, BackoffSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -42,6 +41,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi, PodApi
+from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
 

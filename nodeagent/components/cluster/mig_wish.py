@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from nodeagent.model.gpu import Gpu, Mig
 from nodeagent.model.values import Value
+from nodeagent.rules.mig import plain_profile
 
 CONFIG = "nvidia.com/mig.config"
 STATE = f"{CONFIG}.state"
@@ -90,7 +91,7 @@ def _is_all(mig: Mig, profile: str) -> bool:
 
 
 def _find_maximum(mig: Mig, profile: str) -> int:
-    return next((one.instances_max for one in mig.profiles if _plain(one.name) == profile), 0)
+    return next((one.instances_max for one in mig.profiles if plain_profile(one.name) == profile), 0)
 
 
 def _is_balanced(mig: Mig) -> bool:
@@ -99,9 +100,4 @@ def _is_balanced(mig: Mig) -> bool:
 
 
 def _list_profiles(mig: Mig) -> list[str]:
-    return [_plain(device.profile) for device in mig.devices] if mig.enabled else []
-
-
-def _plain(profile: str) -> str:
-    """As configurations and resources spell it."""
-    return profile.replace("+", ".")
+    return [plain_profile(device.profile) for device in mig.devices] if mig.enabled else []

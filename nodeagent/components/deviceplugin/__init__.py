@@ -1,0 +1,1 @@
+"""Offers this node's GPUs to the kubelet and hands them to containers."""

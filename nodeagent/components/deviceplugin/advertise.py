@@ -8,8 +8,6 @@ otherwise show the pod a healthy device that is gone.
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from nodeagent.components.deviceplugin.answer import CDI_VENDOR
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.schema import Settings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -17,6 +15,8 @@ from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
+from nodeagent.rules.cdi_names import OWN_KIND
+from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 _NO_PAUSE_SECONDS: Final = 1e-4
 """Less is not worth a sleep, and may be what rounding leaves of one that is over."""
@@ -64,7 +64,7 @@ def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | N
     uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
-    return frozenset(name for file in state.files if file.kind == f"{CDI_VENDOR}/gpu" for name in file.devices)
+    return frozenset(name for file in state.files if file.kind == OWN_KIND for name in file.devices)
 
 
 def _explain_namelessness(uuid: str, view: View) -> str:

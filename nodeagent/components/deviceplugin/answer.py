@@ -7,14 +7,15 @@ Refuses to look at anything: what the node has was read beforehand, so that an a
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
-from nodeagent.model.ids import REPLICA_SEPARATOR, DeviceId
+from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
+from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, qualify
+from nodeagent.rules.ids import is_share, parse_index
+from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
 
 _DEVICE_MOUNTS: Final = "/var/run/nvidia-container-devices"
 _IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
@@ -38,7 +39,7 @@ def select_devices(
     if len(set(names)) < len(names):
         doubled = next(name for name in names if names.count(name) > 1)
         raise RequestInvalid(resource.name, f"device is asked for twice: {doubled}")
-    if resource.one_share_each and len(names) > 1 and any(REPLICA_SEPARATOR in name for name in names):
+    if resource.one_share_each and len(names) > 1 and any(is_share(name) for name in names):
         raise RequestInvalid(resource.name, f"maximum request size for shared resources is 1; found {len(names)}")
     return tuple(known[name] for name in names)
 
@@ -96,15 +97,15 @@ def _names(devices: Iterable[PluginDevice], settings: DevicePluginSettings) -> t
     if settings.device_id_strategy == "uuid":
         return tuple(dict.fromkeys(str(device.uuid) for device in devices))
     indexes = {device.index for device in devices}
-    return tuple(sorted(indexes, key=lambda index: [int(part) for part in index.split(":")]))
+    return tuple(sorted(indexes, key=parse_index))
 
 
 def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts: HandoutFacts) -> tuple[str, ...]:
     extras = (("gdrcopy", settings.gdrcopy), ("gds", settings.gds), ("mofed", settings.mofed))
     return (
-        *(f"{CDI_VENDOR}/gpu={name}" for name in names),
-        *(f"{CDI_VENDOR}/imex-channel={channel}" for channel in facts.imex_channels),
-        *(f"{CDI_VENDOR}/{extra}=all" for extra, wanted in extras if wanted and extra in facts.cdi_extras),
+        *(qualify(OWN_KIND, name) for name in names),
+        *(qualify(CHANNEL_KIND, str(channel)) for channel in facts.imex_channels),
+        *(qualify(EXTRA_KINDS[extra], ALL) for extra, wanted in extras if wanted and extra in facts.cdi_extras),
     )
 
 

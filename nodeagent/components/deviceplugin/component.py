@@ -22,11 +22,7 @@ from nodeagent.components.deviceplugin.advertise import (
     find_named,
     plan_list,
 )
-from nodeagent.components.deviceplugin.answer import CDI_VENDOR, find_missing_channels, plan_answer, select_devices
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource, ResourcePlan
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.topology import plan_topology
+from nodeagent.components.deviceplugin.answer import find_missing_channels, plan_answer, select_devices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -43,7 +39,7 @@ from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.ids import DeviceId, ResourceName, parse_device_id
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import (
     AdvertisedDevice,
     AdvertisedResource,
@@ -55,13 +51,18 @@ from nodeagent.model.plugin import (
 from nodeagent.model.ports import AllocationJournal, DevicePlugin
 from nodeagent.model.prepared import Prepared
 from nodeagent.model.runtime import CdiState
+from nodeagent.rules.cdi_names import EXTRA_KINDS
+from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import plan_topology
 
 T = TypeVar("T")
 
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
 RETRY_SECONDS = 2.0
-CDI_EXTRAS = ("gdrcopy", "gds", "mofed")
 
 
 class ServeResource(Protocol):
@@ -176,7 +177,7 @@ class ResourcePlugin:
             DeviceUnhealthy: the container would start on a device that does not work.
         """
         for device in devices:
-            reason = explain_loss(parse_device_id(device)[0], self._offer.view)
+            reason = explain_loss(find_uuid(device), self._offer.view)
             if reason:
                 raise DeviceUnhealthy(device, reason)
         await self._journal.identify(self.resource, devices)
@@ -322,7 +323,7 @@ class DevicePlugins:
     def _find_extras(self) -> tuple[str, ...]:
         state = self._bus.latest(CdiState)
         kinds = {file.kind for file in state.value.files} if state is not None else set()
-        return tuple(extra for extra in CDI_EXTRAS if f"{CDI_VENDOR}/{extra}" in kinds)
+        return tuple(extra for extra, kind in EXTRA_KINDS.items() if kind in kinds)
 
     def _find_held(self) -> dict[ResourceName, tuple[DeviceId, ...]]:
         """By resource, the devices that containers have."""

@@ -1,0 +1,1 @@
+"""Whether there is a driver that can be asked, and what is done about it."""

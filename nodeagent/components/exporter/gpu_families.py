@@ -166,5 +166,5 @@ def _describe(gpu: Gpu) -> Labels:
         ("serial", gpu.serial),
         ("vbios_version", gpu.vbios_version),
         ("compute_capability", f"{capability[0]}.{capability[1]}" if capability else ""),
-        ("mig", "on" if gpu.mig is not None and gpu.mig.enabled else "off"),
+        ("mig", "on" if gpu.mig_enabled else "off"),
     )

@@ -11,8 +11,8 @@ from typing import Final
 from nodeagent.components.exporter.field import Entity
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimedDevice, ClaimTable
 from nodeagent.model.gpu import Gpu
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import find_uuid
 
 OURS: Final = "nvidia.com/"
 DRA_DRIVER: Final = "gpu.nvidia.com"
@@ -62,7 +62,7 @@ def find_holders(
         holder = Holder(namespace=pod.namespace, pod=pod.name, container=allocation.container, uid=pod.uid)
         for device in allocation.devices:
             # By name, so that a pod and its successor of the same name are one series: the newer one's.
-            found.setdefault(parse_device_id(device)[0], {})[_name(holder)] = holder
+            found.setdefault(find_uuid(device), {})[_name(holder)] = holder
     return {uuid: tuple(holders[name] for name in sorted(holders)) for uuid, holders in found.items()}
 
 

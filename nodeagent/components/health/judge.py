@@ -38,8 +38,9 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
-from nodeagent.model.ids import GpuUuid, parse_device_id
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.ids import find_uuid
 
 RECORDS_KEPT: Final = 64
 """GPUs that are gone are remembered, up to so many: they may come back as they went."""
@@ -246,7 +247,7 @@ class Judge:
 def find_holder(table: AllocationTable | None, device: str) -> str:
     """The pod that holds a device, as namespace and name; empty where nobody or nobody knows."""
     for allocation in table.allocations if table is not None else ():
-        if allocation.pod is not None and any(parse_device_id(one)[0] == device for one in allocation.devices):
+        if allocation.pod is not None and any(find_uuid(one) == device for one in allocation.devices):
             return f"{allocation.pod.namespace}/{allocation.pod.name}"
     return ""
 

@@ -147,7 +147,7 @@ def _remember(gpu: Gpu, sample: GpuSample, before: LevelMemory) -> LevelMemory:
 
 def _count_links(gpu: Gpu, sample: GpuSample) -> int:
     """Active links; a partitioned GPU has none, which is no fault."""
-    return 0 if gpu.mig_devices or (gpu.mig is not None and gpu.mig.enabled) else sample.nvlinks_active or 0
+    return 0 if gpu.mig_enabled else sample.nvlinks_active or 0
 
 
 def _judge_uncorrected(sample: GpuSample, memory: LevelMemory) -> Finding | None:
@@ -200,7 +200,7 @@ def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
 
 
 def _judge_links(gpu: Gpu, sample: GpuSample, memory: LevelMemory) -> Finding | None:
-    if sample.nvlinks_active is None or (gpu.mig is not None and gpu.mig.enabled):
+    if sample.nvlinks_active is None or gpu.mig_enabled:
         return None
     missing = memory.links_expected - sample.nvlinks_active
     if missing <= 0:

@@ -73,5 +73,4 @@ def _diff_gpu(before: Gpu | None, after: Gpu, generation: int) -> list[Inventory
 
 
 def _layout(gpu: Gpu) -> tuple[bool, frozenset[str]]:
-    enabled = gpu.mig is not None and gpu.mig.enabled
-    return enabled, frozenset(device.uuid for device in gpu.mig_devices)
+    return gpu.mig_enabled, frozenset(device.uuid for device in gpu.mig_devices)

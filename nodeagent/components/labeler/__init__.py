@@ -1,0 +1,1 @@
+"""This node's labels, wherever they are wanted."""

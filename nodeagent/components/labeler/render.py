@@ -12,12 +12,12 @@ from nodeagent.components.labeler.presence import FEATURE, label_host, label_pre
 from nodeagent.components.labeler.resources import label_models, label_resources
 from nodeagent.components.labeler.values import is_legal
 from nodeagent.config.schema import Settings
-from nodeagent.config.selectors import select_gpus
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.values import Value
+from nodeagent.rules.selectors import select_gpus
 
 TIMESTAMP = f"{PREFIX}gfd.timestamp"
 PRESENT = f"{PREFIX}gpu.present"

@@ -7,10 +7,14 @@ a node with several models is described by the most numerous one, where upstream
 from collections.abc import Iterator, Sequence
 
 from nodeagent.components.labeler.node_wide import PREFIX, Label
-from nodeagent.components.labeler.sharing import WHOLE, Shares, plan_shares
+from nodeagent.components.labeler.offered import label_offered
+from nodeagent.components.labeler.sharing import NOT_OFFERED, Shares, describe_shares
 from nodeagent.components.labeler.values import cut, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.rules.mig import plain_profile
+from nodeagent.rules.offer.devices import Offered
+from nodeagent.rules.offer.resources import plan_offer
 
 MIB = 1 << 20
 _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
@@ -34,17 +38,24 @@ _LAST_KNOWN_MAJOR = 13
 
 
 def label_resources(gpus: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
-    """The labels of the configured MIG strategy; later ones replace earlier ones of the same key."""
-    strategy = settings.device_plugin.mig_strategy
+    """The labels of the configured MIG strategy, and where those cannot say it, what the device plugin offers."""
+    offered = tuple(each for each in plan_offer(gpus, settings).devices if not each.device.withheld)
+    known = dict(_label_known(gpus, offered, settings.device_plugin.mig_strategy))
+    yield from known.items()
+    yield from label_offered(offered, known)
+
+
+def _label_known(gpus: Sequence[Gpu], offered: Sequence[Offered], strategy: str) -> Iterator[Label]:
+    """NVIDIA's labels; later ones replace earlier ones of the same key."""
     group = choose_model(gpus)
-    yield from _label_gpus(group, settings)
+    yield from _label_gpus(group, offered)
     if strategy == "none":
         return
     yield f"{PREFIX}mig.strategy", strategy
     if strategy == "mixed":
-        yield from _label_profiles(gpus, settings)
-    elif any(_has_mig(gpu) for gpu in gpus):
-        yield from _label_single(gpus, group[0].name, settings)
+        yield from _label_profiles(gpus, offered)
+    elif any(gpu.mig_enabled for gpu in gpus):
+        yield from _label_single(gpus, group[0].name, offered)
 
 
 def label_models(gpus: Sequence[Gpu]) -> Iterator[Label]:
@@ -78,13 +89,11 @@ def find_family(capability: tuple[int, int]) -> str:
     return next((name for least, name in _FAMILIES if capability >= least), "undefined")
 
 
-def _label_gpus(group: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
-    gpu = next((each for each in group if not _has_mig(each)), group[0])
-    partitioned = _has_mig(gpu)
-    shares = WHOLE if partitioned else plan_shares(settings, "gpu", gpu.name)
+def _label_gpus(group: Sequence[Gpu], offered: Sequence[Offered]) -> Iterator[Label]:
+    gpu = next((each for each in group if not each.mig_enabled), group[0])
+    whole = [each for each in offered if each.device.mig is None and each.device.gpu.name == gpu.name]
+    shares = NOT_OFFERED if gpu.mig_enabled else describe_shares(whole)
     yield from _label_offer(f"{PREFIX}gpu", gpu.name, "", len(group), shares)
-    if partitioned:
-        yield f"{PREFIX}gpu.replicas", "0"
     if gpu.memory_total_bytes >= MIB:
         yield f"{PREFIX}gpu.memory", str(gpu.memory_total_bytes // MIB)
     if gpu.compute_capability is not None and gpu.compute_capability[0] > 0:
@@ -93,28 +102,33 @@ def _label_gpus(group: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
         yield f"{PREFIX}gpu.compute.minor", str(gpu.compute_capability[1])
 
 
-def _label_single(gpus: Sequence[Gpu], model: str, settings: Settings) -> Iterator[Label]:
+def _label_single(gpus: Sequence[Gpu], model: str, offered: Sequence[Offered]) -> Iterator[Label]:
     """The strategy `single` on a node with MIG switched on somewhere: all devices alike, or nothing is offered."""
-    profiles = {device.profile for gpu in gpus for device in gpu.mig_devices}
-    if len(profiles) != 1 or not all(gpu.mig_devices for gpu in gpus):
+    devices = [device for gpu in gpus for device in gpu.mig_devices]
+    parts = _find_parts(offered, devices)
+    if len({device.profile for device in devices}) != 1 or not all(gpu.mig_devices for gpu in gpus) or not parts:
         product = plan_value(model, "-MIG-INVALID")
         yield from ((f"{PREFIX}gpu.product", product),) if product else ()
         yield from ((f"{PREFIX}gpu.{key}", "0") for key in ("count", "replicas", "memory"))
         yield f"{PREFIX}gpu.sharing-strategy", ""
         return
-    devices = [device for gpu in gpus for device in gpu.mig_devices]
-    yield from _label_devices(f"{PREFIX}gpu", model, devices, plan_shares(settings, "gpu", model))
+    yield from _label_devices(f"{PREFIX}gpu", model, devices, describe_shares(parts))
 
 
-def _label_profiles(gpus: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
+def _label_profiles(gpus: Sequence[Gpu], offered: Sequence[Offered]) -> Iterator[Label]:
     profiles: dict[str, list[tuple[Gpu, MigDevice]]] = {}
     for gpu in gpus:
         for device in gpu.mig_devices:
             profiles.setdefault(_name_profile(device), []).append((gpu, device))
     for profile, members in sorted(profiles.items()):
-        model = members[0][0].name
-        shares = plan_shares(settings, f"mig-{profile}", model)
-        yield from _label_devices(f"{PREFIX}mig-{profile}", model, [device for _, device in members], shares)
+        devices = [device for _, device in members]
+        shares = describe_shares(_find_parts(offered, devices))
+        yield from _label_devices(f"{PREFIX}mig-{profile}", members[0][0].name, devices, shares)
+
+
+def _find_parts(offered: Sequence[Offered], devices: Sequence[MigDevice]) -> list[Offered]:
+    uuids = {device.uuid for device in devices}
+    return [each for each in offered if each.device.mig is not None and each.device.uuid in uuids]
 
 
 def _label_devices(stem: str, model: str, devices: Sequence[MigDevice], shares: Shares) -> Iterator[Label]:
@@ -142,8 +156,4 @@ def _label_offer(stem: str, model: str, kind: str, count: int, shares: Shares) -
 
 
 def _name_profile(device: MigDevice) -> str:
-    return cut(sanitise(device.profile.replace("+", ".")), 32)
-
-
-def _has_mig(gpu: Gpu) -> bool:
-    return gpu.mig is not None and gpu.mig.enabled
+    return cut(sanitise(plain_profile(device.profile)), 32)

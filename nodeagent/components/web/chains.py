@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from nodeagent.components.web.event_words import Names, Teller
 from nodeagent.components.web.records import EventRecord
 from nodeagent.components.web.shapes import EnvelopeLike
-from nodeagent.model.ids import DeviceId, parse_device_id
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import find_uuid
 
 PAGE_CHAINS = 12
 CHAIN_LENGTH = 16
@@ -79,7 +79,7 @@ def _list_named(value: Any) -> set[str]:
     known = value if isinstance(value, dict) else {name: getattr(value, name, None) for name in NAMING}
     named = {str(known[name]) for name in ("gpu", "device") if isinstance(known.get(name), str)}
     devices = known.get("devices") or ()
-    return named | {str(parse_device_id(DeviceId(each))[0]) for each in devices if isinstance(each, str)}
+    return named | {find_uuid(each) for each in devices if isinstance(each, str)}
 
 
 def build_chains(

@@ -15,7 +15,7 @@ from nodeagent.components.web.page_gpus import (
 )
 from nodeagent.components.web.page_parts import render_allocation_table, render_events
 from nodeagent.components.web.records import GpuRecord
-from nodeagent.model.ids import parse_device_id
+from nodeagent.rules.ids import find_uuid
 
 HISTORY_CHAINS = 40
 
@@ -106,7 +106,7 @@ def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
     title = f"pod {namespace}/{name}"
     if not held:
         return _absent(title, "It holds no device of this node now.", view)
-    own = {parse_device_id(device)[0] for one in held for device in one.devices}
+    own = {find_uuid(device) for one in held for device in one.devices}
     records = [
         record
         for record in (state.gpus.gpus if state.gpus is not None else ())

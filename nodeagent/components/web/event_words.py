@@ -31,8 +31,8 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.telemetry import EventWatch
+from nodeagent.rules.ids import find_uuid
 
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
@@ -100,7 +100,7 @@ def describe_event(value: Any, names: Names) -> str:
 
 
 def _list(devices: Sequence[str], names: Names) -> str:
-    found = [names.get(parse_device_id(device)[0], device) for device in devices]
+    found = [names.get(find_uuid(device), device) for device in devices]
     return ", ".join(dict.fromkeys(found))
 
 

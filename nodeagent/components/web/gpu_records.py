@@ -4,8 +4,8 @@ from nodeagent.components.web.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.telemetry import GpuSample, NodeSample
+from nodeagent.rules.ids import find_uuid
 
 
 def join_gpus(
@@ -47,7 +47,7 @@ class _Known:
         """Where in the table each device is."""
         for place, allocation in enumerate(self._allocations):
             for device in allocation.devices:
-                self._places.setdefault(parse_device_id(device)[0], []).append(place)
+                self._places.setdefault(find_uuid(device), []).append(place)
 
     def join(self, gpu: Gpu) -> GpuRecord:
         newest = self._samples.get(gpu.uuid)

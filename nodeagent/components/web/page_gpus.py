@@ -8,9 +8,10 @@ from nodeagent.components.web.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
-from nodeagent.model.ids import GpuUuid, parse_device_id
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_bytes
+from nodeagent.rules.ids import find_uuid
 
 VERDICT_STYLES = {
     Verdict.HEALTHY: "ok",
@@ -95,7 +96,7 @@ def render_mig(record: GpuRecord) -> str:
         return ""
     if not gpu.mig.devices:
         return '<p class="small dim">MIG is on, no device has been made</p>'
-    held = {parse_device_id(device)[0]: one for one in record.allocations for device in one.devices}
+    held = {find_uuid(device): one for one in record.allocations for device in one.devices}
     blocks = "".join(
         _render_block(device, held.get(device.uuid), find_verdict(record.health, device.uuid))
         for device in gpu.mig.devices

@@ -22,9 +22,9 @@ from nodeagent.components.web.markup import (
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.labels import LabelState
 from nodeagent.model.units import render_took
+from nodeagent.rules.ids import parse_device_id
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5

@@ -18,12 +18,13 @@ from nodeagent.components.cdi.decide import (
     render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import PUBLIC_KINDS, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.cdi.spec import build_spec
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.support.driver_files import make_files
 from tests.support.samples import make_inventory
 

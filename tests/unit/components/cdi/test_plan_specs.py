@@ -6,15 +6,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.plan_specs import (
-    MANAGEMENT_KIND,
-    OWN_KIND,
-    PUBLIC_KIND,
-    PUBLIC_KINDS,
-    SpecPlan,
-    SpecWishes,
-    plan_specs,
-)
+from nodeagent.components.cdi.plan_specs import SpecPlan, SpecWishes, plan_specs
 from nodeagent.components.cdi.spec import (
     ContainerEdits,
     Device,
@@ -26,6 +18,7 @@ from nodeagent.components.cdi.spec import (
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
+from nodeagent.rules.cdi_names import MANAGEMENT_KIND, OWN_KIND, PUBLIC_KIND, PUBLIC_KINDS
 from tests.support.driver_files import make_capabilities, make_file, make_files, make_library, make_node
 from tests.support.golden import check_golden
 from tests.support.samples import make_gpu, make_inventory, make_mig

@@ -10,8 +10,6 @@ from nodeagent.components.deviceplugin.advertise import (
     find_named,
     plan_list,
 )
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -21,6 +19,8 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiSpecFile, CdiState
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
 INVENTORY = make_inventory([make_gpu(0, numa_node=1), make_gpu(1)])

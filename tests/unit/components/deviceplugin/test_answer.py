@@ -9,11 +9,11 @@ from nodeagent.components.deviceplugin.answer import (
     plan_answer,
     select_devices,
 )
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId, GpuUuid, MigUuid, ResourceName
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts, MigCapability
+from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 CDI = "k8s.device-plugin.nvidia.com"
 MOUNTS = "/var/run/nvidia-container-devices"

@@ -9,7 +9,14 @@ from nodeagent.components.labeler.resources import find_family, label_models
 from nodeagent.components.labeler.values import is_legal
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
+from nodeagent.config.sections.sharing import (
+    Mps,
+    ResourcePattern,
+    ResourcesSettings,
+    SharedResource,
+    SharingSettings,
+    TimeSlicing,
+)
 from nodeagent.model.gpu import Gpu
 from tests.support.gpus import make_gpu
 from tests.unit.components.labeler.harness import P, resources
@@ -64,6 +71,76 @@ def test_a_shared_gpu_says_so_unless_its_resource_does(renamed: bool, entry: dic
     assert labels[f"{P}gpu.product"] == product
     assert (labels[f"{P}gpu.count"], labels[f"{P}gpu.replicas"]) == ("2", "4")
     assert labels[f"{P}gpu.sharing-strategy"] == "time-slicing"
+
+
+EIGHT = tuple(make_gpu(index) for index in range(8))
+
+
+def exact(labels: dict[str, str]) -> dict[str, str]:
+    """The labels of our own about resources."""
+    stem = f"{P}resource."
+    return {key.removeprefix(stem): value for key, value in labels.items() if key.startswith(stem)}
+
+
+def test_what_nvidias_labels_can_say_needs_no_others() -> None:
+    """Every GPU of one model shared alike under the known name: the labels are those of GPU feature discovery alone."""
+    assert exact(resources(*EIGHT)) == exact(resources(*EIGHT, under=sliced("gpu"))) == {}
+    renamed = settings(renameByDefault=True, resources=(SharedResource(name="gpu", replicas=4),))
+    assert exact(resources(*EIGHT, under=renamed)) == {}
+
+
+def test_one_shared_gpu_of_eight_is_not_eight() -> None:
+    """NVIDIA's labels promise what holds for each GPU; beside them stands how many devices the kubelet gets."""
+    labels = resources(*EIGHT, under=sliced("gpu", devices=("0",)))
+    assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("1", "time-slicing")
+    assert labels[f"{P}gpu.product"].endswith("-SHARED"), "a pod that asks for nvidia.com/gpu may get a share"
+    assert exact(labels) == {"gpu.count": "11", "gpu.devices": "8", "gpu.shared": "1"}
+
+
+def test_a_share_with_a_name_of_its_own_leaves_the_others_exclusive() -> None:
+    """One GPU shared under another name: both resources are told, and the product is that of whole GPUs."""
+    labels = resources(*EIGHT, under=sliced("gpu", devices=("0",), rename="quarter"))
+    assert not labels[f"{P}gpu.product"].endswith("-SHARED")
+    assert exact(labels) == {
+        "gpu.count": "7", "gpu.devices": "7", "gpu.shared": "0",
+        "quarter.count": "4", "quarter.devices": "1", "quarter.shared": "1",
+    }  # fmt: skip
+
+
+def test_gpus_of_another_name_are_shared_all_the_same() -> None:
+    """A pattern renames, sharing goes by the new name, and the labels follow both."""
+    patterns = ResourcesSettings(gpus=(ResourcePattern(pattern="*H100*", name="h100"),))
+    labels = resources(*EIGHT, under=replace(sliced("h100"), resources=patterns))
+    assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("4", "time-slicing")
+    assert exact(labels) == {
+        "gpu.count": "0", "gpu.devices": "0", "gpu.shared": "0",
+        "h100.count": "32", "h100.devices": "8", "h100.shared": "8",
+    }  # fmt: skip
+
+
+def test_a_foreign_domain_is_spelled_out() -> None:
+    """A resource outside of NVIDIA's domain has its domain in the label's name."""
+    plugin = DevicePluginSettings(resource_prefix="example.org")
+    labels = exact(resources(make_gpu(0), under=Settings(device_plugin=plugin)))
+    assert labels["example.org_gpu.count"] == "1"
+    assert labels["gpu.count"] == "0"
+
+
+def test_single_with_devices_that_only_share_a_name_is_invalid() -> None:
+    """The device plugin hands none of them out, so the labels say that there is none."""
+    alike, other = make_gpu(0, mig=["1g.10gb"]), make_gpu(1, mig=["1g.10gb"])
+    assert other.mig is not None
+    smaller = replace(other.mig_devices[0], attributes=replace(other.mig_devices[0].attributes, memory_mib=9728))
+    labels = resources(alike, replace(other, mig=replace(other.mig, devices=(smaller,))), under=settings("single"))
+    assert (labels[f"{P}gpu.product"], labels[f"{P}gpu.count"]) == ("NVIDIA-H100-80GB-HBM3-MIG-INVALID", "0")
+    assert exact(labels) == {}
+
+
+def test_a_profile_that_is_not_offered_has_no_replicas() -> None:
+    """Under `mixed` a compute instance smaller than its GPU instance is there, and cannot be asked for."""
+    labels = resources(make_gpu(0, mig=["1c.2g.20gb"]), under=settings("mixed"))
+    assert (labels[f"{P}mig-1c.2g.20gb.count"], labels[f"{P}mig-1c.2g.20gb.replicas"]) == ("1", "0")
+    assert exact(labels) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.deviceplugin.grouping import Request, Scores, mask_of, positions_of
-from nodeagent.components.deviceplugin.hierarchy import choose_in_hierarchy, plan_tree
-from nodeagent.components.deviceplugin.mesh import choose_in_mesh
-from nodeagent.components.deviceplugin.offer import PluginDevice, Resource
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.topology import Topology
-from nodeagent.model.ids import DeviceId, ResourceName, render_device_id
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.ids import render_device_id
+from nodeagent.rules.offer.devices import PluginDevice, Resource
+from nodeagent.rules.placement.grouping import Request, Scores, mask_of, positions_of
+from nodeagent.rules.placement.hierarchy import choose_in_hierarchy, plan_tree
+from nodeagent.rules.placement.mesh import choose_in_mesh
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import Topology
 from tests.support.gpus import gpu_uuid
 
 Groups = list[tuple[int, ...]]

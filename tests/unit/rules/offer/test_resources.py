@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.deviceplugin.offer import PluginDevice, ResourcePlan
-from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
@@ -20,6 +18,8 @@ from nodeagent.config.sections.sharing import (
 )
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId
+from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
+from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
 Layout = dict[str, int]

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-from nodeagent.components.deviceplugin.offer import PluginDevice
 from nodeagent.model.ids import DeviceId, DeviceUuid
+from nodeagent.rules.offer.devices import PluginDevice
 
 Policy = Literal["distributed", "packed"]
 

@@ -12,14 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.grouping import Choice, Request, Scores, mask_of, positions_of
-from nodeagent.components.deviceplugin.hierarchy import choose_in_hierarchy, plan_tree
-from nodeagent.components.deviceplugin.mesh import MESH_MAX, choose_in_mesh
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.spread import Policy, Spread
-from nodeagent.components.deviceplugin.topology import Topology
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.placement.grouping import Choice, Request, Scores, mask_of, positions_of
+from nodeagent.rules.placement.hierarchy import choose_in_hierarchy, plan_tree
+from nodeagent.rules.placement.mesh import MESH_MAX, choose_in_mesh
+from nodeagent.rules.placement.spread import Policy, Spread
+from nodeagent.rules.placement.topology import Topology
 
 GROUP_MAX: Final = 32
 """More whole GPUs than this on one node are given away in index order; 32 take up to a tenth of a second."""

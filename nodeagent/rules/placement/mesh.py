@@ -7,7 +7,7 @@ Refuses devices, ids and settings: it knows positions and scores.
 
 from collections.abc import Iterator
 
-from nodeagent.components.deviceplugin.grouping import (
+from nodeagent.rules.placement.grouping import (
     Choice,
     Request,
     Scores,

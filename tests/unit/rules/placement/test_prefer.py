@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.prefer import Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.spread import Policy
-from nodeagent.components.deviceplugin.topology import plan_topology
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.model.ids import DeviceId
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.spread import Policy
+from nodeagent.rules.placement.topology import plan_topology
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 
 SWITCHES = (PathKind.BRIDGE, PathKind.NODE, PathKind.SYSTEM)
@@ -246,7 +246,7 @@ def test_explanation_without_a_choice_says_so(available: tuple[int, ...], size: 
 
 def test_remembered_answers_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are remembered up to a limit, and forgetting them changes none."""
-    monkeypatch.setattr("nodeagent.components.deviceplugin.prefer._REMEMBERED_MAX", 2)
+    monkeypatch.setattr("nodeagent.rules.placement.prefer._REMEMBERED_MAX", 2)
     preference = whole_gpus(TREE)
     first = [preference.prefer(ids(*range(8)), (), size) for size in range(1, 7)]
     assert first == [preference.prefer(ids(*range(8)), (), size) for size in range(1, 7)]

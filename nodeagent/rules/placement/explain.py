@@ -6,14 +6,14 @@ Refuses names that mean no device: a person wants to know of a slip.
 
 from collections.abc import Sequence
 
-from nodeagent.components.deviceplugin.offer import Resource
-from nodeagent.components.deviceplugin.prefer import Explanation, Group, Preference
-from nodeagent.components.deviceplugin.resources import plan_resources
-from nodeagent.components.deviceplugin.topology import plan_topology
 from nodeagent.config.schema import Settings
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId
+from nodeagent.rules.offer.devices import Resource
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Explanation, Group, Preference
+from nodeagent.rules.placement.topology import plan_topology
 
 
 def explain_preference(

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from nodeagent.components.deviceplugin.offer import Candidate, ResourceProblem
 from nodeagent.model.gpu import Gpu
+from nodeagent.rules.offer.devices import Candidate, ResourceProblem
 
 MigStrategy = Literal["none", "single", "mixed"]
 
@@ -39,10 +39,6 @@ def _drop_doubles(gpus: Iterable[Gpu], problems: list[ResourceProblem]) -> Itera
             yield gpu
 
 
-def _uses_mig(gpu: Gpu) -> bool:
-    return gpu.mig is not None and gpu.mig.enabled
-
-
 def _note_empty(gpu: Gpu, problems: list[ResourceProblem]) -> None:
     problems.append(
         ResourceProblem(
@@ -56,7 +52,7 @@ def _plan_single(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> tuple[
     """All devices of one kind; where there are several kinds none is handed out, for a pod could get any of them."""
     candidates: list[Candidate] = []
     for gpu in gpus:
-        if not _uses_mig(gpu):
+        if not gpu.mig_enabled:
             candidates.append(Candidate(gpu=gpu))
         elif gpu.mig_devices:
             candidates.extend(Candidate(gpu=gpu, mig=mig) for mig in gpu.mig_devices)
@@ -77,7 +73,7 @@ def _plan_single(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> tuple[
 def _plan_mixed(gpus: Sequence[Gpu], problems: list[ResourceProblem]) -> Iterator[Candidate]:
     """Each profile on its own; a compute instance smaller than its GPU instance has no name that pods could ask for."""
     for gpu in gpus:
-        if not _uses_mig(gpu):
+        if not gpu.mig_enabled:
             yield Candidate(gpu=gpu)
             continue
         if not gpu.mig_devices:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import parse_pci_address
+from nodeagent.rules.ids import list_mig_names, render_index
 
 # A display adapter inside some workstations that the driver lists but that is no GPU to work with.
 _NO_WORK = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -51,9 +52,8 @@ def selects_gpu(selector: str, gpu: Gpu) -> bool:
 
 def selects_device(selector: str, gpu: Gpu, mig: MigDevice | None) -> bool:
     """Whether an index, a `GPU:MIG` index or a UUID means this device; a GPU's name means its MIG devices too."""
-    if selector in (str(gpu.index), gpu.uuid):
+    if selector in (render_index(gpu), gpu.uuid):
         return True
     if mig is None:
         return False
-    old_name = f"MIG-{gpu.uuid}/{mig.gpu_instance_id}/{mig.compute_instance_id}"
-    return selector in (f"{gpu.index}:{mig.index}", mig.uuid, old_name)
+    return selector in list_mig_names(gpu, mig)

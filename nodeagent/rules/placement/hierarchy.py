@@ -11,7 +11,8 @@ from functools import cache, reduce
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
-from nodeagent.components.deviceplugin.grouping import (
+from nodeagent.model.values import Value
+from nodeagent.rules.placement.grouping import (
     Choice,
     Request,
     Scores,
@@ -20,7 +21,6 @@ from nodeagent.components.deviceplugin.grouping import (
     score_between,
     score_within,
 )
-from nodeagent.model.values import Value
 
 
 class Tree(Value, frozen=True):

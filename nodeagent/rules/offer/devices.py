@@ -3,10 +3,15 @@
 Owns values that the decisions beside it share; decides nothing.
 """
 
+from typing import Literal
+
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.gpu import Gpu, MigDevice
-from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName, render_device_id
+from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import render_device_id, render_index
+
+SharingStrategy = Literal["none", "time-slicing"]
 
 
 class PluginDevice(Value, frozen=True):
@@ -79,7 +84,7 @@ class Candidate(Value, frozen=True):
             id=render_device_id(self.uuid, replica),
             uuid=self.uuid,
             gpu=self.gpu.uuid,
-            index=str(self.gpu.index) if self.mig is None else f"{self.gpu.index}:{self.mig.index}",
+            index=render_index(self.gpu, self.mig),
             minor=self.gpu.minor,
             gpu_instance_id=None if self.mig is None else self.mig.gpu_instance_id,
             compute_instance_id=None if self.mig is None else self.mig.compute_instance_id,
@@ -88,3 +93,35 @@ class Candidate(Value, frozen=True):
             numa_node=numa if numa is not None and numa >= 0 else None,
             withheld=self.withheld,
         )
+
+
+class Offered(Value, frozen=True):
+    """A GPU or a MIG device as it is offered: by which name, and how many times."""
+
+    device: Candidate
+    base: ResourceName
+    """What its resource would be called if it were not shared."""
+    resource: ResourceName
+    replicas: int = 1
+
+    @property
+    def strategy(self) -> SharingStrategy:
+        """How those who hold a share of it take turns; `none` for a device that is not shared."""
+        return "time-slicing" if self.replicas > 1 else "none"
+
+    @property
+    def renamed(self) -> bool:
+        """Whether pods that ask for whole devices by the name of old cannot be given a share of it."""
+        return self.resource != self.base
+
+    def list_devices(self) -> tuple[PluginDevice, ...]:
+        """What the kubelet will know: the device, or each of its shares."""
+        shares = range(self.replicas) if self.replicas > 1 else (None,)
+        return tuple(self.device.device(share) for share in shares)
+
+
+class Offer(Value, frozen=True):
+    """Every device that is offered, in index order, and what cannot be."""
+
+    devices: tuple[Offered, ...] = ()
+    problems: tuple[ResourceProblem, ...] = ()

@@ -6,29 +6,30 @@ The first entry that fits a device counts, so that models or single GPUs can be 
 
 from collections.abc import Iterator, Sequence
 
-from nodeagent.components.deviceplugin.naming import full_name
-from nodeagent.components.deviceplugin.offer import Candidate, PluginDevice
 from nodeagent.config.sections.sharing import SharedResource, TimeSlicing
-from nodeagent.config.selectors import fits_pattern, selects_device
+from nodeagent.model.ids import ResourceName
+from nodeagent.rules.offer.devices import Candidate, Offered
+from nodeagent.rules.offer.naming import full_name
+from nodeagent.rules.selectors import fits_pattern, selects_device
 
 
 def share_devices(
-    base: str, candidates: Sequence[Candidate], sharing: TimeSlicing | None, prefix: str
-) -> Iterator[tuple[str, PluginDevice]]:
-    """Each device of a resource, or each of its shares, with the name of the resource that it ends up in."""
+    base: ResourceName, candidates: Sequence[Candidate], sharing: TimeSlicing | None, prefix: str
+) -> Iterator[Offered]:
+    """Each device of a resource, with the name of the resource that it or its shares end up in."""
     entries = [entry for entry in sharing.resources if full_name(entry.name, prefix) == base] if sharing else []
     left = [entry.devices if isinstance(entry.devices, int) else len(candidates) for entry in entries]
     for candidate in candidates:
         fitting = (index for index, entry in enumerate(entries) if left[index] and _fits(entry, candidate))
         index = next(fitting, None)
         if index is None:
-            yield base, candidate.device()
+            yield Offered(device=candidate, base=base, resource=base)
             continue
         left[index] -= 1
         entry = entries[index]
         suffix = ".shared" if sharing is not None and sharing.renameByDefault else ""
-        name = full_name(entry.rename, prefix) if entry.rename else base + suffix
-        yield from ((name, candidate.device(replica)) for replica in range(entry.replicas))
+        name = full_name(entry.rename, prefix) if entry.rename else ResourceName(base + suffix)
+        yield Offered(device=candidate, base=base, resource=name, replicas=entry.replicas)
 
 
 def _fits(entry: SharedResource, candidate: Candidate) -> bool:

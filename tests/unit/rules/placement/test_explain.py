@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.components.deviceplugin.explain import explain_preference, render_explanation
-from nodeagent.components.deviceplugin.prefer import Explanation, Group
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId
+from nodeagent.rules.placement.explain import explain_preference, render_explanation
+from nodeagent.rules.placement.prefer import Explanation, Group
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 
 NODE = make_node(8)

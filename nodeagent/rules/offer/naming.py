@@ -6,28 +6,30 @@ Owns the prefix rule and the naming patterns.
 from collections.abc import Sequence
 from typing import Final
 
-from nodeagent.components.deviceplugin.offer import Candidate
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX, ResourcePattern
-from nodeagent.config.selectors import fits_pattern
+from nodeagent.model.ids import ResourceName
+from nodeagent.rules.mig import plain_profile
+from nodeagent.rules.offer.devices import Candidate
+from nodeagent.rules.selectors import fits_pattern
 
 NAME_MAX: Final = 63
 _WHOLE_GPU: Final = "gpu"
 
 
-def full_name(name: str, prefix: str) -> str:
+def full_name(name: str, prefix: str) -> ResourceName:
     """The name under this node's prefix; a domain other than NVIDIA's own is taken as meant."""
     domain, slash, base = name.rpartition("/")
-    return name if slash and domain != DEFAULT_PREFIX else f"{prefix}/{base}"
+    return ResourceName(name if slash and domain != DEFAULT_PREFIX else f"{prefix}/{base}")
 
 
-def plan_name(candidate: Candidate, settings: Settings) -> str:
+def plan_name(candidate: Candidate, settings: Settings) -> ResourceName:
     """The full name of the resource that this device belongs to, before sharing."""
     if candidate.mig is None:
         name = _find_name(candidate.gpu.name, settings.resources.gpus, _WHOLE_GPU)
     else:
         like_gpu = settings.device_plugin.mig_strategy == "single"
-        default = _WHOLE_GPU if like_gpu else f"mig-{candidate.mig.profile.replace('+', '.')}"
+        default = _WHOLE_GPU if like_gpu else f"mig-{plain_profile(candidate.mig.profile)}"
         name = _find_name(candidate.mig.profile, settings.resources.mig, default)
     return full_name(name, settings.device_plugin.resource_prefix)
 

@@ -1,0 +1,54 @@
+"""Labels that say of a resource what the kubelet is offered.
+
+Owns the keys `nvidia.com/resource.…`, which are written for the resources of which NVIDIA's labels say something else:
+those know one name for whole GPUs, one model, and one number of shares.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nodeagent.components.labeler.node_wide import PREFIX, Label
+from nodeagent.config.sections.sharing import DEFAULT_PREFIX
+from nodeagent.rules.offer.devices import Offered
+
+_SHARED = "-SHARED"
+
+
+def label_offered(devices: Sequence[Offered], told: Mapping[str, str]) -> Iterator[Label]:
+    """Each resource that there is more of, or less, than the labels told so far say."""
+    counts, said = _count(devices), _read(told)
+    for name in sorted(counts.keys() | said.keys()):
+        if counts[name] == said[name]:
+            continue
+        members = [each for each in devices if each.resource == name]
+        stem = f"{PREFIX}resource.{_spell(name)}"
+        yield f"{stem}.count", str(counts[name])
+        yield f"{stem}.devices", str(len(members))
+        yield f"{stem}.shared", str(sum(each.replicas > 1 for each in members))
+
+
+def _count(devices: Iterable[Offered]) -> Counter[str]:
+    """How many devices of each resource the kubelet is told of."""
+    counts: Counter[str] = Counter()
+    for each in devices:
+        counts[each.resource] += each.replicas
+    return counts
+
+
+def _read(labels: Mapping[str, str]) -> Counter[str]:
+    """The same as NVIDIA's labels say it; those of what is not offered at all say zero."""
+    counts: Counter[str] = Counter()
+    for key, replicas in labels.items():
+        stem = key.removesuffix(".replicas")
+        if stem == key or replicas == "0":
+            continue
+        renamed = replicas != "1" and not labels.get(f"{stem}.product", "").endswith(_SHARED)
+        name = f"{DEFAULT_PREFIX}/{stem.removeprefix(PREFIX)}{'.shared' if renamed else ''}"
+        counts[name] += int(labels[f"{stem}.count"]) * int(replicas)
+    return counts
+
+
+def _spell(name: str) -> str:
+    """A resource in a label's key: NVIDIA's domain goes without saying, another is set before an underscore."""
+    domain, _, base = name.rpartition("/")
+    return base if domain == DEFAULT_PREFIX else f"{domain}_{base}"

@@ -1,0 +1,28 @@
+"""What devices are called in CDI: by the specification that defines a name, and by the answer that gives it away."""
+
+from typing import Final
+
+from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.rules.ids import render_index
+
+VENDOR: Final = "k8s.device-plugin.nvidia.com"
+OWN_KIND: Final = f"{VENDOR}/gpu"
+PUBLIC_KIND: Final = "nvidia.com/gpu"
+MANAGEMENT_KIND: Final = "management.nvidia.com/gpu"
+"""For programs that look after GPUs rather than compute on them: every node of the driver, in one device."""
+SWITCH_KIND: Final = "nvidia.com/nvswitch"
+PUBLIC_KINDS: Final = (PUBLIC_KIND, MANAGEMENT_KIND, SWITCH_KIND)
+CHANNEL_KIND: Final = f"{VENDOR}/imex-channel"
+EXTRA_KINDS: Final = {name: f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed")}
+ALL: Final = "all"
+
+
+def list_cdi_names(gpu: Gpu, mig: MigDevice | None = None) -> tuple[str, str, str]:
+    """The names of one device within a kind: by index, by type and index, and by UUID."""
+    index = render_index(gpu, mig)
+    return (index, f"gpu{index}", gpu.uuid) if mig is None else (index, f"mig{index}", mig.uuid)
+
+
+def qualify(kind: str, name: str) -> str:
+    """The name as containers are given it: `vendor/class=name`."""
+    return f"{kind}={name}"

@@ -1,0 +1,80 @@
+"""Which resources this node offers, and which devices each of them has.
+
+Owns the whole plan: the layout, then names, then sharing. The device plugin offers it and the labels tell it, so that
+they cannot disagree; health is laid over it by the device plugin.
+Refuses to give up for one device: what cannot be offered becomes a problem with its reason, and the rest is served.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.sharing import TimeSlicing
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.ids import ResourceName
+from nodeagent.rules.offer.devices import (
+    Candidate,
+    Offer,
+    PluginDevice,
+    Resource,
+    ResourcePlan,
+    ResourceProblem,
+)
+from nodeagent.rules.offer.layout import plan_candidates
+from nodeagent.rules.offer.naming import NAME_MAX, plan_name
+from nodeagent.rules.offer.sharing import share_devices
+from nodeagent.rules.selectors import select_gpus
+
+
+def plan_resources(inventory: Inventory, settings: Settings) -> ResourcePlan:
+    """What to offer for this inventory under these settings; the order of the inventory's parts makes no difference."""
+    offer = plan_offer(inventory.gpus, settings)
+    sharing = _find_sharing(settings)
+    devices = defaultdict[ResourceName, list[PluginDevice]](list)
+    for each in offer.devices:
+        devices[each.resource].extend(each.list_devices())
+    return ResourcePlan(
+        resources=tuple(
+            Resource(
+                name=name,
+                devices=tuple(members),
+                one_share_each=sharing is not None and sharing.failRequestsGreaterThanOne,
+            )
+            for name, members in sorted(devices.items())
+        ),
+        problems=offer.problems,
+    )
+
+
+def plan_offer(gpus: Iterable[Gpu], settings: Settings) -> Offer:
+    """Which devices go by which resource name, and how many times each is offered."""
+    problems: list[ResourceProblem] = []
+    chosen = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
+    sharing = _find_sharing(settings)
+    _note_refused_sharing(settings, problems)
+    named = defaultdict[ResourceName, list[Candidate]](list)
+    for candidate in plan_candidates(chosen, settings.device_plugin.mig_strategy, problems):
+        named[plan_name(candidate, settings)].append(candidate)
+    offered = [
+        each
+        for base, candidates in named.items()
+        for each in share_devices(base, candidates, sharing, settings.device_plugin.resource_prefix)
+    ]
+    refused = sorted({each.resource for each in offered if len(each.resource) > NAME_MAX})
+    reason = f"the name is longer than {NAME_MAX} characters: give it a shorter one"
+    problems += [ResourceProblem(subject=name, reason=reason) for name in refused]
+    return Offer(devices=tuple(each for each in offered if each.resource not in refused), problems=tuple(problems))
+
+
+def _find_sharing(settings: Settings) -> TimeSlicing | None:
+    """The section in force. The one for MPS, which would win, is refused: devices then stay whole."""
+    return settings.sharing.timeSlicing if settings.sharing.mps is None else None
+
+
+def _note_refused_sharing(settings: Settings, problems: list[ResourceProblem]) -> None:
+    if settings.sharing.mps is not None:
+        reason = (
+            "sharing by MPS needs its control daemon, which nodeagent does not run yet: devices are offered whole;"
+            " use sharing.timeSlicing or remove the section"
+        )
+        problems.append(ResourceProblem(subject="sharing.mps", reason=reason))

@@ -1,0 +1,1 @@
+"""Which of the free devices serve a container best, and why."""

@@ -1,0 +1,85 @@
+"""Each wall of docs/architecture.md, chapter 2, stands where it is said to: an import planted through it is found."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nodeagent
+
+ROOT = Path(nodeagent.__file__).parents[1]
+
+LINES = "a line may import anything to its right"
+COMPONENTS = "components never import one another"
+RULES = "rules know settings and the vocabulary, nothing else"
+EDGES = "edges meet only in edge.host"
+SIDES = "each module of edge.nvml is the agent's, the worker's, or knows neither"
+NATIVE = "no native call runs in the agent's process"
+WORKER = "the worker process carries nothing of the agent's"
+
+PLANTED: tuple[tuple[str, str, str], ...] = (
+    (LINES, "nodeagent.kernel.backoff", "nodeagent.model.values"),
+    (LINES, "nodeagent.model.units", "nodeagent.kernel.clock"),
+    (LINES, "nodeagent.model.labels", "nodeagent.edge.kube.errors"),
+    (LINES, "nodeagent.edge.kube.errors", "nodeagent.config.live"),
+    (LINES, "nodeagent.config.live", "nodeagent.rules.ids"),
+    (LINES, "nodeagent.rules.ids", "nodeagent.components.cdi.spec"),
+    (LINES, "nodeagent.components.web.verdict", "nodeagent.app.plan"),
+    (LINES, "nodeagent.app.errors", "nodeagent.cli.version"),
+    (COMPONENTS, "nodeagent.components.labeler.values", "nodeagent.components.exporter.rates"),
+    (COMPONENTS, "nodeagent.components.exporter.rates", "nodeagent.components.web.verdict"),
+    (RULES, "nodeagent.rules.mig", "nodeagent.kernel.clock"),
+    (RULES, "nodeagent.rules.selectors", "nodeagent.edge.host.boot_id"),
+    (RULES, "nodeagent.rules.cdi_names", "anyio"),
+    (EDGES, "nodeagent.edge.kube.errors", "nodeagent.edge.kubelet.errors"),
+    (EDGES, "nodeagent.edge.host.boot_id", "nodeagent.edge.nvml.errors"),
+    (EDGES, "nodeagent.edge.simulated.world", "nodeagent.edge.kubelet.errors"),
+    (SIDES, "nodeagent.edge.nvml.worker", "nodeagent.edge.nvml.suspects"),
+    (SIDES, "nodeagent.edge.nvml.errors", "nodeagent.edge.nvml.mig"),
+    (NATIVE, "nodeagent.edge.nvml.usage", "pynvml"),
+    (NATIVE, "nodeagent.edge.nvml.sampling", "nodeagent.edge.nvml.worker"),
+    (WORKER, "nodeagent.edge.nvml.sample", "nodeagent.model.units"),
+    (WORKER, "nodeagent.edge.nvml.mig", "structlog"),
+)
+"""The contract, and an import that it forbids."""
+
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the linter says of a copy of the package with all of them planted, contract by contract."""
+    copy = tmp_path_factory.mktemp("planted")
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    shutil.copytree(ROOT / "nodeagent", copy / "nodeagent", ignore=shutil.ignore_patterns("__pycache__"))
+    for _, place, name in PLANTED:
+        with (copy / place.replace(".", "/")).with_suffix(".py").open("a") as file:
+            file.write(f"\nimport {name}\n")
+    unnamed = copy / "nodeagent" / "edge" / "nvml" / "unnamed.py"
+    unnamed.write_text("")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=copy,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    _, _, broken = done.stdout.partition("Broken contracts")
+    names = dict.fromkeys(name for name, _, _ in PLANTED)
+    places = sorted((broken.find(f"\n{name}\n"), name) for name in names)
+    ends = [place for place, _ in places[1:]] + [len(broken)]
+    return {name: broken[place:end] if place >= 0 else "" for (place, name), end in zip(places, ends, strict=True)}
+
+
+@pytest.mark.parametrize(("contract", "place", "name"), PLANTED)
+def test_planted_import_is_found(findings: dict[str, str], contract: str, place: str, name: str) -> None:
+    """The contract that forbids the import names it."""
+    assert f"{place} -> {name}" in findings[contract]
+
+
+def test_module_without_a_side_is_found(findings: dict[str, str]) -> None:
+    """Whoever adds a module beside the GPU worker says whose it is."""
+    assert "unnamed" in findings[SIDES]

@@ -2,17 +2,21 @@
 
 import argparse
 import time
+from collections.abc import Mapping
 
 from msgspec import json
 
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_source import read_gpus
+from nodeagent.cli.gpu_source import read_gpus, read_judged
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import write_answer, write_table
+from nodeagent.cli.selection import find_gpu, list_uuids, narrow_rows, warn_of_pod
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.table import Table, read_environment
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.deviceplugin.explain import explain_preference, render_explanation
+from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
@@ -24,32 +28,37 @@ HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
     environ = read_environment()
-    agent = find_agent(load_for(arguments, environ).settings, environ)
+    settings = load_for(arguments, environ).settings
+    agent = find_agent(settings, environ)
     if arguments.history:
         rows = json.decode(agent.get("/api/v1/allocations/history"), type=tuple[AllocationRow, ...])
     else:
         living = json.decode(agent.get("/api/v1/allocations"), type=tuple[Allocation, ...])
         rows = tabulate_living(AllocationTable(allocations=living))
-    if arguments.json:
-        streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
-    else:
-        lines = render_rows(rows, now_seconds=time.time(), width=read_width(streams.out))
-        print("\n".join(lines), file=streams.out)
+    warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
+    rows = narrow_rows(rows, _find_uuids(arguments.gpu, settings, environ), arguments.pod)
+    write_table(arguments, streams, rows, tabulate_rows(rows, now_seconds=time.time()))
     return ExitCode.OK
 
 
-def render_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float, width: int) -> list[str]:
-    """The table; one line when there is nothing to show."""
-    if not rows:
-        return ["no allocation"]
-    return render_table(HEAD, [_cells(row, now_seconds) for row in rows], width=width)
+def _find_uuids(gpu: str | None, settings: Settings, environ: Mapping[str, str]) -> frozenset[str] | None:
+    return list_uuids(find_gpu(read_judged(settings, environ), gpu)) if gpu is not None else None
+
+
+def tabulate_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float) -> Table:
+    """A line per allocation."""
+    cells = [_cells(row, now_seconds) for row in rows]
+    return Table(HEAD, cells, names=[_name(row) for row in rows if row.pod], nothing="no allocation")
+
+
+def _name(row: AllocationRow) -> str:
+    return f"{row.namespace}/{row.pod}" if row.namespace else row.pod
 
 
 def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
-    pod = f"{row.namespace}/{row.pod}" if row.namespace else row.pod or "-"
     ended = row.until_seconds if row.until_seconds is not None else now_seconds
     age = render_age(ended - row.since_seconds)
-    return (pod, row.container or "-", row.resource, ",".join(row.devices), age, row.state)
+    return (_name(row) or "-", row.container or "-", row.resource, ",".join(row.devices), age, row.state)
 
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -77,10 +86,7 @@ def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
         )
     except (GpuUnknown, RequestInvalid) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
-    if arguments.json:
-        streams.out.write(json.format(json.encode(explanation), indent=2).decode() + "\n")
-    else:
-        print("\n".join(render_explanation(explanation)), file=streams.out)
+    write_answer(arguments, streams, explanation, "\n".join(render_explanation(explanation)) + "\n")
     return ExitCode.OK
 
 

@@ -1,17 +1,18 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
-from nodeagent.cli.table import clean, paint, render_fitting, render_table, shorten, wrap
+from nodeagent.cli.table import Layout, Table, clean, lay_out, paint, shorten, wrap
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
 from nodeagent.model.units import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
 
 
-def render_status(state: StateRecord, *, width: int, colour: bool) -> str:
+def render_status(state: StateRecord, layout: Layout, *, colour: bool) -> str:
     """Verdict first, then what is wrong and what to do, then the details."""
-    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, width)]
+    width = layout.width
+    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, layout)]
     if state.gpus is not None and state.gpus.gpus:
-        lines += ["", *_gpus(state.gpus.gpus, width)]
+        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout)]
     lines += _others(state, width)
     return "\n".join(lines) + "\n"
 
@@ -48,7 +49,7 @@ def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> li
     return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
 
 
-def _parts(state: StateRecord, width: int) -> list[str]:
+def _parts(state: StateRecord, layout: Layout) -> list[str]:
     closed = [gate.name for gate in state.gates if not gate.open]
     lines = [f"waiting for: {', '.join(closed)}"] if closed else []
     troubled = [one for one in state.components if one.phase not in {"running", "waiting"} or one.restarts]
@@ -57,7 +58,7 @@ def _parts(state: StateRecord, width: int) -> list[str]:
         for one in troubled
     ]
     if rows:
-        lines += ["", *render_table(("COMPONENT", "PHASE", "RESTARTS", "SINCE", "LAST ERROR"), rows, width=width)]
+        lines += ["", *lay_out(Table(("COMPONENT", "PHASE", "RESTARTS", "SINCE", "LAST ERROR"), rows), layout)]
     return ["", *lines] if lines else []
 
 
@@ -66,8 +67,8 @@ GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 """Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
 
 
-def _gpus(records: tuple[GpuRecord, ...], width: int) -> list[str]:
-    return render_fitting(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY, width=width)
+def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
+    return Table(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY)
 
 
 def _others(state: StateRecord, width: int) -> list[str]:

@@ -5,12 +5,15 @@ import time
 from pathlib import Path
 
 from msgspec import json
+from msgspec.structs import replace
 
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import choose_layout, render_record, wants_record
+from nodeagent.cli.selection import name_pod, narrow_gpus, warn_of_pod
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, wants_colour
+from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.cli.top_view import ProcessFacts, TopRecord, build_top, list_pids, render_top
 from nodeagent.components.web.records import StateRecord
 from nodeagent.edge.host.processes import parse_cgroup
@@ -26,10 +29,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node's work once, or until interrupted."""
     environ = read_environment()
     settings = load_for(arguments, environ).settings
-    is_once = arguments.once or arguments.json
+    is_once = arguments.once or wants_record(arguments)
     while True:
         try:
             state = json.decode(find_agent(settings, environ).get("/api/v1/state"), type=StateRecord)
+            state = _narrow(state, arguments, streams)
             text = _render(build_top(state, _read_processes(state)), arguments, streams)
         except CommandFailed as error:
             if is_once:
@@ -44,10 +48,17 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         time.sleep(PERIOD_SECONDS)
 
 
+def _narrow(state: StateRecord, arguments: argparse.Namespace, streams: Streams) -> StateRecord:
+    if state.gpus is None:
+        return state
+    warn_of_pod(arguments.pod, (name_pod(one) for one in state.allocations), streams)
+    return replace(state, gpus=narrow_gpus(state.gpus, arguments.gpu, arguments.pod))
+
+
 def _render(top: TopRecord, arguments: argparse.Namespace, streams: Streams) -> str:
-    if arguments.json:
-        return json.format(json.encode(top), indent=2).decode() + "\n"
-    return render_top(top, width=read_width(streams.out), colour=wants_colour(streams.out, read_environment()))
+    if wants_record(arguments):
+        return render_record(arguments, top)
+    return render_top(top, choose_layout(arguments, streams), colour=wants_colour(streams.out, read_environment()))
 
 
 def _read_processes(state: StateRecord) -> dict[int, ProcessFacts]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodeagent.cli.table import paint, render_fitting, wrap
+from nodeagent.cli.table import Layout, Table, lay_out, paint, wrap
 from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import MigDevice
@@ -160,18 +160,19 @@ def _name(allocation: Allocation) -> str:
     return f"{pod.namespace}/{pod.name}" if pod is not None else "pod not known yet"
 
 
-def render_top(top: TopRecord, *, width: int, colour: bool) -> str:
+def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     """A line about the node, a table of devices, a table of processes."""
+    width = layout.width
     age = top.sample_age_seconds
     old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
     first, *rest = wrap(f"{top.node}: {top.sentence}", width, indent=4)
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []
     rows = [_device_row(device) for device in top.devices]
-    lines += ["", *render_fitting(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, width=width)]
+    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY), layout)]
     rows = [_process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
-        lines += ["", *render_fitting(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY, width=width)]
+        lines += ["", *lay_out(Table(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY), layout)]
     return "\n".join(lines) + "\n"
 
 

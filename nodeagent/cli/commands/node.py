@@ -1,7 +1,7 @@
 """Commands that look at the node as a whole: its state, its GPUs, who holds them."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import CONFIG, GPU, NODE, POD, RECORD, SET, TABLE, TABLES
 from nodeagent.cli.gpu_arguments import parse_xid
 
 STATUS = Command(
@@ -13,7 +13,7 @@ STATUS = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *TABLES,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
     ),
     examples=(
@@ -34,7 +34,7 @@ DOCTOR = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *RECORD,
         Argument(
             ("--bundle",),
             "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
@@ -54,10 +54,17 @@ ALLOCATIONS = Command(
     "which pod and container holds which device since when",
     runs="nodeagent.cli.allocations:run",
     description="Asks the running agent, whose journal holds what the kubelet was told.",
-    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    arguments=(
+        *NODE,
+        *TABLE,
+        GPU,
+        POD,
+        Argument(("--history",), "those that have ended, the newest first", action="store_true"),
+    ),
     examples=(
         Example("nodeagent allocations", "who holds what now"),
         Example("nodeagent allocations --history --json", "who held what, for scripts"),
+        Example("nodeagent allocations --gpu 3", "who holds parts of one GPU"),
     ),
 )
 
@@ -72,9 +79,9 @@ EVENTS = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *RECORD,
         Argument(("--follow", "-f"), "go on with what happens from now on, until interrupted", action="store_true"),
-        Argument(("--gpu",), "only chains in which this GPU is named: index, UUID or PCI address", metavar="GPU"),
+        GPU,
         Argument(("--last",), "so many chains, the newest last (default: 20)", metavar="N", default=20, parse=int),
     ),
     examples=(
@@ -85,7 +92,7 @@ EVENTS = Command(
 )
 
 
-GPU = Command(
+GPUS = Command(
     "gpu",
     "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
     examples=(Example("nodeagent gpu list", "every GPU and who says what of it"),),
@@ -95,15 +102,19 @@ GPU = Command(
             "every GPU and MIG device, with its health",
             runs="nodeagent.cli.gpu:show_list",
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
-            examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
+            arguments=(*NODE, *TABLE, GPU, POD),
+            examples=(
+                Example("nodeagent gpu list --json", "every detail that the driver tells"),
+                Example("nodeagent gpu list -o wide --pod ml/train-0", "what a pod was given"),
+                Example("nodeagent gpu list -o name", "UUIDs, for a loop in a shell"),
+            ),
         ),
         Command(
             "topology",
             "how GPUs reach each other, and which CPUs are near",
             runs="nodeagent.cli.gpu:show_topology",
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE),
             examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
         ),
         Command(
@@ -111,7 +122,7 @@ GPU = Command(
             "the verdict on every device, what to do, and how it may return",
             runs="nodeagent.cli.gpu:show_health",
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE, GPU, POD),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
         Command(
@@ -120,7 +131,7 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_xids",
             arguments=(
                 *NODE,
-                JSON,
+                *TABLE,
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
             examples=(Example("nodeagent gpu xids 79", "explain one"),),
@@ -132,7 +143,7 @@ GPU = Command(
             description="Decides as for the kubelet, from the inventory and the settings in force here.",
             arguments=(
                 *NODE,
-                JSON,
+                *RECORD,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
                 Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
                 Argument(("--must-include",), "those that must be among them", metavar="A,B"),
@@ -148,7 +159,7 @@ GPU = Command(
             "which processes hold the device files, by pid, command and pod",
             runs="nodeagent.cli.gpu:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
@@ -173,7 +184,7 @@ TOP = Command(
     "GPUs, pods and processes at work, again every two seconds",
     runs="nodeagent.cli.top:run",
     description="Asks the running agent. Commands and pods of processes are read from this host.",
-    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    arguments=(*NODE, *TABLES, GPU, POD, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(
         Example("nodeagent top", "over ssh, until Ctrl-C"),
         Example("nodeagent top --once", "for a ticket"),

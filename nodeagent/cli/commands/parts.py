@@ -1,7 +1,7 @@
 """Commands about one part of the agent: containers, labels, metrics."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import CONFIG, NODE, RECORD, SET, TABLE
 
 CDI = Command(
     "cdi",
@@ -34,7 +34,7 @@ CDI = Command(
             "every device name that a runtime would resolve on this node, and what is in its way",
             runs="nodeagent.cli.cdi:list_devices",
             description="Exit code 1: a file is invalid, or files cancel each other.",
-            arguments=(CONFIG, SET, JSON),
+            arguments=(CONFIG, SET, *TABLE),
             examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
         ),
         Command(
@@ -45,7 +45,7 @@ CDI = Command(
             arguments=(
                 CONFIG,
                 SET,
-                JSON,
+                *RECORD,
                 Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
             ),
             examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
@@ -65,7 +65,7 @@ RUNTIME = Command(
             "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
             runs="nodeagent.cli.runtime:detect",
             description="Exit code 1: it does not, or it is not known.",
-            arguments=(CONFIG, SET, JSON),
+            arguments=(CONFIG, SET, *RECORD),
             examples=(Example("nodeagent runtime detect", "before anything else"),),
         ),
         Command(
@@ -118,7 +118,7 @@ METRICS = Command(
             description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
             arguments=(
                 *NODE,
-                JSON,
+                *TABLE,
                 Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
                 Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
             ),
@@ -141,7 +141,7 @@ RENDER = Command(
             "labels",
             "the labels that this node should have, one key=value a line",
             runs="nodeagent.cli.labels:render",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *RECORD),
             examples=(
                 Example("nodeagent render labels", "this node's labels"),
                 Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
@@ -169,6 +169,6 @@ LABELS = Command(
     "the labels of this node: wanted, in place, where, since when",
     runs="nodeagent.cli.labels:show",
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
-    arguments=(*NODE, JSON),
+    arguments=(*NODE, *TABLE),
     examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )

@@ -1,7 +1,16 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
+from nodeagent.cli.gpu_readings import (
+    describe_clocks,
+    describe_ecc,
+    describe_link,
+    describe_slowdown,
+    measure_nvlink,
+    measure_pcie,
+)
 from nodeagent.cli.table import Layout, Table, clean, lay_out, paint, shorten, wrap
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
+from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
@@ -63,12 +72,31 @@ def _parts(state: StateRecord, layout: Layout) -> list[str]:
 
 
 GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
+WIDE_HEAD = ("CLOCKS", "HELD BACK BY", "FAN", "ECC", "PCIE", "PCIE TRAFFIC", "NVLINKS", "NVLINK TRAFFIC")
+"""Between the others and the holder, where everything was asked for."""
 GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 """Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
 
 
 def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
-    return Table(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY)
+    rows = [(*(row := _gpu_row(record))[:-1], *_list_details(record.sample), row[-1]) for record in records]
+    return Table((*GPU_HEAD[:-1], *WIDE_HEAD, GPU_HEAD[-1]), rows, giving_way=GIVING_WAY, wide=WIDE_HEAD)
+
+
+def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
+    if sample is None:
+        return ("-",) * len(WIDE_HEAD)
+    details = (
+        describe_clocks(sample),
+        describe_slowdown(sample),
+        "" if sample.fan_speed_percent is None else f"{sample.fan_speed_percent}%",
+        describe_ecc(sample),
+        describe_link(sample),
+        str(measure_pcie(sample)),
+        "" if sample.nvlinks_active is None else str(sample.nvlinks_active),
+        str(measure_nvlink(sample)),
+    )
+    return tuple(detail or "-" for detail in details)
 
 
 def _others(state: StateRecord, width: int) -> list[str]:

@@ -19,6 +19,7 @@ STATUS = Command(
     examples=(
         Example("nodeagent status", "the node now"),
         Example("nodeagent status --watch", "while you mend it"),
+        Example("nodeagent status -o wide", "clocks, what holds them back, fan, ECC, PCIe and NVLink traffic too"),
         Example("nodeagent status --json", "the same for scripts"),
     ),
 )
@@ -183,10 +184,16 @@ TOP = Command(
     "top",
     "GPUs, pods and processes at work, again every two seconds",
     runs="nodeagent.cli.top:run",
-    description="Asks the running agent. Commands and pods of processes are read from this host.",
+    description=(
+        "Asks the running agent. Commands, users and pods of processes are read from this host.\n"
+        "On a terminal keys sort (s, S, r), filter (/), scroll (arrows, PgUp, PgDn), switch between GPUs and\n"
+        "processes (Tab) and show all readings of a GPU (Enter): clocks and why they are low, fan, ECC, PCIe, NVLink.\n"
+        "? lists them, q quits. Where the output is no terminal it is printed once."
+    ),
     arguments=(*NODE, *TABLES, GPU, POD, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(
-        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top", "over ssh, until q"),
+        Example("nodeagent top --pod ml/train-0", "one pod's GPUs and processes"),
         Example("nodeagent top --once", "for a ticket"),
     ),
 )

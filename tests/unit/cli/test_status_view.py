@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.cli.status_view import render_status
+from nodeagent.cli.status_view import WIDE_HEAD, render_status
 from nodeagent.cli.table import Layout, clean, paint, render_table, shorten
 from nodeagent.components.web.records import (
     ComponentRecord,
@@ -159,3 +159,18 @@ def test_hostile_text_stays_text() -> None:
     """No name from hardware, pods or settings reaches the terminal as a command to it."""
     hostile = render_status(make_rich_state(f"a{ESCAPE}]0;x\x07\u202e\nb"), Layout(80), colour=False)
     assert {ESCAPE, "\x07", "\u202e"}.isdisjoint(hostile)
+
+
+def test_wide_has_every_reading_and_cuts_nothing() -> None:
+    """Clocks and what holds them back, fan, ECC, links: only where they are asked for; a GPU without sample has dashes."""
+    state = _state()
+    assert "CLOCKS" not in render_status(state, Layout(200), colour=False)
+    lines = render_status(state, Layout(60, wide=True), colour=False).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("GPU  ")]
+    assert all(name in lines[at] for name in WIDE_HEAD)
+    assert state.gpus is not None
+    silent = replace(state, gpus=replace(state.gpus, gpus=tuple(replace(one, sample=None) for one in state.gpus.gpus)))
+    row = render_status(silent, Layout(60, wide=True), colour=False).splitlines()[at + 1]
+    assert row.count("  -") >= len(WIDE_HEAD)
+    bare = render_status(state, Layout(60, wide=True, headers=False), colour=False)
+    assert "CLOCKS" not in bare

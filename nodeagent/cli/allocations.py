@@ -12,7 +12,7 @@ from nodeagent.cli.gpu_source import read_gpus, read_judged
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import write_answer, write_table
 from nodeagent.cli.selection import find_gpu, list_uuids, narrow_rows, warn_of_pod
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.table import Table, read_environment
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.deviceplugin.explain import explain_preference, render_explanation
@@ -28,7 +28,7 @@ HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
     if arguments.history:
         rows = json.decode(agent.get("/api/v1/allocations/history"), type=tuple[AllocationRow, ...])
@@ -64,7 +64,7 @@ def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which devices a pod would be given, and why."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     if arguments.size < 1:
         raise CommandFailed(f"--size {arguments.size}: give a number of 1 or more", ExitCode.BAD_INPUT)
     records = read_gpus(arguments, settings, environ)

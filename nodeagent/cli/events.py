@@ -10,7 +10,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import wants_record, write_answer
 from nodeagent.cli.selection import find_gpu, list_uuids
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.table import read_environment, read_width, wants_colour
 from nodeagent.components.web.chains import build_chains, find_about, tell_records
 from nodeagent.components.web.records import EventRecord, GpusRecord
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.follow and arguments.form == "yaml":
         raise CommandFailed("--follow -o yaml: what goes on has no end in YAML; use -o json", ExitCode.BAD_INPUT)
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     own = _find_own(find_agent(settings, environ), arguments.gpu) if arguments.gpu is not None else None
     events = json.decode(find_agent(settings, environ).get(HISTORY), type=tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None

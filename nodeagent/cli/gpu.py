@@ -21,7 +21,7 @@ from nodeagent.cli.gpu_view import (
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import write_answer, write_table
 from nodeagent.cli.selection import is_pod, name_pod, narrow_gpus, warn_of_pod
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for, load_for_looking
 from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.components.health.policy import XidPolicy, apply_policy, plan_policy
 from nodeagent.components.health.xids import CATALOGUE, XidEntry, find_xid
@@ -62,7 +62,7 @@ class XidRecord(Value, frozen=True):
 def show_list(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every GPU and MIG device."""
     environ = read_environment()
-    records = _narrow(arguments, streams, read_gpus(arguments, load_for(arguments, environ).settings, environ))
+    records = _narrow(arguments, streams, read_gpus(arguments, load_for_looking(arguments, environ), environ))
     write_table(arguments, streams, records, tabulate_gpus(records), after=list_missing(records))
     return ExitCode.OK
 
@@ -70,7 +70,7 @@ def show_list(arguments: argparse.Namespace, streams: Streams) -> int:
 def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
     """How GPUs reach each other."""
     environ = read_environment()
-    records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
+    records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
     gpus = [record.gpu for record in records.gpus]
     shown = TopologyRecord(
         gpus=tuple(gpu.uuid for gpu in gpus),
@@ -86,7 +86,7 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
     """The verdict on every device; the exit code says whether all are healthy."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     records = _narrow(arguments, streams, read_judged(settings, environ))
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     advice = advise(records, colour=wants_colour(streams.out, environ))

@@ -12,7 +12,7 @@ from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import write_answer, write_table
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for, load_for_looking
 from nodeagent.cli.table import Table, clean, read_environment
 from nodeagent.components.labeler.feature_text import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
@@ -56,7 +56,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """What the running agent wants the labels to be, and what they are."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     body = find_agent(settings, environ).get("/api/v1/labels")
     state = json.decode(body, type=LabelState | None)
     record = json.decode(body)

@@ -9,7 +9,7 @@ from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import choose_layout, render_record, wants_record
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.status_view import render_status
 from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.components.web.records import StateRecord
@@ -21,7 +21,7 @@ CLEAR = "\x1b[H\x1b[2J"
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node once, or again and again."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     while True:
         try:
             body = find_agent(settings, environ).get("/api/v1/state")

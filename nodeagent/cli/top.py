@@ -15,7 +15,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import choose_layout, render_record, wants_record
 from nodeagent.cli.selection import name_pod, narrow_gpus, warn_of_pod
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.cli.terminal import Terminal, end_as_told, is_interactive
 from nodeagent.cli.top_screen import Size, draw
@@ -37,7 +37,7 @@ NOTHING_YET = TopRecord(
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node's work: on a terminal until one has seen enough, else once."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     if arguments.once or wants_record(arguments) or not is_interactive(streams.out, environ.get("TERM", "")):
         return _show_once(arguments, streams, settings, environ)
     meter = RateMeter()

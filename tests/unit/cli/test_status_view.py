@@ -162,7 +162,7 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_wide_has_every_reading_and_cuts_nothing() -> None:
-    """Clocks and what holds them back, fan, ECC, links: only where they are asked for; a GPU without sample has dashes."""
+    """Clocks and what holds them back, fan, ECC, links: only where asked for; a GPU without sample has dashes."""
     state = _state()
     assert "CLOCKS" not in render_status(state, Layout(200), colour=False)
     lines = render_status(state, Layout(60, wide=True), colour=False).splitlines()

@@ -22,6 +22,10 @@ class Parser(argparse.ArgumentParser):
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:
             arguments.parser.refuse_unknown(unknown)
+        command = arguments.chosen
+        if not command.runs:
+            # argparse would ask for the command before it says that an option is not known.
+            arguments.parser.error(f"choose a command: {', '.join(one.name for one in command.subcommands)}")
         _settle_form(arguments)
         return arguments
 
@@ -76,7 +80,7 @@ def _fill(parser: argparse.ArgumentParser, command: Command, words: Sequence[str
 
 
 def _add_subcommands(parser: argparse.ArgumentParser, command: Command, words: Sequence[str] | None) -> None:
-    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=not command.runs)
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=False)
     named = [one for one in command.subcommands if words and one.name == words[0]]
     for one in named or command.subcommands:
         rest = words[1:] if named and words else None

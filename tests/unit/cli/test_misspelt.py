@@ -16,6 +16,8 @@ from tests.support.command_line import run_here
         ("gpu list -o 7", "argument --output/-o: unknown '7'; choose one of wide, json, yaml, name"),
         ("version now", "nodeagent version: error: 'now' is one word too many"),
         ("completion bahs", "argument SHELL: unknown 'bahs'; did you mean 'bash'?"),
+        ("--vershun", "nodeagent: error: unknown option '--vershun'; did you mean '--version'?"),
+        ("gpu", "nodeagent gpu: error: choose a command: list, topology, health"),
         ("qqqq", "nodeagent: error: no command 'qqqq'; choose one of run, simulate, status"),
     ],
 )

@@ -64,6 +64,8 @@ class Size(Struct, frozen=True):
 
 
 HEAD_LINES = 3
+MIG_SIGN = ":"
+"""Between GPU and instance in the name of a MIG device."""
 
 
 class Screen(Struct, frozen=True):
@@ -101,7 +103,7 @@ def _draw_news(top: TopRecord, size: Size, problem: str, *, colour: bool) -> str
         return _paint_fitting(f"readings are {render_age(age)} old", size, "warn", colour=colour)
     at = time.strftime("%H:%M:%S", time.localtime(top.time_seconds))
     processes = sum(len(device.processes) for device in top.devices)
-    return _paint_fitting(f"{at}  {len(top.devices)} devices  {processes} processes", size, "dim", colour=colour)
+    return _paint_fitting(f"{at}  devices: {len(top.devices)}  processes: {processes}", size, "dim", colour=colour)
 
 
 def _draw_foot(state: TopState) -> str:
@@ -216,6 +218,8 @@ def _describe_device(top: TopRecord, uuid: str, size: Size) -> tuple[str, list[s
     lines = [f"{'':18}{device.uuid}", f"{'health':<18}{device.health or '-'}"]
     lines += [f"{'lost':<18}{clean(device.lost)}"] if device.lost else []
     lines += [f"{'pods' if not at else '':<18}{clean(pod)}" for at, pod in enumerate(device.pods)]
+    # Hardware measures a MIG device's memory and work only; everything else is the whole GPU's.
+    lines += ["", "What follows is of the whole GPU."] if MIG_SIGN in device.gpu else []
     group = ""
     for reading in device.readings:
         shown = reading.group if reading.group != group else ""

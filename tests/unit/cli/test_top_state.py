@@ -167,6 +167,8 @@ def test_details_are_read_scrolled_and_left() -> None:
     assert press_all("g", state=below).first == 0
     assert press_all("s", "r", "/", "tab", state=details) == details
     assert press_all("escape", state=details).view is View.DEVICES
+    part = replace(TOP, devices=(replace(TOP.devices[0], gpu="0:7"),))
+    assert "What follows is of the whole GPU." in show(details, top=part).lines
     gone = replace(TOP, devices=())
     assert show(details, top=gone).lines[2] == "GPU-0 is no longer there"
 

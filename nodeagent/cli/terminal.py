@@ -42,6 +42,7 @@ class Terminal:
         self._keyboard, self._screen = keyboard.fileno(), screen
         self._modes: list[Any] = []
         self._pending = b""
+        self._is_entered = False
         self._wake_read, self._wake_write = os.pipe()
         self._handlers: dict[int, Any] = {}
         self._wakeup_before = -1
@@ -125,11 +126,14 @@ class Terminal:
     def _take(self) -> None:
         # Keys come one by one and unseen, and Ctrl-C and Ctrl-Z stay what they are everywhere.
         tty.setcbreak(self._keyboard, termios.TCSADRAIN)
-        self._write(ENTER)
+        if not self._is_entered:
+            self._is_entered = True
+            self._write(ENTER)
 
     def _give_back(self) -> None:
         # A terminal that is gone needs nothing back.
         with suppress(OSError, termios.error):
+            self._is_entered = False
             self._write(LEAVE)
         with suppress(OSError, termios.error):
             termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._modes)

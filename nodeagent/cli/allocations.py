@@ -2,16 +2,18 @@
 
 import argparse
 import time
-
-from msgspec import json
+from collections.abc import Mapping
 
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_source import read_gpus
+from nodeagent.cli.gpu_source import read_gpus, read_judged
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.output import write_answer, write_table
+from nodeagent.cli.selection import find_gpu, list_uuids, narrow_rows, warn_of_pod
+from nodeagent.cli.settings import load_for_looking
+from nodeagent.cli.table import Table, read_environment
 from nodeagent.components.allocations.tabulate import tabulate_living
+from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
@@ -24,38 +26,43 @@ HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
     environ = read_environment()
-    agent = find_agent(load_for(arguments, environ).settings, environ)
+    settings = load_for_looking(arguments, environ)
+    agent = find_agent(settings, environ)
     if arguments.history:
         rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
     else:
         living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
         rows = tabulate_living(AllocationTable(allocations=living))
-    if arguments.json:
-        streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
-    else:
-        lines = render_rows(rows, now_seconds=time.time(), width=read_width(streams.out))
-        print("\n".join(lines), file=streams.out)
+    warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
+    rows = narrow_rows(rows, _find_uuids(arguments.gpu, settings, environ), arguments.pod)
+    write_table(arguments, streams, rows, tabulate_rows(rows, now_seconds=time.time()))
     return ExitCode.OK
 
 
-def render_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float, width: int) -> list[str]:
-    """The table; one line when there is nothing to show."""
-    if not rows:
-        return ["no allocation"]
-    return render_table(HEAD, [_cells(row, now_seconds) for row in rows], width=width)
+def _find_uuids(gpu: str | None, settings: Settings, environ: Mapping[str, str]) -> frozenset[str] | None:
+    return list_uuids(find_gpu(read_judged(settings, environ), gpu)) if gpu is not None else None
+
+
+def tabulate_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float) -> Table:
+    """A line per allocation."""
+    cells = [_cells(row, now_seconds) for row in rows]
+    return Table(HEAD, cells, names=[_name(row) for row in rows if row.pod], nothing="no allocation")
+
+
+def _name(row: AllocationRow) -> str:
+    return f"{row.namespace}/{row.pod}" if row.namespace else row.pod
 
 
 def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
-    pod = f"{row.namespace}/{row.pod}" if row.namespace else row.pod or "-"
     ended = row.until_seconds if row.until_seconds is not None else now_seconds
     age = render_age(ended - row.since_seconds)
-    return (pod, row.container or "-", row.resource, ",".join(row.devices), age, row.state)
+    return (_name(row) or "-", row.container or "-", row.resource, ",".join(row.devices), age, row.state)
 
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which devices a pod would be given, and why."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     if arguments.size < 1:
         raise CommandFailed(f"--size {arguments.size}: give a number of 1 or more", ExitCode.BAD_INPUT)
     records = read_gpus(arguments, settings, environ)
@@ -77,10 +84,7 @@ def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
         )
     except (GpuUnknown, RequestInvalid) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
-    if arguments.json:
-        streams.out.write(json.format(json.encode(explanation), indent=2).decode() + "\n")
-    else:
-        print("\n".join(render_explanation(explanation)), file=streams.out)
+    write_answer(arguments, streams, explanation, "\n".join(render_explanation(explanation)) + "\n")
     return ExitCode.OK
 
 

@@ -1,7 +1,6 @@
 """`nodeagent cdi generate|list|validate`."""
 
 import argparse
-import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from nodeagent.app.driver_files import choose_driver_files
 from nodeagent.app.hardware import choose_hardware
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import write_answer, write_table
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.table import Table, read_environment
 from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version, render_specs
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
@@ -68,16 +68,10 @@ def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
         for name in reading.names
     ]
     problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
-    if arguments.json:
-        print(json.dumps({"devices": names, "problems": problems}, indent=2), file=streams.out)
-    else:
-        rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
-        print(
-            "\n".join(render_table(["DEVICE", "RESOLVES", "FILE"], rows, width=read_width(streams.out))),
-            file=streams.out,
-        )
-        for problem in problems:
-            print(f"problem: {problem}", file=streams.out)
+    rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
+    table = Table(["DEVICE", "RESOLVES", "FILE"], rows)
+    after = [f"problem: {problem}" for problem in problems]
+    write_table(arguments, streams, {"devices": names, "problems": problems}, table, after)
     return ExitCode.UNWELL if problems else ExitCode.OK
 
 
@@ -89,13 +83,10 @@ def validate(arguments: argparse.Namespace, streams: Streams) -> int:
     problems = _describe_invalid(readings)
     if not arguments.files:
         problems += describe_conflicts(find_conflicts(readings)).values()
-    if arguments.json:
-        found = {"valid": not problems, "problems": problems, "files": [reading.path for reading in readings]}
-        print(json.dumps(found, indent=2), file=streams.out)
-    else:
-        valid = [f"valid: {reading.path} ({reading.kind})" for reading in readings if not reading.problem]
-        invalid = [f"problem: {problem}" for problem in problems]
-        print("\n".join([*valid, *invalid]) or "no file to judge", file=streams.out)
+    found = {"valid": not problems, "problems": problems, "files": [reading.path for reading in readings]}
+    valid = [f"valid: {reading.path} ({reading.kind})" for reading in readings if not reading.problem]
+    invalid = [f"problem: {problem}" for problem in problems]
+    write_answer(arguments, streams, found, ("\n".join([*valid, *invalid]) or "no file to judge") + "\n")
     return ExitCode.UNWELL if problems else ExitCode.OK
 
 

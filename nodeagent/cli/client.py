@@ -24,14 +24,18 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
 SILENCE_SECONDS = 40.0
 """A stream says every fifteen seconds that it is still there."""
+AS_ROOT = ": run this as root, for whom the admin socket needs neither password nor certificate"
 
 
 class AgentClient:
     """One agent, wherever it was found; good for one question."""
 
-    def __init__(self, connection: http.client.HTTPConnection, where: str, *, port: int = 0) -> None:
-        """`port` is that of TCP, where any program may listen; none on a socket file, which only the agent makes."""
-        self._connection, self.where, self._port = connection, where, port
+    def __init__(self, connection: http.client.HTTPConnection, where: str, *, port: int = 0, hint: str = "") -> None:
+        """`port` is that of TCP, where any program may listen; none on a socket file, which only the agent makes.
+
+        `hint`: what to say where it does not answer as an agent does.
+        """
+        self._connection, self.where, self._port, self._hint = connection, where, port, hint
 
     def get(self, path: str) -> bytes:
         """The body of an answer.
@@ -75,7 +79,7 @@ class AgentClient:
             answer = self._connection.getresponse()
             self._see_that_it_is_ours(answer)
             if answer.status != HTTPStatus.OK:
-                raise CommandFailed(_describe_problem(answer.read(), answer.status), ExitCode.BAD_INPUT)
+                raise self._refuse(answer.read(), answer.status)
             if self._connection.sock is not None:
                 self._connection.sock.settimeout(SILENCE_SECONDS)
             name = ""
@@ -115,7 +119,12 @@ class AgentClient:
             self._connection.close()
         if answer.status < http.client.BAD_REQUEST or path == "/readyz":
             return content
-        raise CommandFailed(_describe_problem(content, answer.status), ExitCode.BAD_INPUT)
+        raise self._refuse(content, answer.status)
+
+    def _refuse(self, content: bytes, status: int) -> CommandFailed:
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return CommandFailed(f"{self.where} answers only whom it knows{AS_ROOT}", ExitCode.UNREACHABLE)
+        return CommandFailed(_describe_problem(content, status), ExitCode.BAD_INPUT)
 
     def _see_that_it_is_ours(self, answer: http.client.HTTPResponse) -> None:
         server = "".join(letter for letter in answer.headers.get("Server", "") if letter.isprintable())[:80]
@@ -124,14 +133,14 @@ class AgentClient:
 
     def _tell_stranger(self, answered: str) -> CommandFailed:
         return CommandFailed(
-            f"{self.where} (http.listen) is answered by another program than nodeagent: {answered}; "
+            f"{self.where} (http.listen) is answered by another program than nodeagent: {answered}{self._hint}; "
             f"`ss -ltnp 'sport = :{self._port}'` names it. Start the agent, or say where it listens with --config or "
             "--set http.listen=",
             ExitCode.UNREACHABLE,
         )
 
     def _tell_silence(self, error: Exception) -> CommandFailed:
-        return CommandFailed(f"the agent at {self.where} does not answer: {error}", ExitCode.UNREACHABLE)
+        return CommandFailed(f"the agent at {self.where} does not answer: {error}{self._hint}", ExitCode.UNREACHABLE)
 
 
 def _describe_problem(content: bytes, status: int) -> str:
@@ -153,18 +162,46 @@ def find_agent(settings: Settings, environ: Mapping[str, str], *, change: bool =
     """
     tried = []
     for path in list_admin_sockets(settings.node.run_dir, environ):
-        connection = _connect_unix(path)
+        try:
+            connection = _connect_unix(path)
+        except PermissionError as error:
+            return _go_by_port(settings, path, error, change=change)
         if connection is not None:
             return AgentClient(connection, str(path))
         tried.append(str(path))
-    address = settings.http.listen
     if not change:
-        connection = _connect_tcp(address.host, address.port)
-        if connection is not None:
-            return AgentClient(connection, f"http://{address}", port=address.port)
-        tried.append(str(address))
+        agent = _find_port(settings)
+        if agent is not None:
+            return agent
+        tried.append(str(settings.http.listen))
     start = "start one with `nodeagent run` or `nodeagent simulate`"
     raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)
+
+
+def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: bool) -> AgentClient:
+    """An agent runs whose socket is not for this user: whoever only looks does so over its port, as with nvidia-smi."""
+    if change:
+        raise CommandFailed(
+            f"only root and the agent's user may change anything: {path} is not for you; run this as root",
+            ExitCode.UNREACHABLE,
+        ) from refusal
+    agent = _find_port(settings)
+    if agent is None:
+        raise CommandFailed(
+            f"not allowed to use {path}, and nobody answers at {settings.http.listen}: run this as root, "
+            "or say with --set http.listen=… where the agent listens",
+            ExitCode.UNREACHABLE,
+        ) from refusal
+    return agent
+
+
+def _find_port(settings: Settings) -> AgentClient | None:
+    address = settings.http.listen
+    connection = _connect_tcp(address.host, address.port)
+    if connection is None:
+        return None
+    hint = f" (http.web_config_file is set, it may want TLS){AS_ROOT}" if settings.http.web_config_file else ""
+    return AgentClient(connection, f"http://{address}", port=address.port, hint=hint)
 
 
 def _connect_unix(path: Path) -> http.client.HTTPConnection | None:
@@ -172,11 +209,9 @@ def _connect_unix(path: Path) -> http.client.HTTPConnection | None:
     connected.settimeout(TIMEOUT_SECONDS)
     try:
         connected.connect(os.fspath(path))
-    except PermissionError as error:
+    except PermissionError:
         connected.close()
-        raise CommandFailed(
-            f"not allowed to use {path}: run as root or as the agent's user", ExitCode.UNREACHABLE
-        ) from error
+        raise
     except OSError:
         connected.close()
         return None

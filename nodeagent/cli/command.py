@@ -19,8 +19,15 @@ class Argument(Struct, frozen=True):
     choices: tuple[str, ...] | None = None
     parse: Callable[[str], Any] | None = None
     nargs: str | None = None
+    dest: str = ""
+    """The name under which the command finds it; empty for that of the first long flag."""
     offers: str = ""
     """`module:function` of `function() -> tuple[str, ...]`: what shells offer for it, beside what else it may be."""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a word follows the flag."""
+        return self.action not in {"store_true", "version"}
 
 
 class Example(Struct, frozen=True):

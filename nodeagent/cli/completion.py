@@ -55,11 +55,6 @@ def takes_files(command: Command) -> bool:
     return any(not one.names[0].startswith("-") and one.metavar in FILES for one in command.arguments)
 
 
-def takes_value(argument: Argument) -> bool:
-    """Whether a word follows the flag."""
-    return argument.action != "store_true"
-
-
 def render_bash(root: Command) -> str:
     """A function that walks the words typed so far and offers what may come next."""
     cases = []
@@ -73,7 +68,7 @@ def render_bash(root: Command) -> str:
     valued = "\n".join(
         f'    {name}) _nodeagent_offer "{" ".join(list_values(one))}"; return ;;'
         for name, one in sorted(flags_known.items())
-        if takes_value(one) and name not in files
+        if one.takes_value and name not in files
     )
     paths = "|".join(f'"{" ".join(words)}"' for words, _ in walk(root) if words)
     body = "\n".join(cases)
@@ -156,7 +151,7 @@ def _name_function(words: tuple[str, ...]) -> str:
 
 
 def _render_zsh_flag(argument: Argument) -> Iterator[str]:
-    value = f":{(argument.metavar or 'value').lower()}:" if takes_value(argument) else ""
+    value = f":{(argument.metavar or 'value').lower()}:" if argument.takes_value else ""
     values = list_values(argument)
     if value and any(one.endswith("=") for one in values):
         value += f'{{compadd -S "" -- {" ".join(values)}}}'  # the value follows without a space
@@ -201,7 +196,7 @@ def _render_fish_condition(words: tuple[str, ...], command: Command) -> str:
 
 def _render_fish_flag(argument: Argument) -> str:
     parts = [f"-s {name[1:]}" if not name.startswith("--") else f"-l {name[2:]}" for name in argument.names]
-    if takes_value(argument):
+    if argument.takes_value:
         parts.append("-r")
         parts += ["-F"] if argument.metavar in FILES else []
         values = list_values(argument)

@@ -2,16 +2,15 @@
 
 import argparse
 
-from msgspec import json
-
 from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.events_view import FollowedEvents, render_chains
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.output import wants_record, write_answer
+from nodeagent.cli.selection import find_gpu, list_uuids
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.table import read_environment, read_width, wants_colour
 from nodeagent.components.web.chains import build_chains, find_about, tell_records
-from nodeagent.components.web.gpu_records import find_gpu_record
 from nodeagent.components.web.records import EventRecord, GpusRecord
 
 HISTORY = "/api/v1/events?follow=false"
@@ -23,19 +22,21 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """What happened, and with `--follow` what happens."""
     if arguments.last < 1:
         raise CommandFailed(f"--last {arguments.last}: give a number of 1 or more", ExitCode.BAD_INPUT)
+    if arguments.follow and arguments.form == "yaml":
+        raise CommandFailed("--follow -o yaml: what goes on has no end in YAML; use -o json", ExitCode.BAD_INPUT)
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     own = _find_own(find_agent(settings, environ), arguments.gpu) if arguments.gpu is not None else None
     events = find_agent(settings, environ).read(HISTORY, tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None
-    if not arguments.json:
+    if not wants_record(arguments):
         chains = build_chains(tell_records(events), arguments.last, about=about, length=LENGTH_MAX)
         colour = wants_colour(streams.out, environ)
         lines = render_chains(chains, width=read_width(streams.out), colour=colour)
         print("\n".join(lines or ["nothing yet"]), file=streams.out)
     elif not arguments.follow:
         shown = [one for one in events if about is None or one.seq in about]
-        streams.out.write(json.format(json.encode(shown), indent=2).decode() + "\n")
+        write_answer(arguments, streams, shown, "")
     if arguments.follow:
         newest = events[-1].seq if events else 0
         _follow(find_agent(settings, environ), newest, own, arguments, streams)
@@ -57,10 +58,4 @@ def _follow(
 
 def _find_own(agent: AgentClient, name: str) -> frozenset[str]:
     """The names under which events speak of this GPU."""
-    records = agent.read("/api/v1/gpus", GpusRecord)
-    record = find_gpu_record(records, name)
-    if record is None:
-        raise CommandFailed(
-            f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`", ExitCode.BAD_INPUT
-        )
-    return frozenset({str(record.gpu.uuid), *(str(device.uuid) for device in record.gpu.mig_devices)})
+    return list_uuids(find_gpu(agent.read("/api/v1/gpus", GpusRecord), name))

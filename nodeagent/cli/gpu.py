@@ -3,25 +3,29 @@
 import argparse
 import time
 
-from msgspec import json
-
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_source import read_gpus, read_judged, read_pods, read_troubles
 from nodeagent.cli.gpu_view import (
-    render_health,
-    render_holders,
-    render_list,
-    render_topology,
-    render_troubles,
+    advise,
+    explain_topology,
+    list_missing,
+    list_troubles,
     render_xid,
-    render_xids,
+    tabulate_gpus,
+    tabulate_health,
+    tabulate_holders,
+    tabulate_topology,
+    tabulate_xids,
 )
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, wants_colour
+from nodeagent.cli.output import write_answer, write_table
+from nodeagent.cli.selection import is_pod, name_pod, narrow_gpus, warn_of_pod
+from nodeagent.cli.settings import load_for, load_for_looking
+from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.components.health.policy import XidPolicy, apply_policy, plan_policy
 from nodeagent.components.health.xids import CATALOGUE, XidEntry, find_xid
+from nodeagent.components.web.records import GpusRecord
 from nodeagent.edge.host.processes import DeviceHolder, read_device_holders
 from nodeagent.model.gpu import GpuPair, NvSwitch
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
@@ -58,16 +62,15 @@ class XidRecord(Value, frozen=True):
 def show_list(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every GPU and MIG device."""
     environ = read_environment()
-    records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
-    text = render_list(records, width=read_width(streams.out))
-    _print(arguments, streams, records, text)
+    records = _narrow(arguments, streams, read_gpus(arguments, load_for_looking(arguments, environ), environ))
+    write_table(arguments, streams, records, tabulate_gpus(records), after=list_missing(records))
     return ExitCode.OK
 
 
 def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
     """How GPUs reach each other."""
     environ = read_environment()
-    records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
+    records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
     gpus = [record.gpu for record in records.gpus]
     shown = TopologyRecord(
         gpus=tuple(gpu.uuid for gpu in gpus),
@@ -76,19 +79,19 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
         pairs=records.pairs,
         switches=records.switches,
     )
-    _print(arguments, streams, shown, render_topology(records))
+    write_table(arguments, streams, shown, tabulate_topology(records), after=explain_topology(records))
     return ExitCode.OK
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
     """The verdict on every device; the exit code says whether all are healthy."""
     environ = read_environment()
-    records = read_judged(load_for(arguments, environ).settings, environ)
+    settings = load_for_looking(arguments, environ)
+    records = _narrow(arguments, streams, read_judged(settings, environ))
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
-    colour = wants_colour(streams.out, environ)
-    text = render_health(records, time.time(), width=read_width(streams.out), colour=colour)
-    text += render_troubles(read_troubles(load_for(arguments, environ).settings, environ))
-    _print(arguments, streams, devices, text)
+    advice = advise(records, colour=wants_colour(streams.out, environ))
+    after = [*advice, *list_troubles(read_troubles(settings, environ))]
+    write_table(arguments, streams, devices, tabulate_health(records, time.time()), after=after)
     is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
     return ExitCode.OK if is_well else ExitCode.UNWELL
 
@@ -98,12 +101,11 @@ def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
     policy = plan_policy(load_for(arguments, read_environment()).settings.health)
     number = arguments.number
     entries = tuple(CATALOGUE.values()) if number is None else (find_xid(number),)
-    if number is None:
-        text = render_xids(entries, policy, width=read_width(streams.out))
-    else:
-        text = render_xid(entries[0], policy)
     shown = tuple(_record_xid(entry, policy) for entry in entries)
-    _print(arguments, streams, shown, text)
+    if number is None or arguments.form in {"wide", "name"}:
+        write_table(arguments, streams, shown, tabulate_xids(entries, policy))
+    else:
+        write_answer(arguments, streams, shown, render_xid(entries[0], policy))
     return ExitCode.OK
 
 
@@ -113,8 +115,11 @@ def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for(arguments, environ).settings
     holders = read_device_holders(settings.node.proc_dir)
     pods = read_pods(settings, environ) if any(holder.pod_uid for holder in holders) else {}
+    if arguments.pod is not None:
+        warn_of_pod(arguments.pod, (pods.get(one.pod_uid, "") for one in holders), streams)
+        holders = tuple(one for one in holders if is_pod(arguments.pod, pods.get(one.pod_uid, "")))
     shown = tuple(HolderRecord(holder=holder, pod=pods.get(holder.pod_uid, "")) for holder in holders)
-    _print(arguments, streams, shown, render_holders(holders, pods, width=read_width(streams.out)))
+    write_table(arguments, streams, shown, tabulate_holders(holders, pods))
     return ExitCode.OK
 
 
@@ -130,10 +135,10 @@ def clear(arguments: argparse.Namespace, streams: Streams) -> int:
     return ExitCode.OK
 
 
-def _print(arguments: argparse.Namespace, streams: Streams, record: object, text: str) -> None:
-    if arguments.json:
-        text = json.format(json.encode(record), indent=2).decode() + "\n"
-    streams.out.write(text)
+def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord) -> GpusRecord:
+    """What is left after `--gpu` and `--pod`."""
+    warn_of_pod(arguments.pod, (name_pod(one) for record in records.gpus for one in record.allocations), streams)
+    return narrow_gpus(records, arguments.gpu, arguments.pod)
 
 
 def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from nodeagent.cli.table import clean, paint, render_table
+from nodeagent.cli.selection import name_pod
+from nodeagent.cli.table import Table, clean, paint
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.xids import Scope, XidEntry
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
@@ -10,7 +11,7 @@ from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
 from nodeagent.model.units import render_age, render_bytes
-from nodeagent.rules.ids import render_index
+from nodeagent.rules.ids import parse_device_id, render_index
 
 STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}
 RETURN_WORDS = {
@@ -33,22 +34,42 @@ LEGEND = (
 )
 
 
-def render_list(records: GpusRecord, *, width: int) -> str:
-    """A line per GPU and per MIG device, and what is on the bus but not listed by the driver."""
-    head = ("GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID")
+def tabulate_gpus(records: GpusRecord) -> Table:
+    """A line per GPU and per MIG device."""
+    head = ("GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID", "POWER LIMIT", "CPUS", "HELD BY")
     rows: list[Sequence[str]] = []
     for record in records.gpus:
         rows += [_gpu_row(record), *_mig_rows(record)]
-    lines = render_table(head, rows, width=width) if rows else ["no GPU"]
-    lines += [f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing]
-    return "\n".join(lines) + "\n"
+    return Table(head, rows, names=[row[6] for row in rows], wide=("POWER LIMIT", "CPUS", "HELD BY"), nothing="no GPU")
+
+
+def list_missing(records: GpusRecord) -> list[str]:
+    """A line for each GPU that is on the bus but not listed by the driver."""
+    return [f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing]
 
 
 def _gpu_row(record: GpuRecord) -> Sequence[str]:
     gpu = record.gpu
     numa = "-" if gpu.numa_node is None else str(gpu.numa_node)
     memory = render_bytes(gpu.memory_total_bytes)
-    return str(gpu.index), gpu.name, memory, _health(record, gpu.uuid), numa, gpu.pci.address, gpu.uuid
+    limit = record.sample.power_limit_milliwatts if record.sample is not None else None
+    return (
+        str(gpu.index),
+        gpu.name,
+        memory,
+        _health(record, gpu.uuid),
+        numa,
+        gpu.pci.address,
+        gpu.uuid,
+        "-" if limit is None else f"{limit / 1000:.0f} W",
+        gpu.cpu_affinity or "-",
+        _holders(record, gpu.uuid),
+    )
+
+
+def _holders(record: GpuRecord, uuid: str) -> str:
+    held = [one for one in record.allocations if any(parse_device_id(device)[0] == uuid for device in one.devices)]
+    return ", ".join(name_pod(one) or "pod not known yet" for one in held) or "-"
 
 
 def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
@@ -61,6 +82,9 @@ def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
             "",
             "",
             device.uuid,
+            "",
+            "",
+            _holders(record, device.uuid),
         )
         for device in record.gpu.mig_devices
     ]
@@ -73,7 +97,7 @@ def _health(record: GpuRecord, uuid: str) -> str:
     return str(found.verdict) if found is not None else "-"
 
 
-def render_topology(records: GpusRecord) -> str:
+def tabulate_topology(records: GpusRecord) -> Table:
     """The matrix that people know: how each two GPUs reach each other, and which CPUs and memory are near."""
     gpus = [record.gpu for record in records.gpus]
     paths: dict[tuple[str, str], str] = {}
@@ -90,18 +114,19 @@ def render_topology(records: GpusRecord) -> str:
         )
         for row in gpus
     ]
-    lines = render_table(head, rows, width=10_000) if rows else ["no GPU"]
-    if records.switches:
-        lines += ["", f"{len(records.switches)} NVSwitches: {', '.join(one.address for one in records.switches)}"]
-    return "\n".join([*lines, "", *LEGEND]) + "\n"
+    return Table(head, rows, names=[gpu.uuid for gpu in gpus], nothing="no GPU")
 
 
-def render_health(records: GpusRecord, now_seconds: float, *, width: int, colour: bool) -> str:
-    """A line per device, then what to do about each that is not healthy."""
+def explain_topology(records: GpusRecord) -> list[str]:
+    """What stands below the matrix."""
+    count = len(records.switches)
+    switches = ["", f"{count} NVSwitches: {', '.join(one.address for one in records.switches)}"] if count else []
+    return [*switches, "", *LEGEND]
+
+
+def tabulate_health(records: GpusRecord, now_seconds: float) -> Table:
+    """A line per device."""
     devices = [(record, device) for record in records.gpus for device in record.health]
-    if not devices:
-        return "no verdict yet: the agent is starting, or no GPU is known\n"
-    head = ("DEVICE", "VERDICT", "SINCE", "REASON")
     rows = [
         (
             _name(record, device),
@@ -111,22 +136,32 @@ def render_health(records: GpusRecord, now_seconds: float, *, width: int, colour
         )
         for record, device in devices
     ]
-    lines = render_table(head, rows, width=width)
-    for record, device in devices:
+    return Table(
+        ("DEVICE", "VERDICT", "SINCE", "REASON"),
+        rows,
+        names=[device.device for _, device in devices],
+        nothing="no verdict yet: the agent is starting, or no GPU is known",
+    )
+
+
+def advise(records: GpusRecord, *, colour: bool) -> list[str]:
+    """What to do about each device that is not healthy."""
+    lines: list[str] = []
+    for record, device in [(each, one) for each in records.gpus for one in each.health]:
         if device.verdict is not Verdict.HEALTHY:
             title = paint(f"{_name(record, device)}: {device.verdict}", STYLES[device.verdict], colour=colour)
             lines += ["", title, f"  what:    {clean(device.reason)}", f"  do:      {clean(device.remedy)}"]
             lines += [f"  returns: {clean(device.returns)}"] if device.returns else []
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def render_troubles(conditions: Sequence[ConditionRecord]) -> str:
+def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
     """What no verdict on a device says, with what to do; nothing where there is nothing."""
-    lines = []
+    lines: list[str] = []
     for condition in conditions:
         lines += ["", f"{condition.severity}: {condition.title}", f"  what:    {clean(condition.detail)}"]
         lines += [f"  do:      {clean(condition.remedy)}"]
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _name(record: GpuRecord, device: DeviceHealth) -> str:
@@ -136,7 +171,7 @@ def _name(record: GpuRecord, device: DeviceHealth) -> str:
     return f"GPU {render_index(record.gpu, mig)} ({mig.profile})" if mig is not None else device.device
 
 
-def render_xids(entries: Sequence[XidEntry], policy: XidPolicy, *, width: int) -> str:
+def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:
     """The catalogue, a line per XID, with the verdict that this node's configuration gives it."""
     head = ("XID", "CLASS", "HERE", "RETURNS AFTER", "DO", "NAME")
     rows = []
@@ -152,7 +187,7 @@ def render_xids(entries: Sequence[XidEntry], policy: XidPolicy, *, width: int) -
                 entry.name,
             )
         )
-    return "\n".join(render_table(head, rows, width=width)) + "\n"
+    return Table(head, rows)
 
 
 def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
@@ -180,10 +215,8 @@ def render_xid(entry: XidEntry, policy: XidPolicy) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_holders(holders: Sequence[DeviceHolder], pods: dict[str, str], *, width: int) -> str:
+def tabulate_holders(holders: Sequence[DeviceHolder], pods: dict[str, str]) -> Table:
     """Who has device files open: pid, pod where known, devices, command."""
-    if not holders:
-        return "no process holds a device file of the driver\n"
     head = ("PID", "POD", "DEVICES", "COMMAND")
     rows = [
         (
@@ -194,4 +227,4 @@ def render_holders(holders: Sequence[DeviceHolder], pods: dict[str, str], *, wid
         )
         for holder in holders
     ]
-    return "\n".join(render_table(head, rows, width=width)) + "\n"
+    return Table(head, rows, nothing="no process holds a device file of the driver")

@@ -1,19 +1,19 @@
 """`nodeagent labels` and `nodeagent render labels`."""
 
 import argparse
-import json
 import platform
 import time
 
 import anyio
-from msgspec import json as wire
+from msgspec import json
 
 from nodeagent.app.look import look_at_node
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import clean, read_environment, read_width, render_table
+from nodeagent.cli.output import write_answer, write_table
+from nodeagent.cli.settings import load_for, load_for_looking
+from nodeagent.cli.table import Table, clean, read_environment
 from nodeagent.components.labeler.feature_text import render_features
 from nodeagent.components.labeler.render import LabelSet, render_labels
 from nodeagent.config.schema import Settings
@@ -22,16 +22,15 @@ from nodeagent.kernel.log import configure_logging
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.labels import LabelState
 
+HEAD = ("LABEL", "WANTED", "IN PLACE")
+
 
 def render(arguments: argparse.Namespace, streams: Streams) -> int:
     """Print the labels that this node should have, from one look at it."""
     settings = load_for(arguments, read_environment()).settings
     configure_logging(form=settings.log.format, level="error")
     rendered = _look(settings)
-    if arguments.json:
-        print(json.dumps(rendered.labels, indent=2), file=streams.out)
-    else:
-        streams.out.write(render_features(rendered.labels))
+    write_answer(arguments, streams, rendered.labels, render_features(rendered.labels))
     for key in rendered.illegal:
         print(f"nodeagent: left out, no legal label: {clean(key)}", file=streams.err)
     return ExitCode.UNWELL if rendered.illegal else ExitCode.OK
@@ -57,17 +56,16 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """What the running agent wants the labels to be, and what they are."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
     body = agent.get("/api/v1/labels")
     # A union is no type to the type checker, which knows only of classes.
     state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]
-    if arguments.json:
-        print(wire.format(body, indent=2).decode().rstrip(), file=streams.out)
-    elif state is None:
-        print("no labels yet", file=streams.out)
+    record = json.decode(body)
+    if state is None:
+        write_table(arguments, streams, record, Table(HEAD, [], nothing="no labels yet"))
     else:
-        _print_state(state, streams)
+        write_table(arguments, streams, record, _tabulate(state), after=_describe(state))
     return ExitCode.OK if state is not None and not list_differences(state) else ExitCode.UNWELL
 
 
@@ -77,19 +75,19 @@ def list_differences(state: LabelState) -> list[str]:
     return [key for key in keys if state.wanted.get(key) != state.applied.get(key)]
 
 
-def _print_state(state: LabelState, streams: Streams) -> None:
+def _tabulate(state: LabelState) -> Table:
     keys = sorted(state.wanted.keys() | state.applied.keys())
-    rows = [[key, state.wanted.get(key, "(none)"), _say(state, key)] for key in keys]
-    lines = render_table(["LABEL", "WANTED", "IN PLACE"], rows, width=read_width(streams.out))
+    return Table(HEAD, [[key, state.wanted.get(key, "(none)"), _say(state, key)] for key in keys])
+
+
+def _describe(state: LabelState) -> list[str]:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since_seconds))
     where = (
         f"to be written to: {state.sink}; unchanged since {since}"
         if state.sink
         else "written nowhere: labels.sinks is empty"
     )
-    print("\n".join([*lines, "", where]), file=streams.out)
-    if state.last_error:
-        print(f"last error: {clean(state.last_error)}", file=streams.out)
+    return ["", where, *([f"last error: {clean(state.last_error)}"] if state.last_error else [])]
 
 
 def _say(state: LabelState, key: str) -> str:

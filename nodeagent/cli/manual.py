@@ -2,7 +2,7 @@
 
 from nodeagent.cli.command import Argument, Command
 from nodeagent.cli.commands import ROOT
-from nodeagent.cli.completion import takes_value, walk
+from nodeagent.cli.completion import walk
 from nodeagent.cli.exit_codes import ExitCode
 
 ENVIRONMENT = (
@@ -32,6 +32,8 @@ def render_manual() -> str:
         _escape(ROOT.description),
         ".SH COMMANDS",
     ]
+    for argument in ROOT.arguments:
+        lines += [".TP", _render_names(argument), _escape(argument.help)]
     for words, command in walk(ROOT):
         if command.runs:
             lines += _render_command(("nodeagent", *words), command)
@@ -63,7 +65,7 @@ def _render_names(argument: Argument) -> str:
     if not argument.names[0].startswith("-"):
         return rf".I {_escape(argument.metavar or argument.names[0])}"
     names = ", ".join(rf"\fB{_escape(name)}\fR" for name in argument.names)
-    return rf"{names} \fI{_escape(argument.metavar or '')}\fR" if takes_value(argument) else names
+    return rf"{names} \fI{_escape(argument.metavar or '')}\fR" if argument.takes_value else names
 
 
 def _escape(text: str) -> str:

@@ -1,17 +1,16 @@
 """`nodeagent metrics list` and `nodeagent render metrics`."""
 
 import argparse
-import json
 import platform
 
 import anyio
-from msgspec import to_builtins
 
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import write_table
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.table import Table, read_environment
 from nodeagent.components.exporter.device_labels import LabelStyle
 from nodeagent.components.exporter.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.components.exporter.listing import list_fields, render_csv
@@ -41,13 +40,8 @@ def list_metrics(arguments: argparse.Namespace, streams: Streams) -> int:
         return ExitCode.OK
     selection = _read_selection(load_for(arguments, read_environment()).settings)
     entries = list_fields(selection)
-    if arguments.json:
-        problems = [to_builtins(problem) for problem in selection.problems]
-        found = {"fields": [to_builtins(entry) for entry in entries], "problems": problems}
-        print(json.dumps(found, indent=2), file=streams.out)
-    else:
-        rows = [(entry.name, entry.type, entry.standing, entry.text) for entry in entries]
-        print("\n".join(render_table(HEAD, rows, width=read_width(streams.out))), file=streams.out)
+    rows = [(entry.name, entry.type, entry.standing, entry.text) for entry in entries]
+    write_table(arguments, streams, {"fields": entries, "problems": selection.problems}, Table(HEAD, rows))
     for problem in selection.problems:
         print(f"nodeagent: metrics.fields_file: {problem}", file=streams.err)
     return ExitCode.BAD_INPUT if arguments.strict and selection.problems else ExitCode.OK

@@ -15,6 +15,7 @@ HEAD = """# Command line
 def render_cli_page() -> str:
     """Every command with its flags and examples, and the exit codes."""
     parts = [HEAD, f"{ROOT.summary[0].upper()}{ROOT.summary[1:]}.\n"]
+    parts += ["\n".join([*_render_arguments(ROOT), ""])]
     parts += [_render_command(words, command) for words, command in _walk((ROOT.name,), ROOT) if command.runs]
     codes = "\n".join(f"| {code.value} | {code.meaning} |" for code in ExitCode)
     parts.append(f"## Exit codes\n\n| Code | Meaning |\n| --- | --- |\n{codes}\n")
@@ -32,8 +33,7 @@ def _render_command(words: tuple[str, ...], command: Command) -> str:
     if command.description:
         lines += ["", command.description]
     if command.arguments:
-        lines += ["", "| Argument | Meaning |", "| --- | --- |"]
-        lines += [f"| {_render_names(argument)} | {_render_help(argument)} |" for argument in command.arguments]
+        lines += ["", *_render_arguments(command)]
     if command.examples:
         lines += ["", "```sh"]
         lines += [f"{example.line}  # {example.purpose}" for example in command.examples]
@@ -42,9 +42,14 @@ def _render_command(words: tuple[str, ...], command: Command) -> str:
     return "\n".join([*lines, ""])
 
 
+def _render_arguments(command: Command) -> list[str]:
+    rows = [f"| {_render_names(argument)} | {_render_help(argument)} |" for argument in command.arguments]
+    return ["| Argument | Meaning |", "| --- | --- |", *rows]
+
+
 def _render_names(argument: Argument) -> str:
     names = ", ".join(argument.names) if argument.names[0].startswith("-") else ""
-    value = argument.metavar if argument.action != "store_true" else None
+    value = argument.metavar if argument.takes_value else None
     return f"`{' '.join(part for part in (names, value) if part)}`"
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ import anyio
 from nodeagent.app.runtime_edge import build_runtime_edge
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import write_answer
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import clean, read_environment
 from nodeagent.components.runtime.choose import NoRuntime
@@ -38,20 +38,17 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
         "restart needed": state.restart_needed,
         "problem": state.problem,
     }
-    if arguments.json:
-        document = {
-            "kind": str(state.kind),
-            "version": state.version,
-            "socket": state.socket,
-            "config_file": state.config_file,
-            "cdi_enabled": state.cdi_enabled,
-            "restart_needed": state.restart_needed,
-            "problem": state.problem,
-        }
-        print(json.dumps(document, indent=2), file=streams.out)
-    else:
-        lines = [f"{name:<18} {clean(value)}" for name, value in rows.items() if value]
-        print("\n".join(lines), file=streams.out)
+    document = {
+        "kind": str(state.kind),
+        "version": state.version,
+        "socket": state.socket,
+        "config_file": state.config_file,
+        "cdi_enabled": state.cdi_enabled,
+        "restart_needed": state.restart_needed,
+        "problem": state.problem,
+    }
+    lines = [f"{name:<18} {clean(value)}" for name, value in rows.items() if value]
+    write_answer(arguments, streams, document, "\n".join(lines) + "\n")
     return ExitCode.OK if state.cdi_enabled and not state.problem else ExitCode.UNWELL
 
 

@@ -8,9 +8,10 @@ from msgspec import json
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.settings import load_for
+from nodeagent.cli.output import choose_layout, render_record, wants_record
+from nodeagent.cli.settings import load_for_looking
 from nodeagent.cli.status_view import render_status
-from nodeagent.cli.table import read_environment, read_width, wants_colour
+from nodeagent.cli.table import read_environment, wants_colour
 from nodeagent.components.web.records import StateRecord
 
 WATCH_SECONDS = 2.0
@@ -20,7 +21,7 @@ CLEAR = "\x1b[H\x1b[2J"
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node once, or again and again."""
     environ = read_environment()
-    settings = load_for(arguments, environ).settings
+    settings = load_for_looking(arguments, environ)
     while True:
         try:
             agent = find_agent(settings, environ)
@@ -41,8 +42,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _render(state: StateRecord, body: bytes, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
     code = ExitCode.OK if state.verdict == "ok" else ExitCode.UNWELL
-    if arguments.json:
-        return json.format(body, indent=2).decode().rstrip() + "\n", code
-    environ = read_environment()
-    text = render_status(state, width=read_width(streams.out), colour=wants_colour(streams.out, environ))
-    return text, code
+    if wants_record(arguments):
+        return render_record(arguments, json.decode(body)), code
+    colour = wants_colour(streams.out, read_environment())
+    return render_status(state, choose_layout(arguments, streams), colour=colour), code

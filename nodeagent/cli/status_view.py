@@ -1,17 +1,27 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
-from nodeagent.cli.table import clean, paint, render_fitting, render_table, shorten, wrap
+from nodeagent.cli.gpu_readings import (
+    describe_clocks,
+    describe_ecc,
+    describe_link,
+    describe_slowdown,
+    measure_nvlink,
+    measure_pcie,
+)
+from nodeagent.cli.table import Layout, Table, clean, lay_out, paint, shorten, wrap
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
+from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
 
 
-def render_status(state: StateRecord, *, width: int, colour: bool) -> str:
+def render_status(state: StateRecord, layout: Layout, *, colour: bool) -> str:
     """Verdict first, then what is wrong and what to do, then the details."""
-    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, width)]
+    width = layout.width
+    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, layout)]
     if state.gpus is not None and state.gpus.gpus:
-        lines += ["", *_gpus(state.gpus.gpus, width)]
+        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout)]
     lines += _others(state, width)
     return "\n".join(lines) + "\n"
 
@@ -48,7 +58,7 @@ def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> li
     return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
 
 
-def _parts(state: StateRecord, width: int) -> list[str]:
+def _parts(state: StateRecord, layout: Layout) -> list[str]:
     closed = [gate.name for gate in state.gates if not gate.open]
     lines = [f"waiting for: {', '.join(closed)}"] if closed else []
     troubled = [one for one in state.components if one.phase not in {"running", "waiting"} or one.restarts]
@@ -57,17 +67,36 @@ def _parts(state: StateRecord, width: int) -> list[str]:
         for one in troubled
     ]
     if rows:
-        lines += ["", *render_table(("COMPONENT", "PHASE", "RESTARTS", "SINCE", "LAST ERROR"), rows, width=width)]
+        lines += ["", *lay_out(Table(("COMPONENT", "PHASE", "RESTARTS", "SINCE", "LAST ERROR"), rows), layout)]
     return ["", *lines] if lines else []
 
 
 GPU_HEAD = ("GPU", "MODEL", "HEALTH", "UTIL", "MEMORY", "POWER", "TEMP", "PCI", "HELD BY")
+WIDE_HEAD = ("CLOCKS", "HELD BACK BY", "FAN", "ECC", "PCIE", "PCIE TRAFFIC", "NVLINKS", "NVLINK TRAFFIC")
+"""Between the others and the holder, where everything was asked for."""
 GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 """Columns that a narrow terminal does without, the first first; index, health and holder always stay."""
 
 
-def _gpus(records: tuple[GpuRecord, ...], width: int) -> list[str]:
-    return render_fitting(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY, width=width)
+def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
+    rows = [(*(row := _gpu_row(record))[:-1], *_list_details(record.sample), row[-1]) for record in records]
+    return Table((*GPU_HEAD[:-1], *WIDE_HEAD, GPU_HEAD[-1]), rows, giving_way=GIVING_WAY, wide=WIDE_HEAD)
+
+
+def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
+    if sample is None:
+        return ("-",) * len(WIDE_HEAD)
+    details = (
+        describe_clocks(sample),
+        describe_slowdown(sample),
+        "" if sample.fan_speed_percent is None else f"{sample.fan_speed_percent}%",
+        describe_ecc(sample),
+        describe_link(sample),
+        str(measure_pcie(sample)),
+        "" if sample.nvlinks_active is None else str(sample.nvlinks_active),
+        str(measure_nvlink(sample)),
+    )
+    return tuple(detail or "-" for detail in details)
 
 
 def _others(state: StateRecord, width: int) -> list[str]:

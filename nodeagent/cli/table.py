@@ -6,8 +6,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from msgspec import Struct
+
 COLOURS = {"good": "32", "bad": "31;1", "warn": "33", "dim": "2", "strong": "1"}
 WIDTH_MIN = 40
+UNCUT = 10_000
+"""As wide as no terminal is."""
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -18,7 +22,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def read_width(stream: TextIO) -> int:
     """Columns of the terminal; wide where there is none, so that pipes get whole lines."""
     if not stream.isatty():
-        return 10_000
+        return UNCUT
     return max(WIDTH_MIN, shutil.get_terminal_size((100, 24)).columns)
 
 
@@ -47,6 +51,42 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, width: i
         line = f"{fixed}  {row[-1]}" if fixed else row[-1]
         lines.append(shorten(line.rstrip(), width))
     return lines
+
+
+class Table(Struct, frozen=True):
+    """What a command found, by column and row, before anybody knows how wide the terminal is."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    names: Sequence[str] | None = None
+    """What `-o name` prints for the rows; the first column where nothing better is known."""
+    giving_way: Sequence[str] = ()
+    """Columns that a narrow terminal does without, the first first."""
+    wide: Sequence[str] = ()
+    """Columns that are shown only where they are asked for."""
+    nothing: str = ""
+    """Said instead of a table without rows."""
+
+
+class Layout(Struct, frozen=True):
+    """How a person wants tables."""
+
+    width: int
+    wide: bool = False
+    headers: bool = True
+
+
+def lay_out(table: Table, layout: Layout) -> list[str]:
+    """The lines of a table: every column uncut where that was asked for, else what fits."""
+    if not table.rows and table.nothing:
+        return [table.nothing]
+    shown = [at for at, name in enumerate(table.head) if layout.wide or name not in table.wide]
+    head, rows = [table.head[at] for at in shown], [[row[at] for at in shown] for row in table.rows]
+    if layout.wide:
+        lines = render_table(head, rows, width=UNCUT)
+    else:
+        lines = render_fitting(head, rows, giving_way=table.giving_way, width=layout.width)
+    return lines if layout.headers else lines[1:]
 
 
 LAST_WIDTH = 16

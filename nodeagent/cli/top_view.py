@@ -2,21 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 
-from nodeagent.cli.table import paint, render_fitting, wrap
+from msgspec.structs import replace
+
+from nodeagent.cli.gpu_readings import Reading, list_readings
+from nodeagent.cli.table import Layout, Table, lay_out, paint, wrap
+from nodeagent.components.exporter.rates import NO_RATES, RateBook, Rates
 from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import MigDevice
-from nodeagent.model.telemetry import GpuSample, MigSample, ProcessSample
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample
 from nodeagent.model.units import render_age, render_bytes
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
 
 DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")
-PROCESS_HEAD = ("PID", "GPU", "SM", "MEMORY", "POD", "COMMAND")
+PROCESS_HEAD = ("PID", "USER", "GPU", "SM", "MEMORY", "POD", "COMMAND")
 DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
-PROCESS_GIVING_WAY = ("SM", "MEMORY")
+PROCESS_GIVING_WAY = ("USER", "SM", "MEMORY")
 """Columns that a narrow terminal does without, the first first."""
 OLD_SECONDS = 5.0
+APART_SECONDS = 0.1
+"""Two looks that are nearer saw the same sample."""
 
 
 class ProcessFacts(Value, frozen=True):
@@ -24,6 +31,8 @@ class ProcessFacts(Value, frozen=True):
 
     command: str = ""
     pod_uid: str = ""
+    user: str = ""
+    parent: int = 0
 
 
 class TopProcess(Value, frozen=True):
@@ -34,6 +43,9 @@ class TopProcess(Value, frozen=True):
     command: str
     memory_used_bytes: int | None
     sm_percent: int | None
+    user: str = ""
+    depth: int = 0
+    """How many of its ancestors are on the same device; they stand before it."""
 
 
 class TopDevice(Value, frozen=True):
@@ -52,6 +64,8 @@ class TopDevice(Value, frozen=True):
     pods: tuple[str, ...]
     processes: tuple[TopProcess, ...]
     lost: str = ""
+    readings: tuple[Reading, ...] = ()
+    """Of the whole GPU, on a MIG device too."""
 
 
 class TopRecord(Value, frozen=True):
@@ -64,6 +78,28 @@ class TopRecord(Value, frozen=True):
     devices: tuple[TopDevice, ...]
 
 
+class RateMeter:
+    """Traffic over links, from what totals grew by between two samples; nothing after the first."""
+
+    def __init__(self) -> None:
+        self._book = RateBook()
+        self._sampled_seconds: float | None = None
+        self._rates: dict[GpuUuid, Rates] = {}
+
+    def update(self, state: StateRecord) -> Mapping[GpuUuid, Rates]:
+        """The rates up to this state; the ones before where nothing was sampled since."""
+        records = [record for record in _records(state) if record.sample is not None]
+        ages = [record.sample_age_seconds for record in records if record.sample_age_seconds is not None]
+        sampled = state.time_seconds - max(ages, default=0.0)
+        if self._sampled_seconds is not None and sampled - self._sampled_seconds < APART_SECONDS:
+            return self._rates
+        samples = tuple(record.sample for record in records if record.sample is not None)
+        rates = self._book.update(NodeSample(time_seconds=sampled, gpus=samples))
+        self._rates = rates if self._sampled_seconds is not None else {}
+        self._sampled_seconds = sampled
+        return self._rates
+
+
 def list_pids(state: StateRecord) -> list[int]:
     """All processes on all devices."""
     samples = [record.sample for record in _records(state) if record.sample is not None]
@@ -71,7 +107,9 @@ def list_pids(state: StateRecord) -> list[int]:
     return sorted(pids | {process.pid for sample in samples for share in sample.mig for process in share.processes})
 
 
-def build_top(state: StateRecord, processes: Mapping[int, ProcessFacts]) -> TopRecord:
+def build_top(
+    state: StateRecord, processes: Mapping[int, ProcessFacts], rates: Mapping[GpuUuid, Rates] | None = None
+) -> TopRecord:
     """What the node's devices do now, for whom."""
     ages = [record.sample_age_seconds for record in _records(state) if record.sample_age_seconds is not None]
     return TopRecord(
@@ -79,7 +117,7 @@ def build_top(state: StateRecord, processes: Mapping[int, ProcessFacts]) -> TopR
         time_seconds=state.time_seconds,
         sentence=state.sentence,
         sample_age_seconds=max(ages) if ages else None,
-        devices=tuple(device for record in _records(state) for device in _list_devices(record, processes)),
+        devices=tuple(device for record in _records(state) for device in _list_devices(record, processes, rates or {})),
     )
 
 
@@ -87,14 +125,17 @@ def _records(state: StateRecord) -> tuple[GpuRecord, ...]:
     return state.gpus.gpus if state.gpus is not None else ()
 
 
-def _list_devices(record: GpuRecord, processes: Mapping[int, ProcessFacts]) -> Iterator[TopDevice]:
+def _list_devices(
+    record: GpuRecord, processes: Mapping[int, ProcessFacts], rates: Mapping[GpuUuid, Rates]
+) -> Iterator[TopDevice]:
     gpu, sample = record.gpu, record.sample or GpuSample(uuid=record.gpu.uuid)
+    readings = list_readings(sample, rates.get(gpu.uuid, NO_RATES))
     shares = {share.uuid: share for share in sample.mig}
     for device in gpu.mig_devices:
         share = shares.get(device.uuid)
-        yield _make_device(record, sample, share, device, processes)
+        yield replace(_make_device(record, sample, share, device, processes), readings=readings)
     if not gpu.mig_devices:
-        yield _make_device(record, sample, sample, None, processes)
+        yield replace(_make_device(record, sample, sample, None, processes), readings=readings)
 
 
 def _make_device(
@@ -118,7 +159,7 @@ def _make_device(
         power_watts=sample.power_milliwatts / 1000 if sample.power_milliwatts is not None else None,
         health=next((one.verdict.value for one in record.health if one.device == uuid), ""),
         pods=tuple(_name(one) for one in holders),
-        processes=tuple(_make_process(one, holders, processes) for one in _processes(share)),
+        processes=tuple(_make_process(one, depth, holders, processes) for one, depth in _plant(share, processes)),
         lost=gpu.lost or sample.lost,
     )
 
@@ -131,11 +172,28 @@ def _read_use(sample: GpuSample, share: GpuSample | MigSample | None, *, is_mig:
     return None if ratio is None else ratio * 100
 
 
-def _processes(share: GpuSample | MigSample | None) -> tuple[ProcessSample, ...]:
-    return share.processes if share is not None else ()
+def _plant(
+    share: GpuSample | MigSample | None, known: Mapping[int, ProcessFacts]
+) -> Iterator[tuple[ProcessSample, int]]:
+    """A device's processes as a tree: each after its parent, where that is on the device too, with its depth."""
+    left = {one.pid: one for one in share.processes} if share is not None else {}
+    parents = {pid: known[pid].parent for pid in left if pid in known and known[pid].parent in left}
+
+    def descend(pid: int, depth: int) -> Iterator[tuple[ProcessSample, int]]:
+        # Numbers are used again, so that two processes may look like each other's parent: each is shown once.
+        if pid in left:
+            yield left.pop(pid), depth
+            for child, parent in parents.items():
+                if parent == pid:
+                    yield from descend(child, depth + 1)
+
+    for pid in [*(one for one in left if one not in parents), *parents]:
+        yield from descend(pid, 0)
 
 
-def _make_process(process: ProcessSample, holders: list[Allocation], known: Mapping[int, ProcessFacts]) -> TopProcess:
+def _make_process(
+    process: ProcessSample, depth: int, holders: list[Allocation], known: Mapping[int, ProcessFacts]
+) -> TopProcess:
     facts = known.get(process.pid)
     return TopProcess(
         pid=process.pid,
@@ -143,6 +201,8 @@ def _make_process(process: ProcessSample, holders: list[Allocation], known: Mapp
         command=facts.command if facts is not None else "",
         memory_used_bytes=process.memory_used_bytes,
         sm_percent=process.sm_utilization_percent,
+        user=facts.user if facts is not None else "",
+        depth=depth,
     )
 
 
@@ -160,22 +220,24 @@ def _name(allocation: Allocation) -> str:
     return f"{pod.namespace}/{pod.name}" if pod is not None else "pod not known yet"
 
 
-def render_top(top: TopRecord, *, width: int, colour: bool) -> str:
+def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     """A line about the node, a table of devices, a table of processes."""
+    width = layout.width
     age = top.sample_age_seconds
     old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
     first, *rest = wrap(f"{top.node}: {top.sentence}", width, indent=4)
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []
-    rows = [_device_row(device) for device in top.devices]
-    lines += ["", *render_fitting(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, width=width)]
-    rows = [_process_row(device, process) for device in top.devices for process in device.processes]
+    rows = [device_row(device) for device in top.devices]
+    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY), layout)]
+    rows = [process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
-        lines += ["", *render_fitting(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY, width=width)]
+        lines += ["", *lay_out(Table(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY), layout)]
     return "\n".join(lines) + "\n"
 
 
-def _device_row(device: TopDevice) -> tuple[str, ...]:
+def device_row(device: TopDevice) -> tuple[str, ...]:
+    """The cells of `DEVICE_HEAD`."""
     if device.lost:
         return (device.gpu, device.name, "lost", "", "", "", device.health, ", ".join(device.pods))
     return (
@@ -190,9 +252,11 @@ def _device_row(device: TopDevice) -> tuple[str, ...]:
     )
 
 
-def _process_row(device: TopDevice, process: TopProcess) -> tuple[str, ...]:
+def process_row(device: TopDevice, process: TopProcess) -> tuple[str, ...]:
+    """The cells of `PROCESS_HEAD`."""
     memory = render_bytes(process.memory_used_bytes) if process.memory_used_bytes is not None else "-"
-    return (str(process.pid), device.gpu, _number(process.sm_percent, "%"), memory, process.pod, process.command)
+    sm = _number(process.sm_percent, "%")
+    return (str(process.pid), process.user or "-", device.gpu, sm, memory, process.pod, process.command)
 
 
 def _memory(device: TopDevice) -> str:

@@ -6,15 +6,15 @@ put everything back, and to remove packages, units and configuration files: whoe
 """
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator
 
 import anyio
 
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import wants_record, write_table
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.table import Table, read_environment
 from nodeagent.cli.uninstall_cluster import remove_from_cluster
 from nodeagent.cli.uninstall_steps import (
     Outcome,
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         raise CommandFailed(f"{error}; {advice}", ExitCode.BAD_INPUT) from error
     if arguments.keep_state:
         outcomes.append(Outcome(Step.KEPT, str(settings.node.state_dir), "journal and verdicts, as asked"))
-    _put_out(outcomes, streams, dry=dry, as_json=arguments.json)
+    _put_out(outcomes, arguments, streams)
     return ExitCode.UNWELL if any(outcome.step is Step.FAILED for outcome in outcomes) else ExitCode.OK
 
 
@@ -62,14 +62,11 @@ def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from remove_run_dir(settings, dry=dry)
 
 
-def _put_out(outcomes: Iterable[Outcome], streams: Streams, *, dry: bool, as_json: bool) -> None:
-    found = list(outcomes)
-    if as_json:
-        steps = [{"step": each.step, "what": each.what, "detail": each.detail} for each in found]
-        print(json.dumps({"dry_run": dry, "steps": steps}, indent=2), file=streams.out)
-        return
-    if dry:
+def _put_out(outcomes: Iterable[Outcome], arguments: argparse.Namespace, streams: Streams) -> None:
+    found, dry = list(outcomes), bool(arguments.dry_run)
+    if dry and not wants_record(arguments):
         print("nothing was changed; this is what would be:", file=streams.out)
+    steps = [{"step": each.step, "what": each.what, "detail": each.detail} for each in found]
     rows = [[each.step, each.what, each.detail] for each in found]
-    lines = render_table(["STEP", "WHAT", "DETAIL"], rows, width=read_width(streams.out))
-    print("\n".join(lines) if rows else "nothing of the agent is left on this node", file=streams.out)
+    table = Table(["STEP", "WHAT", "DETAIL"], rows, nothing="nothing of the agent is left on this node")
+    write_table(arguments, streams, {"dry_run": dry, "steps": steps}, table)

@@ -1,13 +1,13 @@
 """`nodeagent version`."""
 
 import argparse
-import json
 import platform
 from importlib import metadata
 
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import Streams
+from nodeagent.cli.output import wants_record, write_answer
 
 PARTS = ("aiohttp", "anyio", "grpclib", "kubernetes-asyncio", "msgspec", "nvidia-ml-py", "protobuf", "structlog")
 
@@ -15,9 +15,9 @@ PARTS = ("aiohttp", "anyio", "grpclib", "kubernetes-asyncio", "msgspec", "nvidia
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Print the versions that a bug report needs."""
     versions = {"nodeagent": __version__, "python": platform.python_version(), "kernel": platform.release()}
-    if arguments.json:
+    if wants_record(arguments):
         parts = {name: _find_version(name) for name in PARTS}
-        print(json.dumps({**versions, "parts": parts}, indent=2), file=streams.out)
+        write_answer(arguments, streams, {**versions, "parts": parts}, "")
     else:
         print(" ".join(f"{name} {version}" for name, version in versions.items()), file=streams.out)
     return ExitCode.OK

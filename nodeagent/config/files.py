@@ -34,10 +34,20 @@ class FilesRead(Struct, frozen=True):
     notices: tuple[str, ...]
 
 
-def read_config_files(config_file: Path | None) -> FilesRead:
-    """The main file, then `conf.d/*.yaml` beside it; the default main file may be missing, a named one may not."""
+def read_config_files(config_file: Path | None, *, skip_forbidden: bool = False) -> FilesRead:
+    """The main file, then `conf.d/*.yaml` beside it; the default main file may be missing, a named one may not.
+
+    `skip_forbidden`: default files that this user may not read are noted and passed over.
+    """
     main = config_file or DEFAULT_CONFIG_FILE
-    drop_ins, problems, notices = _list_drop_ins(main.parent / DROP_IN_DIR)
+    forbidden: list[Path] = []
+    may_skip = skip_forbidden and config_file is None
+    try:
+        drop_ins, problems, notices = _list_drop_ins(main.parent / DROP_IN_DIR)
+    except OSError as error:
+        drop_ins, problems, notices = [], [_cannot_read(main.parent / DROP_IN_DIR, error)], []
+        if may_skip and isinstance(error, PermissionError):
+            forbidden, problems = [main.parent / DROP_IN_DIR], []
     texts: list[ConfigText] = []
     for path in (main, *drop_ins):
         try:
@@ -48,7 +58,11 @@ def read_config_files(config_file: Path | None) -> FilesRead:
         except _NotUsable as error:
             problems.append(Problem(Origin("file", str(path), error.line), "", str(error)))
         except OSError as error:
-            problems.append(_cannot_read(path, error))
+            if may_skip and isinstance(error, PermissionError):
+                forbidden.append(path)
+            else:
+                problems.append(_cannot_read(path, error))
+    notices += [f"{path} is not for you to read: passed over" for path in forbidden]
     return FilesRead(tuple(texts), tuple(problems), tuple(notices))
 
 
@@ -84,8 +98,6 @@ def _list_drop_ins(directory: Path) -> tuple[list[Path], list[Problem], list[str
         entries = sorted(directory.iterdir())
     except FileNotFoundError:
         return [], [], []
-    except OSError as error:
-        return [], [_cannot_read(directory, error)], []
     visible = [path for path in entries if not path.name.startswith(".")]
     notices = [f"{path}: not read; only names that end in .yaml are" for path in visible if path.suffix == ".yml"]
     return [path for path in visible if path.suffix == ".yaml"], [], notices

@@ -13,6 +13,7 @@ from msgspec import Struct, StructMeta
 
 from nodeagent.config.errors import Problem
 from nodeagent.config.tree import Mapping, Node, Origin, Scalar, shorten
+from nodeagent.model import nearest
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -196,21 +197,6 @@ def _read_knob(declared: Knob, node: Node, place: Place) -> Any:
     return value
 
 
-def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelt one most likely means."""
-    from difflib import get_close_matches  # noqa: PLC0415  # 4 ms that only a mistake pays for
-
-    folded = {_fold(name): name for name in known}
-    near = get_close_matches(_fold(key), folded, n=1, cutoff=0.6)
-    return folded[near[0]] if near else None
-
-
-def _fold(name: str) -> str:
-    """What is left of a name without the differences that people overlook."""
-    return name.lower().replace("_", "").replace("-", "")
-
-
 def suggest(key: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt name: the nearest known one, or all of them."""
-    near = nearest(key, known)
-    return f"; did you mean {near!r}?" if near else f"; known here: {', '.join(known)}"
+    return nearest.suggest(key, known) or f"; known here: {', '.join(known)}"

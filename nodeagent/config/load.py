@@ -45,6 +45,7 @@ def load_settings(
     environ: MappingOf[str, str],
     overrides: Sequence[str] = (),
     node_label: str = "",
+    skip_forbidden: bool = False,
 ) -> Loaded:
     """Read everything that has a say, and judge it.
 
@@ -54,10 +55,12 @@ def load_settings(
         overrides: the texts of `--set`, in order.
         node_label: the value of the node's label that chooses a named configuration.
 
+        skip_forbidden: go on without default files that this user may not read, and note them.
+
     Raises:
         ConfigurationInvalid: with every problem of every source.
     """
-    files = read_config_files(config_file)
+    files = read_config_files(config_file, skip_forbidden=skip_forbidden)
     parts = [_read_file(text) for text in files.texts]
     variables, variable_problems = read_environment(Settings, environ)
     flags, flag_problems = read_flags(overrides)

@@ -10,9 +10,10 @@ from typing import Final
 from nodeagent.config.compound import Nested
 from nodeagent.config.errors import Problem
 from nodeagent.config.kinds import Maybe
-from nodeagent.config.knobs import Kind, Knob, Section, knobs_of, nearest
+from nodeagent.config.knobs import Kind, Knob, Section, knobs_of
 from nodeagent.config.tree import Node, Origin, Scalar, nest
 from nodeagent.config.yaml_tree import parse_yaml
+from nodeagent.model.nearest import find_nearest
 
 PREFIX: Final = "NODEAGENT_"
 SEPARATOR: Final = "__"
@@ -63,7 +64,7 @@ def read_environment(section: type[Section], environ: MappingOf[str, str]) -> tu
 
 def _near(name: str, known: Iterable[str]) -> str:
     """The nearest variable; all two hundred of them would help nobody."""
-    near = nearest(name.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
+    near = find_nearest(name.removeprefix(PREFIX), [other.removeprefix(PREFIX) for other in known])
     return f"; did you mean {PREFIX}{near}?" if near else "; `nodeagent config show` lists all settings"
 
 

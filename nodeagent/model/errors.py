@@ -19,6 +19,8 @@ NodeagentError
 └── ControlRefused             a person asked the agent for something it will not do
 """
 
+from nodeagent.model.nearest import suggest
+
 
 class NodeagentError(Exception):
     """Anything that nodeagent itself says went wrong."""
@@ -72,7 +74,7 @@ class GpuUnknown(GpuError):
 
     def __init__(self, name: str, known: tuple[str, ...] = ()) -> None:
         hint = f": known are {', '.join(known)}" if known else ""
-        super().__init__(f"no GPU {name!r}{hint}")
+        super().__init__(f"no GPU {name!r}{hint}{suggest(name, known)}")
         self.name = name
 
 
@@ -132,7 +134,7 @@ class FaultUnknown(NodeagentError):
     """The simulation was asked for a fault it does not know."""
 
     def __init__(self, fault: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"unknown fault {fault!r}: choose one of {', '.join(known)}")
+        super().__init__(f"unknown fault {fault!r}: choose one of {', '.join(known)}{suggest(fault, known)}")
         self.fault = fault
 
 

@@ -100,5 +100,5 @@ See `nodeagent gpu list`, nodeagent is.
 """
     assert list(list_block_calls(text)) == [["status", "--json"], ["top"], ["config", "import", "-"], ["version"]]
     assert list(list_span_calls(text)) == [["gpu", "list"]]
-    assert "invalid choice: 'stutus'" in parse(["stutus"], capsys)
+    assert "no command 'stutus'" in parse(["stutus"], capsys)
     assert parse(["status", "…"], capsys) == ""

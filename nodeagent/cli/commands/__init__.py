@@ -1,8 +1,8 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
-from nodeagent.cli.command import Command
+from nodeagent.cli.command import Argument, Command
 from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
-from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPU, STATUS, TOP
+from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 
@@ -10,6 +10,7 @@ ROOT = Command(
     "nodeagent",
     "one process per GPU node: driver, CDI, device plugin, labels, metrics, health, recovery",
     description=("Start with `nodeagent simulate` to see it without a GPU, and `nodeagent status` on a node."),
+    arguments=(Argument(("--version",), "the version, and nothing else", action="version"),),
     subcommands=(
         RUN,
         SIMULATE,
@@ -17,7 +18,7 @@ ROOT = Command(
         DOCTOR,
         EVENTS,
         TOP,
-        GPU,
+        GPUS,
         ALLOCATIONS,
         CDI,
         RUNTIME,

@@ -1,7 +1,7 @@
 """Commands that look at the node as a whole: its state, its GPUs, who holds them."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import CONFIG, GPU, NODE, POD, RECORD, SET, TABLE, TABLES
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_arguments import parse_xid
 
@@ -18,12 +18,13 @@ STATUS = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *TABLES,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
     ),
     examples=(
         Example("nodeagent status", "the node now"),
         Example("nodeagent status --watch", "while you mend it"),
+        Example("nodeagent status -o wide", "clocks, what holds them back, fan, ECC, PCIe and NVLink traffic too"),
         Example("nodeagent status --json", "the same for scripts"),
     ),
 )
@@ -43,7 +44,7 @@ DOCTOR = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *RECORD,
         Argument(
             ("--bundle",),
             "also write state, configuration, checks, logs and journal there, without secrets, for a bug report",
@@ -64,10 +65,17 @@ ALLOCATIONS = Command(
     runs="nodeagent.cli.allocations:run",
     exits=(ExitCode.UNREACHABLE,),
     description="Asks the running agent, whose journal holds what the kubelet was told.",
-    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    arguments=(
+        *NODE,
+        *TABLE,
+        GPU,
+        POD,
+        Argument(("--history",), "those that have ended, the newest first", action="store_true"),
+    ),
     examples=(
         Example("nodeagent allocations", "who holds what now"),
         Example("nodeagent allocations --history --json", "who held what, for scripts"),
+        Example("nodeagent allocations --gpu 3", "who holds parts of one GPU"),
     ),
 )
 
@@ -83,9 +91,9 @@ EVENTS = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *RECORD,
         Argument(("--follow", "-f"), "go on with what happens from now on, until interrupted", action="store_true"),
-        Argument(("--gpu",), "only chains in which this GPU is named: index, UUID or PCI address", metavar="GPU"),
+        GPU,
         Argument(("--last",), "so many chains, the newest last (default: 20)", metavar="N", default=20, parse=int),
     ),
     examples=(
@@ -96,7 +104,7 @@ EVENTS = Command(
 )
 
 
-GPU = Command(
+GPUS = Command(
     "gpu",
     "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
     examples=(Example("nodeagent gpu list", "every GPU and who says what of it"),),
@@ -107,8 +115,12 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_list",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
-            examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
+            arguments=(*NODE, *TABLE, GPU, POD),
+            examples=(
+                Example("nodeagent gpu list --json", "every detail that the driver tells"),
+                Example("nodeagent gpu list -o wide --pod ml/train-0", "what a pod was given"),
+                Example("nodeagent gpu list -o name", "UUIDs, for a loop in a shell"),
+            ),
         ),
         Command(
             "topology",
@@ -116,7 +128,7 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_topology",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE),
             examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
         ),
         Command(
@@ -128,7 +140,7 @@ GPU = Command(
                 ExitCode.UNREACHABLE,
             ),
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE, GPU, POD),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
         Command(
@@ -137,7 +149,7 @@ GPU = Command(
             runs="nodeagent.cli.gpu:show_xids",
             arguments=(
                 *NODE,
-                JSON,
+                *TABLE,
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
             examples=(Example("nodeagent gpu xids 79", "explain one"),),
@@ -150,7 +162,7 @@ GPU = Command(
             description="Decides as for the kubelet, from the inventory and the settings in force here.",
             arguments=(
                 *NODE,
-                JSON,
+                *RECORD,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
                 Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
                 Argument(("--must-include",), "those that must be among them", metavar="A,B"),
@@ -166,7 +178,7 @@ GPU = Command(
             "which processes hold the device files, by pid, command and pod",
             runs="nodeagent.cli.gpu:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
@@ -192,10 +204,16 @@ TOP = Command(
     "GPUs, pods and processes at work, again every two seconds",
     runs="nodeagent.cli.top:run",
     exits=(ExitCode.UNREACHABLE,),
-    description="Asks the running agent. Commands and pods of processes are read from this host.",
-    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    description=(
+        "Asks the running agent. Commands, users and pods of processes are read from this host.\n"
+        "On a terminal keys sort (s, S, r), filter (/), scroll (arrows, PgUp, PgDn), switch between GPUs and\n"
+        "processes (Tab) and show all readings of a GPU (Enter): clocks and why they are low, fan, ECC, PCIe, NVLink.\n"
+        "? lists them, q quits. Where the output is no terminal it is printed once."
+    ),
+    arguments=(*NODE, *TABLES, GPU, POD, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(
-        Example("nodeagent top", "over ssh, until Ctrl-C"),
+        Example("nodeagent top", "over ssh, until q"),
+        Example("nodeagent top --pod ml/train-0", "one pod's GPUs and processes"),
         Example("nodeagent top --once", "for a ticket"),
     ),
 )

@@ -1,7 +1,7 @@
 """Commands about one part of the agent: containers, labels, metrics."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import CONFIG, NODE, RECORD, SET, TABLE
 from nodeagent.cli.exit_codes import ExitCode
 
 CDI = Command(
@@ -41,7 +41,7 @@ CDI = Command(
             runs="nodeagent.cli.cdi:list_devices",
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file is invalid, or files cancel each other.",
-            arguments=(CONFIG, SET, JSON),
+            arguments=(CONFIG, SET, *TABLE),
             examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
         ),
         Command(
@@ -53,7 +53,7 @@ CDI = Command(
             arguments=(
                 CONFIG,
                 SET,
-                JSON,
+                *RECORD,
                 Argument(("files",), "files ending in .json or .yaml", metavar="FILE", nargs="*"),
             ),
             examples=(Example("nodeagent cdi validate /etc/cdi/nvidia.yaml", "one file"),),
@@ -74,7 +74,7 @@ RUNTIME = Command(
             runs="nodeagent.cli.runtime:detect",
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: it does not, or it is not known.",
-            arguments=(CONFIG, SET, JSON),
+            arguments=(CONFIG, SET, *RECORD),
             examples=(Example("nodeagent runtime detect", "before anything else"),),
         ),
         Command(
@@ -130,7 +130,7 @@ METRICS = Command(
             description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
             arguments=(
                 *NODE,
-                JSON,
+                *TABLE,
                 Argument(("--csv",), "all available fields as a list for `metrics.fields_file`", action="store_true"),
                 Argument(("--strict",), "exit with 2 when a line of the list cannot be used", action="store_true"),
             ),
@@ -157,7 +157,7 @@ RENDER = Command(
                 ExitCode.UNWELL,
                 ExitCode.NO_DRIVER,
             ),
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *RECORD),
             examples=(
                 Example("nodeagent render labels", "this node's labels"),
                 Example("nodeagent render labels --gpus simulated:dgx-h100", "those of a made-up node"),
@@ -190,6 +190,6 @@ LABELS = Command(
         ExitCode.UNREACHABLE,
     ),
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
-    arguments=(*NODE, JSON),
+    arguments=(*NODE, *TABLE),
     examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )

@@ -1,7 +1,7 @@
 """Commands about the program itself: configuration, completion, version, removal."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import JSON, NODE
+from nodeagent.cli.commands.shared import JSON, NODE, RECORD, TABLE
 from nodeagent.cli.exit_codes import ExitCode
 
 COMPLETION = Command(
@@ -26,7 +26,7 @@ CONFIGURATION = Command(
             "check",
             "say everything that is wrong with the configuration, or that nothing is",
             runs="nodeagent.cli.config:check",
-            arguments=(*NODE, JSON),
+            arguments=(*NODE, *RECORD),
             examples=(Example("nodeagent config check --config new.yaml", "before it goes to a thousand nodes"),),
         ),
         Command(
@@ -35,7 +35,7 @@ CONFIGURATION = Command(
             runs="nodeagent.cli.config:show",
             arguments=(
                 *NODE,
-                JSON,
+                *RECORD,
                 Argument(("--changed",), "only what differs from the default", action="store_true"),
             ),
             examples=(Example("nodeagent config show --changed", "what is special about this node"),),
@@ -78,7 +78,7 @@ VERSION = Command(
     "version",
     "the version of the agent and of what it is built on",
     runs="nodeagent.cli.version:run",
-    arguments=(JSON,),
+    arguments=(*RECORD,),
     examples=(Example("nodeagent version --json", "for an inventory of nodes"),),
 )
 
@@ -95,7 +95,7 @@ UNINSTALL = Command(
     ),
     arguments=(
         *NODE,
-        JSON,
+        *TABLE,
         Argument(("--dry-run",), "only say what would be done", action="store_true"),
         Argument(("--keep-state",), "keep the allocation journal and the verdicts on GPUs", action="store_true"),
     ),

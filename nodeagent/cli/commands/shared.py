@@ -29,4 +29,26 @@ GPUS = Argument(
 NODE = (CONFIG, SET, GPUS)
 """Every command that looks at the node takes these."""
 
-JSON = Argument(("--json",), "the same as JSON, for scripts", action="store_true")
+JSON = Argument(("--json",), "the same as JSON, for scripts; short for -o json", action="store_true")
+
+
+def _offer_forms(*forms: str) -> Argument:
+    meanings = {"wide": "every column, nothing cut", "json": "JSON", "yaml": "YAML", "name": "names alone, a line each"}
+    said = "; ".join(f"{form}: {meanings[form]}" for form in forms)
+    return Argument(("--output", "-o"), said, metavar="FORM", choices=forms, dest="form")
+
+
+NO_HEADERS = Argument(("--no-headers",), "tables without the line of column names", action="store_true")
+
+RECORD = (JSON, _offer_forms("json", "yaml"))
+"""Every command that answers with one thing takes these."""
+
+TABLES = (JSON, _offer_forms("wide", "json", "yaml"), NO_HEADERS)
+"""Every command that answers with tables among other things takes these."""
+
+TABLE = (JSON, _offer_forms("wide", "json", "yaml", "name"), NO_HEADERS)
+"""Every command that answers with one table takes these."""
+
+GPU = Argument(("--gpu",), "only what this GPU is part of: index, UUID or PCI address", metavar="GPU")
+
+POD = Argument(("--pod",), "only what this pod holds; NAME alone means it in every namespace", metavar="NAMESPACE/NAME")

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 import anyio
-import msgspec
 
 from nodeagent.cli.doctor.bundle import write_bundle
 from nodeagent.cli.doctor.checks import find_worst, run_checks
@@ -13,6 +12,7 @@ from nodeagent.cli.doctor.verdicts import Grade
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.output import write_answer
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import read_environment, read_width, wants_colour
 from nodeagent.config.errors import ConfigurationInvalid
@@ -34,12 +34,9 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     hardware, problem = find_hardware(settings)
     facts = anyio.run(lambda: look(settings, environ, hardware, problem, problems=problems, notices=notices))
     checks = run_checks(facts)
-    if arguments.json:
-        report = {"worst": find_worst(checks), "checks": checks}
-        streams.out.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
-    else:
-        width, colour = read_width(streams.out), wants_colour(streams.out, environ)
-        streams.out.write(render_checks(checks, width=width, colour=colour))
+    width, colour = read_width(streams.out), wants_colour(streams.out, environ)
+    report = {"worst": find_worst(checks), "checks": checks}
+    write_answer(arguments, streams, report, render_checks(checks, width=width, colour=colour))
     if arguments.bundle:
         try:
             write_bundle(Path(arguments.bundle), facts, checks, loaded, settings, environ)

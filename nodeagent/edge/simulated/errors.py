@@ -6,17 +6,14 @@ NodeagentError
 """
 
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.nearest import suggest
 
 
 class UnknownProfile(NodeagentError):
     """Nobody wrote a profile of that name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        from difflib import get_close_matches  # noqa: PLC0415  # 4 ms that only a mistake pays for
-
-        nearest = get_close_matches(name, known, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        super().__init__(f"no simulated profile {name!r}: {hint}known are {', '.join(known)}")
+        super().__init__(f"no simulated profile {name!r}: known are {', '.join(known)}{suggest(name, known)}")
         self.name, self.known = name, known
 
 

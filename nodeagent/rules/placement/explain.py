@@ -10,6 +10,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId
+from nodeagent.model.nearest import suggest
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources
 from nodeagent.rules.placement.prefer import Explanation, Group, Preference
@@ -42,8 +43,9 @@ def explain_preference(
     offered = plan_resources(inventory, settings).resources
     chosen = next((each for each in offered if resource in ("", each.name)), None)
     if chosen is None:
-        known = ", ".join(each.name for each in offered) or "nothing"
-        raise RequestInvalid(resource or "any GPU resource", f"this node offers {known}")
+        names = [each.name for each in offered]
+        hint = f"this node offers {', '.join(names) or 'nothing'}{suggest(resource, names)}"
+        raise RequestInvalid(resource or "any GPU resource", hint)
     preference = Preference(chosen, plan_topology(inventory), settings.device_plugin.shared_allocation_policy)
     free = find_devices(chosen, available) if available else tuple(device.id for device in chosen.devices)
     return preference.explain(free, find_devices(chosen, must_include), size)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from nodeagent.cli.allocations import render_rows
+from nodeagent.cli.allocations import tabulate_rows
+from nodeagent.cli.table import Layout, lay_out
 from nodeagent.model.allocation import AllocationRow
 from tests.support.command_line import run_here
 
@@ -26,14 +27,14 @@ def _row(pod: str, until_seconds: float | None) -> AllocationRow:
 
 def test_rows_tell_pod_devices_and_time() -> None:
     """A living allocation is as old as now says, an ended one as long as it lasted; an unnamed pod is a dash."""
-    lines = render_rows((_row("train", None), _row("", 160.0)), now_seconds=400.0, width=200)
+    lines = lay_out(tabulate_rows((_row("train", None), _row("", 160.0)), now_seconds=400.0), Layout(200))
     assert lines[1].split() == ["ml/train", "-", "nvidia.com/gpu", "GPU-1", "5", "min", "held"]
     assert lines[2].split() == ["-", "-", "nvidia.com/gpu", "GPU-1", "1", "min", "held"]
 
 
 def test_nothing_held_is_said() -> None:
     """An empty table would look like a failure."""
-    assert render_rows((), now_seconds=0.0, width=80) == ["no allocation"]
+    assert lay_out(tabulate_rows((), now_seconds=0.0), Layout(80)) == ["no allocation"]
 
 
 def test_a_preference_is_explained() -> None:

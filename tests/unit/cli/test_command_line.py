@@ -244,13 +244,18 @@ def test_every_help_teaches_with_an_example() -> None:
 
 
 def test_flags_are_called_the_same_everywhere() -> None:
-    """One name has one meaning: short and long forms go together, and a value is called the same in every command."""
+    """One name has one meaning: short and long forms go together, and a value is called the same in every command.
+
+    `--output` alone has two: where something is to be written, it is the file, as other tools have it.
+    """
     meanings: dict[str, set[tuple[object, ...]]] = {}
     for _, command in walk(ROOT):
         for argument in command.arguments:
             for name in argument.names:
                 if name.startswith("--"):
                     meanings.setdefault(name, set()).add((argument.names, argument.action, argument.metavar))
+    names = ("--output", "-o")
+    assert meanings.pop("--output") == {(names, "store", "FORM"), (names, "store", "FILE")}
     assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
 
 

@@ -5,14 +5,18 @@ from msgspec.structs import replace
 
 from nodeagent.cli.gpu_arguments import parse_xid
 from nodeagent.cli.gpu_view import (
-    render_health,
-    render_holders,
-    render_list,
-    render_topology,
-    render_troubles,
+    advise,
+    explain_topology,
+    list_missing,
+    list_troubles,
     render_xid,
-    render_xids,
+    tabulate_gpus,
+    tabulate_health,
+    tabulate_holders,
+    tabulate_topology,
+    tabulate_xids,
 )
+from nodeagent.cli.table import UNCUT, Layout, Table, lay_out
 from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.xids import CATALOGUE, find_xid
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
@@ -22,7 +26,13 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceUuid, PciAddress
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
-WIDE = 10_000
+
+def show(table: Table, *, wide: bool = False) -> list[str]:
+    return lay_out(table, Layout(UNCUT, wide=wide))
+
+
+def show_health(shown: GpusRecord, now_seconds: float, *, colour: bool) -> list[str]:
+    return [*show(tabulate_health(shown, now_seconds)), *advise(shown, colour=colour)]
 
 
 def healthy(gpu: Gpu) -> tuple[DeviceHealth, ...]:
@@ -40,8 +50,8 @@ def records(*gpus: Gpu, health: bool = True) -> GpusRecord:
 
 def test_list_has_a_line_for_every_device() -> None:
     """GPUs with memory, health and place; MIG devices under their GPU."""
-    text = render_list(records(make_gpu(0, numa_node=1), make_gpu(1, mig=["1g.10gb"])), width=WIDE)
-    lines = [line.split() for line in text.splitlines()]
+    shown = tabulate_gpus(records(make_gpu(0, numa_node=1), make_gpu(1, mig=["1g.10gb"])))
+    lines = [line.split() for line in show(shown)]
     assert lines[0] == ["GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID"]
     assert (lines[1][0], lines[1][-4:]) == ("0", ["healthy", "1", "0000:10:00.0", gpu_uuid(0)])
     assert (lines[3][:3], lines[3][-1]) == (["1:0", "MIG", "1g.10gb"], mig_uuid(1, 0))
@@ -51,7 +61,7 @@ def test_list_says_what_is_lost_missing_or_not_judged() -> None:
     """What is wrong with the node is not hidden by what works."""
     missing = MissingGpu(address=PciAddress("0000:ff:00.0"), device_id=0, reason="it did not start")
     shown = replace(records(make_gpu(0, lost="fell off"), make_gpu(1), health=False), missing=(missing,))
-    lines = render_list(shown, width=WIDE).splitlines()
+    lines = [*show(tabulate_gpus(shown)), *list_missing(shown)]
     assert "lost" in lines[1].split()
     assert "-" in lines[2].split()
     assert lines[3] == "missing: 0000:ff:00.0: it did not start"
@@ -59,9 +69,9 @@ def test_list_says_what_is_lost_missing_or_not_judged() -> None:
 
 def test_empty_node_is_said() -> None:
     """No GPU is an answer."""
-    assert render_list(records(), width=WIDE) == "no GPU\n"
-    assert render_topology(records()).startswith("no GPU\n")
-    assert "no verdict yet" in render_health(records(), 0, width=WIDE, colour=False)
+    assert show(tabulate_gpus(records())) == ["no GPU"]
+    assert show(tabulate_topology(records())) == ["no GPU"]
+    assert "no verdict yet" in show_health(records(), 0, colour=False)[0]
 
 
 def test_topology_is_the_matrix_people_know() -> None:
@@ -70,19 +80,19 @@ def test_topology_is_the_matrix_people_know() -> None:
     paths = {(0, 1): (PathKind.NODE, 18), (0, 2): (PathKind.SYSTEM, 0), (1, 2): (PathKind.BRIDGE, 0)}
     node = make_inventory(gpus, lambda left, right: paths[left, right])
     switch = NvSwitch(address=PciAddress("0000:05:00.0"))
-    text = render_topology(replace(records(*gpus), pairs=node.pairs, switches=(switch,)))
-    assert [line.split() for line in text.splitlines()[:4]] == [
+    shown = replace(records(*gpus), pairs=node.pairs, switches=(switch,))
+    assert [line.split() for line in show(tabulate_topology(shown))] == [
         ["GPU0", "GPU1", "GPU2", "CPU", "AFFINITY", "NUMA"],
         ["GPU0", "X", "NV18", "SYS", "0-7", "0"],
         ["GPU1", "NV18", "X", "PIX", "1-7", "0"],
         ["GPU2", "SYS", "PIX", "X", "2-7", "1"],
     ]
-    assert "1 NVSwitches: 0000:05:00.0" in text
+    assert "1 NVSwitches: 0000:05:00.0" in explain_topology(shown)
 
 
 def test_unknown_pair_is_shown_as_unknown() -> None:
     """A lost GPU has no measured way to the others."""
-    lines = render_topology(records(make_gpu(0), make_gpu(1))).splitlines()
+    lines = show(tabulate_topology(records(make_gpu(0), make_gpu(1))))
     assert lines[1].split() == ["GPU0", "X", "?", "-", "-"]
 
 
@@ -100,7 +110,7 @@ def test_health_says_what_to_do_and_what_comes_next() -> None:
     )
     gone = replace(sick, device=mig_uuid(7, 7), returns="", verdict=Verdict.UNKNOWN)
     shown = GpusRecord(generation=1, gpus=(GpuRecord(gpu=gpu, health=(healthy(gpu)[0], sick, gone)),))
-    lines = render_health(shown, 160, width=WIDE, colour=False).splitlines()
+    lines = show_health(shown, 160, colour=False)
     assert lines[1].split() == ["GPU", "0", "healthy", "1", "min", "-"]
     assert lines[5:9] == [
         "GPU 0:0 (1g.10gb): unhealthy",
@@ -109,12 +119,12 @@ def test_health_says_what_to_do_and_what_comes_next() -> None:
         "  returns: by itself",
     ]
     assert lines[10] == f"{mig_uuid(7, 7)}: unknown"
-    assert "\x1b[31;1m" in render_health(shown, 160, width=WIDE, colour=True)
+    assert "\x1b[31;1m" in "".join(show_health(shown, 160, colour=True))
 
 
 def test_catalogue_is_shown_as_this_node_sees_it() -> None:
     """A line for each XID, with the verdict of the configuration."""
-    lines = render_xids(tuple(CATALOGUE.values()), XidPolicy(disabled=("48",)), width=WIDE).splitlines()
+    lines = show(tabulate_xids(tuple(CATALOGUE.values()), XidPolicy(disabled=("48",))))
     assert len(lines) == 1 + len(CATALOGUE)
     assert lines[48].split()[:3] == ["48", "memory", "healthy"]
     assert lines[79].split()[:5] == ["79", "bus", "unhealthy", "power", "cycle"]
@@ -144,11 +154,11 @@ def test_holders_are_named_by_pod_where_it_is_known() -> None:
         DeviceHolder(pid=8, command="dcgm\x1b", devices=("/dev/nvidia1",), pod_uid="uid-2"),
         DeviceHolder(pid=9, command="sh", devices=("/dev/nvidia1",)),
     ]
-    lines = render_holders(holders, {"uid-1": "team/training"}, width=WIDE).splitlines()
+    lines = show(tabulate_holders(holders, {"uid-1": "team/training"}))
     assert [line.split()[1] for line in lines[1:]] == ["team/training", "uid-2", "-"]
     assert "nvidia0, nvidiactl" in lines[1]
     assert "\x1b" not in "".join(lines)
-    assert render_holders([], {}, width=WIDE) == "no process holds a device file of the driver\n"
+    assert show(tabulate_holders([], {})) == ["no process holds a device file of the driver"]
 
 
 @pytest.mark.parametrize("text", ["79", "xid79", "XID 79"])
@@ -166,7 +176,7 @@ def test_what_is_no_xid_is_refused(text: str) -> None:
 
 def test_trouble_beside_the_verdicts_is_told_with_its_remedy() -> None:
     """A worker that sleeps in the driver makes no device unhealthy, and matters to whoever looks."""
-    assert render_troubles(()) == ""
+    assert list_troubles(()) == []
     trouble = ConditionRecord(
         code="nvml-worker-left-behind",
         severity="warning",
@@ -175,4 +185,4 @@ def test_trouble_beside_the_verdicts_is_told_with_its_remedy() -> None:
         since_seconds=1,
         detail="7",
     )
-    assert render_troubles((trouble,)).splitlines() == ["", "warning: a process", "  what:    7", "  do:      reboot"]
+    assert list_troubles((trouble,)) == ["", "warning: a process", "  what:    7", "  do:      reboot"]

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from nodeagent.cli.status_view import render_status
-from nodeagent.cli.table import clean, paint, render_table, shorten
+from nodeagent.cli.status_view import WIDE_HEAD, render_status
+from nodeagent.cli.table import Layout, clean, paint, render_table, shorten
 from nodeagent.components.web.records import (
     ComponentRecord,
     ConditionRecord,
@@ -83,7 +83,7 @@ def _state() -> StateRecord:
 
 def test_everything_a_paged_person_needs_is_there() -> None:
     """Verdict, condition with remedy and age, troubled parts, and every GPU, without any escape from outside."""
-    text = render_status(_state(), width=200, colour=False)
+    text = render_status(_state(), Layout(200), colour=False)
     for part in (
         "✗ broken  node-a: a GPU is lost",
         "up 1 min 10 s",
@@ -106,13 +106,13 @@ def test_everything_a_paged_person_needs_is_there() -> None:
 
 def test_colour_only_where_it_is_asked_for() -> None:
     """Colours are on top of words and symbols, never instead of them."""
-    assert ESCAPE in render_status(_state(), width=200, colour=True)
+    assert ESCAPE in render_status(_state(), Layout(200), colour=True)
 
 
 def test_no_line_is_wider_than_the_terminal_where_it_can_be_cut() -> None:
     """Tables give way on narrow terminals; remedies never do."""
     state = _state()
-    lines = render_status(replace(state, conditions=()), width=60, colour=False).splitlines()
+    lines = render_status(replace(state, conditions=()), Layout(60), colour=False).splitlines()
     assert max(map(len, lines)) <= 61
 
 
@@ -121,7 +121,7 @@ def test_an_agent_that_just_started_fits_on_a_few_lines() -> None:
     state = replace(
         _state(), conditions=(), gpus=None, driver=None, components=(), gates=(), allocations=(), notices=()
     )
-    assert len(render_status(state, width=80, colour=False).splitlines()) == 2
+    assert len(render_status(state, Layout(80), colour=False).splitlines()) == 2
 
 
 def test_table_helpers() -> None:
@@ -139,17 +139,17 @@ def test_a_narrow_terminal_keeps_what_matters() -> None:
     remedy = "drain the node and reboot it, and replace the GPU if it happens again"
     state = replace(_state(), conditions=tuple(replace(one, remedy=remedy) for one in _state().conditions))
     for width in (40, 60, 80, 120):
-        text = render_status(state, width=width, colour=False)
+        text = render_status(state, Layout(width), colour=False)
         assert remedy in " ".join(text.split())
         assert all(word in text for word in ("GPU", "HEALTH", "UTIL", "HELD BY"))
         assert max(len(line) for line in text.splitlines() if not line.startswith(("error", "info"))) <= width + 4
-    assert "PCI" not in render_status(state, width=100, colour=False)
-    assert "PCI" in render_status(state, width=160, colour=False)
+    assert "PCI" not in render_status(state, Layout(100), colour=False)
+    assert "PCI" in render_status(state, Layout(160), colour=False)
 
 
 def test_software_and_missing_gpus_are_named() -> None:
     """What the kubelet holds, which runtime serves it, and which GPU is not listed stand below the table."""
-    text = " ".join(render_status(make_rich_state(), width=100, colour=False).split())
+    text = " ".join(render_status(make_rich_state(), Layout(100), colour=False).split())
     assert "nvidia.com/gpu: 1 of 2 healthy" in text
     assert "containerd 2.1" in text
     assert "is missing: word" in text
@@ -157,5 +157,20 @@ def test_software_and_missing_gpus_are_named() -> None:
 
 def test_hostile_text_stays_text() -> None:
     """No name from hardware, pods or settings reaches the terminal as a command to it."""
-    hostile = render_status(make_rich_state(f"a{ESCAPE}]0;x\x07\u202e\nb"), width=80, colour=False)
+    hostile = render_status(make_rich_state(f"a{ESCAPE}]0;x\x07\u202e\nb"), Layout(80), colour=False)
     assert {ESCAPE, "\x07", "\u202e"}.isdisjoint(hostile)
+
+
+def test_wide_has_every_reading_and_cuts_nothing() -> None:
+    """Clocks and what holds them back, fan, ECC, links: only where asked for; a GPU without sample has dashes."""
+    state = _state()
+    assert "CLOCKS" not in render_status(state, Layout(200), colour=False)
+    lines = render_status(state, Layout(60, wide=True), colour=False).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("GPU  ")]
+    assert all(name in lines[at] for name in WIDE_HEAD)
+    assert state.gpus is not None
+    silent = replace(state, gpus=replace(state.gpus, gpus=tuple(replace(one, sample=None) for one in state.gpus.gpus)))
+    row = render_status(silent, Layout(60, wide=True), colour=False).splitlines()[at + 1]
+    assert row.count("  -") >= len(WIDE_HEAD)
+    bare = render_status(state, Layout(60, wide=True, headers=False), colour=False)
+    assert "CLOCKS" not in bare

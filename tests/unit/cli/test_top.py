@@ -52,11 +52,13 @@ def test_processes_get_command_and_pod_from_this_host(monkeypatch: pytest.Monkey
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text(f"0::/kubepods/pod{UID}/{'c' * 64}\n")
     (tmp_path / "7/cmdline").write_bytes(b"python\x00train.py\x00")
+    (tmp_path / "7/status").write_text("Name:\tpython\nPPid:\t1\nUid:\t4242424\t0\t0\t0\n")
     monkeypatch.setattr(top, "PROC", tmp_path)
     code, out, _ = run(monkeypatch, Agent(make_busy()), "--once")
     assert code == 0
     assert "ml/a" in out
     assert "python train.py" in out
+    assert "4242424" in out
 
 
 def test_json_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,19 +76,17 @@ def test_simulated_processes_are_not_looked_up_on_this_host(monkeypatch: pytest.
     assert run(monkeypatch, Agent(StateRecord(**fields)), "--once")[0] == 0
 
 
-def test_without_an_agent_one_look_fails_and_the_screen_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once: the reason and exit code 4; live: the reason, then another look."""
-    code, out, err = run(monkeypatch, Agent(None), "--once")
+def test_where_there_is_no_terminal_one_look_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe gets one table, whether it was asked for or not; without an agent the reason and exit code 4."""
+    assert run(monkeypatch, Agent(make_busy())) == run(monkeypatch, Agent(make_busy()), "--once")
+    code, out, err = run(monkeypatch, Agent(None))
     assert (code, out) == (ExitCode.UNREACHABLE, "")
     assert "no agent answers" in err
-    pauses: list[float] = []
 
-    def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 2:
-            raise KeyboardInterrupt
 
-    monkeypatch.setattr("nodeagent.cli.top.time.sleep", pause)
-    code, out, _ = run(monkeypatch, Agent(None))
-    assert code == ExitCode.INTERRUPTED
-    assert out == "no agent answers\n" * 2
+def test_one_pod_is_shown_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it holds, and nothing where it holds nothing."""
+    assert "ml/a" in run(monkeypatch, Agent(make_busy()), "--pod", "a")[1]
+    _, out, err = run(monkeypatch, Agent(make_busy()), "--pod", "b", "-o", "json")
+    assert plain_json.loads(out)["devices"] == []
+    assert "nothing here is held by pod b" in err

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec import convert
 
+from nodeagent.cli.table import Layout
 from nodeagent.cli.top_view import ProcessFacts, build_top, list_pids, render_top
 from nodeagent.components.web.records import GpuRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
@@ -61,7 +62,7 @@ def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0
 def test_a_gpu_at_work_is_one_line_with_its_pods() -> None:
     """Use, memory, heat, power, verdict, and everyone who holds it."""
     state = make_state(make_record(make_sample(), allocate("bert-0", UUID), allocate(None, f"{UUID}::1")))
-    lines = render_top(build_top(state, {}), width=200, colour=False).splitlines()
+    lines = render_top(build_top(state, {}), Layout(200), colour=False).splitlines()
     assert lines[0] == "node-a: all is well"
     assert " ".join(lines[3].split()) == (
         "0 NVIDIA H100 80GB HBM3 90% 20 GiB / 80 GiB 61 °C 651 W healthy ml/bert-0, pod not known yet"
@@ -105,7 +106,7 @@ def test_processes_are_named_with_their_pod() -> None:
 def test_a_lost_gpu_and_old_readings_are_said() -> None:
     """Nobody takes the last numbers of a dead GPU for its work."""
     record = make_record(GpuSample(uuid=UUID, lost="fell off"), age=90.0)
-    text = render_top(build_top(make_state(record), {}), width=200, colour=False)
+    text = render_top(build_top(make_state(record), {}), Layout(200), colour=False)
     assert "readings are 1 min 30 s old" in text
     assert "lost" in text
 
@@ -113,16 +114,16 @@ def test_a_lost_gpu_and_old_readings_are_said() -> None:
 def test_text_from_outside_cannot_drive_the_terminal() -> None:
     """A command line or a pod's name is shown, not obeyed."""
     state = make_state(make_record(make_sample(processes=(make_process(1),)), allocate("a", UUID, uid="u")))
-    text = render_top(build_top(state, {1: ProcessFacts(command="\x1b[2Jboo", pod_uid="u")}), width=200, colour=False)
+    text = render_top(build_top(state, {1: ProcessFacts(command="\x1b[2Jboo", pod_uid="u")}), Layout(200), colour=False)
     assert "\x1b" not in text
     assert "boo" in text
 
 
 def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
     """Before the first sample there is nothing to show but the heads."""
-    text = render_top(build_top(make_state(), {}), width=100, colour=False)
+    text = render_top(build_top(make_state(), {}), Layout(100), colour=False)
     assert "GPU  DEVICE" in text
-    bare = render_top(build_top(make_state(make_record(None)), {}), width=100, colour=False)
+    bare = render_top(build_top(make_state(make_record(None)), {}), Layout(100), colour=False)
     assert "NVIDIA H100" in bare
 
 
@@ -130,7 +131,7 @@ def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
 def test_a_narrow_terminal_still_shows_who_holds_what(width: int) -> None:
     """Columns go before the holder does; every line fits, and on a wide terminal nothing is left out."""
     state = make_state(make_record(make_sample(processes=(make_process(1),)), allocate("bert-0", UUID)))
-    lines = render_top(build_top(state, {}), width=width, colour=False).splitlines()
+    lines = render_top(build_top(state, {}), Layout(width), colour=False).splitlines()
     assert max(map(len, lines)) <= width
     assert "ml/bert-0" in lines[3]
     assert ("DEVICE" in lines[2]) == (width == 200 or "NVIDIA" in lines[3])

@@ -106,3 +106,26 @@ def test_file_without_permission_names_the_remedy(tmp_path: Path, monkeypatch: p
     assert problems(tmp_path / "c.yaml") == [
         "c.yaml: cannot be read: permission denied; give the agent's user read permission"
     ]
+
+
+def test_who_only_looks_goes_on_without_default_files_that_are_forbidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files and the directory of drop-ins are noted; the agent itself refuses, and so does whoever named the file."""
+    monkeypatch.setattr(files, "DEFAULT_CONFIG_FILE", tmp_path / "config.yaml")
+    (tmp_path / "config.yaml").write_text("x")
+    (tmp_path / "conf.d").mkdir()
+
+    def refuse(*_: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files, "_read_text", refuse)
+    found = read_config_files(None, skip_forbidden=True)
+    assert (found.texts, found.problems) == ((), ())
+    assert found.notices == (f"{tmp_path}/config.yaml is not for you to read: passed over",)
+    assert len(read_config_files(None).problems) == 1
+    assert len(read_config_files(tmp_path / "config.yaml", skip_forbidden=True).problems) == 1
+    monkeypatch.setattr(files, "_list_drop_ins", refuse)
+    assert len(read_config_files(None, skip_forbidden=True).notices) == 2
+    assert read_config_files(None, skip_forbidden=True).problems == ()
+    assert len(read_config_files(None).problems) == 2

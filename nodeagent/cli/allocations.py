@@ -5,6 +5,7 @@ import time
 
 from msgspec import json
 
+from nodeagent.cli.answer import render_json, say_simulated
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_source import read_gpus
@@ -23,7 +24,7 @@ HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     agent = find_agent(load_for(arguments, environ).settings, environ)
     if arguments.history:
         rows = json.decode(agent.get("/api/v1/allocations/history"), type=tuple[AllocationRow, ...])
@@ -31,10 +32,10 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         living = json.decode(agent.get("/api/v1/allocations"), type=tuple[Allocation, ...])
         rows = tabulate_living(AllocationTable(allocations=living))
     if arguments.json:
-        streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
+        streams.out.write(render_json(rows, agent))
     else:
         lines = render_rows(rows, now_seconds=time.time(), width=read_width(streams.out))
-        print("\n".join(lines), file=streams.out)
+        print(say_simulated(agent) + "\n".join(lines), file=streams.out)
     return ExitCode.OK
 
 
@@ -54,11 +55,11 @@ def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which devices a pod would be given, and why."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     if arguments.size < 1:
         raise CommandFailed(f"--size {arguments.size}: give a number of 1 or more", ExitCode.BAD_INPUT)
-    records = read_gpus(arguments, settings, environ)
+    agent, records = read_gpus(arguments, settings, environ)
     inventory = Inventory(
         generation=records.generation,
         gpus=tuple(record.gpu for record in records.gpus),
@@ -78,9 +79,10 @@ def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
     except (GpuUnknown, RequestInvalid) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
     if arguments.json:
-        streams.out.write(json.format(json.encode(explanation), indent=2).decode() + "\n")
+        streams.out.write(render_json(explanation, agent))
     else:
-        print("\n".join(render_explanation(explanation)), file=streams.out)
+        heading = say_simulated(agent)
+        print(heading + "\n".join(render_explanation(explanation)), file=streams.out)
     return ExitCode.OK
 
 

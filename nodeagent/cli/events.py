@@ -4,6 +4,7 @@ import argparse
 
 from msgspec import json
 
+from nodeagent.cli.answer import mark, render_json, say_simulated
 from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.events_view import FollowedEvents, render_chains
 from nodeagent.cli.exit_codes import ExitCode
@@ -23,19 +24,20 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """What happened, and with `--follow` what happens."""
     if arguments.last < 1:
         raise CommandFailed(f"--last {arguments.last}: give a number of 1 or more", ExitCode.BAD_INPUT)
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     own = _find_own(find_agent(settings, environ), arguments.gpu) if arguments.gpu is not None else None
-    events = json.decode(find_agent(settings, environ).get(HISTORY), type=tuple[EventRecord, ...])
+    agent = find_agent(settings, environ)
+    events = json.decode(agent.get(HISTORY), type=tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None
     if not arguments.json:
         chains = build_chains(tell_records(events), arguments.last, about=about, length=LENGTH_MAX)
         colour = wants_colour(streams.out, environ)
         lines = render_chains(chains, width=read_width(streams.out), colour=colour)
-        print("\n".join(lines or ["nothing yet"]), file=streams.out)
+        print(say_simulated(agent) + "\n".join(lines or ["nothing yet"]), file=streams.out)
     elif not arguments.follow:
         shown = [one for one in events if about is None or one.seq in about]
-        streams.out.write(json.format(json.encode(shown), indent=2).decode() + "\n")
+        streams.out.write(render_json(shown, agent))
     if arguments.follow:
         newest = events[-1].seq if events else 0
         _follow(find_agent(settings, environ), newest, own, arguments, streams)
@@ -50,7 +52,7 @@ def _follow(
         event = json.decode(data, type=EventRecord)
         line = followed.render(event, width=read_width(streams.out))
         if arguments.json and followed.is_about(event):
-            line = data.decode()
+            line = json.encode(mark(json.decode(data), agent.simulated)).decode() if agent.simulated else data.decode()
         if line:
             print(line, file=streams.out, flush=True)
 

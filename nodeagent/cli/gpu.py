@@ -3,11 +3,10 @@
 import argparse
 import time
 
-from msgspec import json
-
+from nodeagent.cli.answer import Answerer, render_json, say_simulated
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_source import read_gpus, read_judged, read_pods, read_troubles
+from nodeagent.cli.gpu_source import NoAgent, read_gpus, read_judged, read_pods, read_troubles
 from nodeagent.cli.gpu_view import (
     render_health,
     render_holders,
@@ -57,17 +56,17 @@ class XidRecord(Value, frozen=True):
 
 def show_list(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every GPU and MIG device."""
-    environ = read_environment()
-    records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
+    environ = read_environment(arguments)
+    answerer, records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
     text = render_list(records, width=read_width(streams.out))
-    _print(arguments, streams, records, text)
+    _print(arguments, streams, records, text, answerer)
     return ExitCode.OK
 
 
 def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
     """How GPUs reach each other."""
-    environ = read_environment()
-    records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
+    environ = read_environment(arguments)
+    answerer, records = read_gpus(arguments, load_for(arguments, environ).settings, environ)
     gpus = [record.gpu for record in records.gpus]
     shown = TopologyRecord(
         gpus=tuple(gpu.uuid for gpu in gpus),
@@ -76,19 +75,19 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
         pairs=records.pairs,
         switches=records.switches,
     )
-    _print(arguments, streams, shown, render_topology(records))
+    _print(arguments, streams, shown, render_topology(records), answerer)
     return ExitCode.OK
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
     """The verdict on every device; the exit code says whether all are healthy."""
-    environ = read_environment()
-    records = read_judged(load_for(arguments, environ).settings, environ)
+    environ = read_environment(arguments)
+    answerer, records = read_judged(load_for(arguments, environ).settings, environ)
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     colour = wants_colour(streams.out, environ)
     text = render_health(records, time.time(), width=read_width(streams.out), colour=colour)
     text += render_troubles(read_troubles(load_for(arguments, environ).settings, environ))
-    _print(arguments, streams, devices, text)
+    _print(arguments, streams, devices, text, answerer)
     is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
     return ExitCode.OK if is_well else ExitCode.UNWELL
 
@@ -109,7 +108,7 @@ def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which processes hold the device files."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     holders = read_device_holders(settings.node.proc_dir)
     pods = read_pods(settings, environ) if any(holder.pod_uid for holder in holders) else {}
@@ -120,20 +119,22 @@ def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def clear(arguments: argparse.Namespace, streams: Streams) -> int:
     """Take a GPU back into service."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     reason = (arguments.reason or "").strip()
     if not reason:
         raise CommandFailed("say why with --reason: it is kept with who cleared the GPU and when", ExitCode.BAD_INPUT)
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    print(agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who}), file=streams.out)
+    done = agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who})
+    print(f"{say_simulated(agent)}{done}", file=streams.out)
     return ExitCode.OK
 
 
-def _print(arguments: argparse.Namespace, streams: Streams, record: object, text: str) -> None:
-    if arguments.json:
-        text = json.format(json.encode(record), indent=2).decode() + "\n"
-    streams.out.write(text)
+def _print(
+    arguments: argparse.Namespace, streams: Streams, record: object, text: str, answerer: Answerer | None = None
+) -> None:
+    heard = answerer or NoAgent()
+    streams.out.write(render_json(record, heard) if arguments.json else say_simulated(heard) + text)
 
 
 def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:

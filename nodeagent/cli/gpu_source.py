@@ -8,6 +8,7 @@ import anyio
 from msgspec import json
 
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.cli.answer import Answerer
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
@@ -25,28 +26,38 @@ TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatche
 """Conditions that people must know who look at the health of GPUs."""
 
 
-def read_gpus(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
-    """The node's GPUs; a source named on the command line is asked itself, whatever agent runs.
+def read_gpus(
+    arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
+) -> tuple[Answerer, GpusRecord]:
+    """Who answered, and the node's GPUs; a source named on the command line is asked itself, whatever agent runs.
 
     Raises:
         CommandFailed: neither an agent nor a driver answers.
     """
     if not getattr(arguments, "gpus", None):
         try:
-            return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+            return read_judged(settings, environ)
         except CommandFailed as error:
             if error.code is not ExitCode.UNREACHABLE:
                 raise
-    return _read_hardware(settings)
+    return NoAgent(), _read_hardware(settings)
 
 
-def read_judged(settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
-    """The node's GPUs with their verdicts, which only the agent has.
+class NoAgent:
+    """The answerer where the person named the source, or the driver itself was asked."""
+
+    where = ""
+    simulated = ""
+
+
+def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
+    """The node's GPUs with their verdicts, which only the agent has; the agent first.
 
     Raises:
         CommandFailed: no agent answers.
     """
-    return json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+    agent = find_agent(settings, environ)
+    return agent, json.decode(agent.get(f"{API}/gpus"), type=GpusRecord)
 
 
 def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:

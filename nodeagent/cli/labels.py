@@ -9,6 +9,7 @@ import anyio
 from msgspec import json as wire
 
 from nodeagent.app.look import look_at_node
+from nodeagent.cli.answer import render_json, say_simulated
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
@@ -56,17 +57,20 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """What the running agent wants the labels to be, and what they are."""
-    environ = read_environment()
-    settings = load_for(arguments, environ).settings
-    body = find_agent(settings, environ).get("/api/v1/labels")
+    environ = read_environment(arguments)
+    agent = find_agent(load_for(arguments, environ).settings, environ)
+    body = agent.get("/api/v1/labels")
     state = wire.decode(body, type=LabelState | None)
+    code = ExitCode.OK if state is not None and not list_differences(state) else ExitCode.UNWELL
     if arguments.json:
-        print(wire.format(body, indent=2).decode().rstrip(), file=streams.out)
-    elif state is None:
+        streams.out.write(render_json(body, agent))
+        return code
+    streams.out.write(say_simulated(agent))
+    if state is None:
         print("no labels yet", file=streams.out)
     else:
         _print_state(state, streams)
-    return ExitCode.OK if state is not None and not list_differences(state) else ExitCode.UNWELL
+    return code
 
 
 def list_differences(state: LabelState) -> list[str]:

@@ -5,7 +5,8 @@ import time
 
 from msgspec import json
 
-from nodeagent.cli.client import find_agent
+from nodeagent.cli.answer import render_json, say_simulated
+from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
@@ -19,12 +20,12 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node once, or again and again."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     while True:
         try:
-            body = find_agent(settings, environ).get("/api/v1/state")
-            text, code = _render(body, arguments, streams)
+            agent = find_agent(settings, environ)
+            text, code = _render(agent.get("/api/v1/state"), agent, arguments, streams)
         except CommandFailed as error:
             if not arguments.watch:
                 raise
@@ -38,11 +39,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _render(body: bytes, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
+def _render(body: bytes, agent: AgentClient, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
     state = json.decode(body, type=StateRecord)
     code = ExitCode.OK if state.verdict == "ok" else ExitCode.UNWELL
     if arguments.json:
-        return json.format(body, indent=2).decode().rstrip() + "\n", code
+        return render_json(body, agent), code
     environ = read_environment()
     text = render_status(state, width=read_width(streams.out), colour=wants_colour(streams.out, environ))
-    return text, code
+    return say_simulated(agent) + text, code

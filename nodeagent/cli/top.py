@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec import json
 
-from nodeagent.cli.client import find_agent
+from nodeagent.cli.answer import render_json, say_simulated
+from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
@@ -24,13 +25,14 @@ PROC = Path("/proc")
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node's work once, or until interrupted."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     is_once = arguments.once or arguments.json
     while True:
         try:
-            state = json.decode(find_agent(settings, environ).get("/api/v1/state"), type=StateRecord)
-            text = _render(build_top(state, _read_processes(state)), arguments, streams)
+            agent = find_agent(settings, environ)
+            state = json.decode(agent.get("/api/v1/state"), type=StateRecord)
+            text = _render(build_top(state, _read_processes(state)), agent, arguments, streams)
         except CommandFailed as error:
             if is_once:
                 raise
@@ -44,10 +46,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         time.sleep(PERIOD_SECONDS)
 
 
-def _render(top: TopRecord, arguments: argparse.Namespace, streams: Streams) -> str:
+def _render(top: TopRecord, agent: AgentClient, arguments: argparse.Namespace, streams: Streams) -> str:
     if arguments.json:
-        return json.format(json.encode(top), indent=2).decode() + "\n"
-    return render_top(top, width=read_width(streams.out), colour=wants_colour(streams.out, read_environment()))
+        return render_json(top, agent)
+    text = render_top(top, width=read_width(streams.out), colour=wants_colour(streams.out, read_environment()))
+    return say_simulated(agent) + text
 
 
 def _read_processes(state: StateRecord) -> dict[int, ProcessFacts]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nodeagent.cli.places import find_admin_socket, read_record
+
 PATIENCE_SECONDS = 30.0
 """Generous: the machines are noisy, and no test measures speed."""
 
@@ -29,8 +31,11 @@ class AgentProcess:
 
     @property
     def admin_socket(self) -> Path:
-        simulation = self.directory / f"nodeagent-simulation-{os.geteuid()}"
-        return (simulation if simulation.exists() else self.directory) / "run" / "admin.sock"
+        for place in (self.directory / f"nodeagent-simulation-{os.geteuid()}").glob("*"):
+            record = read_record(place)
+            if record is not None and record.pid == self.process.pid:
+                return find_admin_socket(place)
+        return find_admin_socket(self.directory)
 
     def wait_announced(self) -> None:
         """Read standard output until the page's address is there."""

@@ -1,7 +1,7 @@
 """Commands that look at the node as a whole: its state, its GPUs, who holds them."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import ASKING, CONFIG, JSON, NODE, SET, SIMULATION
 from nodeagent.cli.gpu_arguments import parse_xid
 
 STATUS = Command(
@@ -12,7 +12,7 @@ STATUS = Command(
         "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         JSON,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
     ),
@@ -33,7 +33,7 @@ DOCTOR = Command(
         "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         JSON,
         Argument(
             ("--bundle",),
@@ -54,7 +54,7 @@ ALLOCATIONS = Command(
     "which pod and container holds which device since when",
     runs="nodeagent.cli.allocations:run",
     description="Asks the running agent, whose journal holds what the kubelet was told.",
-    arguments=(*NODE, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
+    arguments=(*ASKING, JSON, Argument(("--history",), "those that have ended, the newest first", action="store_true")),
     examples=(
         Example("nodeagent allocations", "who holds what now"),
         Example("nodeagent allocations --history --json", "who held what, for scripts"),
@@ -71,7 +71,7 @@ EVENTS = Command(
         "with how long that took: XID, unhealthy, kubelet told, label changed."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         JSON,
         Argument(("--follow", "-f"), "go on with what happens from now on, until interrupted", action="store_true"),
         Argument(("--gpu",), "only chains in which this GPU is named: index, UUID or PCI address", metavar="GPU"),
@@ -95,7 +95,7 @@ GPU = Command(
             "every GPU and MIG device, with its health",
             runs="nodeagent.cli.gpu:show_list",
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
+            arguments=(*ASKING, JSON),
             examples=(Example("nodeagent gpu list --json", "every detail that the driver tells"),),
         ),
         Command(
@@ -103,7 +103,7 @@ GPU = Command(
             "how GPUs reach each other, and which CPUs are near",
             runs="nodeagent.cli.gpu:show_topology",
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, JSON),
+            arguments=(*ASKING, JSON),
             examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
         ),
         Command(
@@ -111,7 +111,7 @@ GPU = Command(
             "the verdict on every device, what to do, and how it may return",
             runs="nodeagent.cli.gpu:show_health",
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
-            arguments=(*NODE, JSON),
+            arguments=(*ASKING, JSON),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
         Command(
@@ -131,7 +131,7 @@ GPU = Command(
             runs="nodeagent.cli.allocations:prefer",
             description="Decides as for the kubelet, from the inventory and the settings in force here.",
             arguments=(
-                *NODE,
+                *ASKING,
                 JSON,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
                 Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
@@ -148,7 +148,7 @@ GPU = Command(
             "which processes hold the device files, by pid, command and pod",
             runs="nodeagent.cli.gpu:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
-            arguments=(*NODE, JSON),
+            arguments=(*ASKING, JSON),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
@@ -159,6 +159,7 @@ GPU = Command(
             arguments=(
                 CONFIG,
                 SET,
+                SIMULATION,
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
                 Argument(("--reason",), "why; it is required", metavar="TEXT"),
             ),
@@ -173,7 +174,7 @@ TOP = Command(
     "GPUs, pods and processes at work, again every two seconds",
     runs="nodeagent.cli.top:run",
     description="Asks the running agent. Commands and pods of processes are read from this host.",
-    arguments=(*NODE, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
+    arguments=(*ASKING, JSON, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(
         Example("nodeagent top", "over ssh, until Ctrl-C"),
         Example("nodeagent top --once", "for a ticket"),

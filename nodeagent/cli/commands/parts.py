@@ -1,7 +1,7 @@
 """Commands about one part of the agent: containers, labels, metrics."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, JSON, NODE, SET
+from nodeagent.cli.commands.shared import ASKING, CONFIG, JSON, NODE, SET
 
 CDI = Command(
     "cdi",
@@ -169,6 +169,6 @@ LABELS = Command(
     "the labels of this node: wanted, in place, where, since when",
     runs="nodeagent.cli.labels:show",
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
-    arguments=(*NODE, JSON),
+    arguments=(*ASKING, JSON),
     examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )

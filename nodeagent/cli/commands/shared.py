@@ -29,4 +29,13 @@ GPUS = Argument(
 NODE = (CONFIG, SET, GPUS)
 """Every command that looks at the node takes these."""
 
+SIMULATION = Argument(
+    ("--simulation",),
+    "which simulation, where several run; NODEAGENT_SIMULATION says the same",
+    metavar="NAME",
+)
+
+ASKING = (*NODE, SIMULATION)
+"""Every command that asks the running agent about the node takes these."""
+
 JSON = Argument(("--json",), "the same as JSON, for scripts", action="store_true")

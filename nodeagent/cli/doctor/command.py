@@ -26,7 +26,7 @@ EXIT_CODES = {Grade.OK: ExitCode.OK, Grade.WARN: ExitCode.UNWELL, Grade.FAIL: Ex
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Look, judge, print, and pack where asked."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     loaded, problems = _load(arguments)
     settings = loaded.settings if loaded is not None else Settings()
     configure_logging(form=settings.log.format, level="error")
@@ -35,10 +35,18 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     facts = anyio.run(lambda: look(settings, environ, hardware, problem, problems=problems, notices=notices))
     checks = run_checks(facts)
     if arguments.json:
-        report = {"worst": find_worst(checks), "checks": checks}
+        report: dict[str, object] = {"worst": find_worst(checks), "checks": checks}
+        if facts.asked_simulation:
+            report["asked_simulation"] = facts.asked_simulation
         streams.out.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
     else:
         width, colour = read_width(streams.out), wants_colour(streams.out, environ)
+        if facts.asked_simulation:
+            print(
+                f"the agent that answers is a simulation of {facts.asked_simulation}: "
+                "what it says of itself is not about this machine",
+                file=streams.out,
+            )
         streams.out.write(render_checks(checks, width=width, colour=colour))
     if arguments.bundle:
         try:

@@ -29,7 +29,7 @@ from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.live_page import LivePage, LivePages
 from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
 from nodeagent.components.web.page import render_document
-from nodeagent.components.web.records import GpusRecord
+from nodeagent.components.web.records import SIMULATED_HEADER, GpusRecord
 from nodeagent.components.web.stream import (
     KEEPALIVE,
     QueryMalformed,
@@ -88,11 +88,16 @@ class WebComponent:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Serve until cancelled."""
-        public = HttpServer(
-            Routes(self._looking()), on_error=self._note_error, limits=self._read_limits, access=self._access
-        )
-        admin = HttpServer(
-            Routes([*self._looking(), *self._changing()]), on_error=self._note_error, limits=self._read_limits
+        profile = self._live.now.gpus.simulated_profile
+        headers = {SIMULATED_HEADER: profile} if profile else {}
+        public, admin = (
+            HttpServer(
+                Routes(routes), on_error=self._note_error, limits=self._read_limits, access=access, headers=headers
+            )
+            for routes, access in (
+                (self._looking(), self._access),
+                ([*self._looking(), *self._changing()], None),
+            )
         )
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -50,9 +50,14 @@ class HttpServer:
         on_error: Callable[[str, Exception], None],
         limits: Callable[[], ServerLimits] = ServerLimits,
         access: Access | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details."""
+        """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details.
+
+        `headers` go out with every answer.
+        """
         self._routes, self._on_error, self._limits, self._access = routes, on_error, limits, access
+        self._headers = headers or {}
         self._served: Counter[tuple[str, str]] = Counter()
 
     @contextlib.asynccontextmanager
@@ -113,8 +118,9 @@ class HttpServer:
     async def _send(self, incoming: BaseRequest, answer: Answer) -> StreamResponse:
         extra = self._access.headers if self._access is not None else {}
         if isinstance(answer, Stream):
-            return await _send_stream(incoming, answer)
-        headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **extra, **answer.headers}
+            return await _send_stream(incoming, answer, self._headers)
+        kind = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
+        headers = {**kind, **self._headers, **extra, **answer.headers}
         response = WireResponse(body=answer.body, status=answer.status, headers=headers)
         transport = incoming.transport
         if transport is None or transport.is_closing():
@@ -179,8 +185,9 @@ def _read_peer(incoming: BaseRequest) -> Peer:
     return Peer(pid=pid, uid=uid, gid=gid)
 
 
-async def _send_stream(incoming: BaseRequest, answer: Stream) -> StreamResponse:
-    response = StreamResponse(headers={"Content-Type": answer.content_type, "Cache-Control": "no-store"})
+async def _send_stream(incoming: BaseRequest, answer: Stream, headers: Mapping[str, str]) -> StreamResponse:
+    own = {"Content-Type": answer.content_type, "Cache-Control": "no-store"}
+    response = StreamResponse(headers={**own, **headers})
     await response.prepare(incoming)
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]  # async generators are closable
         # A client that leaves ends its stream and nothing else.

@@ -35,6 +35,8 @@ def test_an_unknown_node_is_one_line() -> None:
 class FakeAgent:
     """Answers one body."""
 
+    where, simulated = "/run/nodeagent/admin.sock", ""
+
     def __init__(self, state: LabelState | None) -> None:
         self._body = wire.encode(state)
 

@@ -21,6 +21,8 @@ UID = "0f3c2b1a-1111-2222-3333-444455556666"
 class Agent:
     """Answers with one state, or not at all."""
 
+    where, simulated = "/run/nodeagent/admin.sock", ""
+
     def __init__(self, state: StateRecord | None) -> None:
         self._state = state
 

@@ -38,7 +38,7 @@ class SimulationRecord(Struct, frozen=True):
 def find_simulations_dir(environ: Mapping[str, str]) -> Path:
     """The directory of this user's simulations, which `simulate fault` finds without being told."""
     base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or tempfile.gettempdir()
-    return Path(base) / f"nodeagent-simulation-{os.geteuid()}"
+    return Path(base) / f"nodeagent-simulations-{os.geteuid()}"
 
 
 def find_admin_socket(directory: Path) -> Path:

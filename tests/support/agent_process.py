@@ -31,7 +31,7 @@ class AgentProcess:
 
     @property
     def admin_socket(self) -> Path:
-        for place in (self.directory / f"nodeagent-simulation-{os.geteuid()}").glob("*"):
+        for place in (self.directory / f"nodeagent-simulations-{os.geteuid()}").glob("*"):
             record = read_record(place)
             if record is not None and record.pid == self.process.pid:
                 return find_admin_socket(place)
@@ -124,7 +124,8 @@ def command_environment(directory: Path) -> dict[str, str]:
     """An environment in which a simulation finds its own directory and nothing else."""
     # Coverage tells its children through the environment how to go on measuring.
     kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COV")}
-    return {**kept, "TMPDIR": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
+    own = {"TMPDIR": str(directory), "HOME": str(directory), "NODEAGENT_HTTP__LISTEN": "127.0.0.1:0"}
+    return {**kept, **own, "NO_COLOR": "1"}
 
 
 def run_command(

@@ -200,7 +200,7 @@ def _settings(run_dir: Path) -> Settings:
 def test_simulations_are_found_where_their_user_left_them() -> None:
     """One directory a user, below the runtime directory where there is one."""
     assert find_simulations_dir({"XDG_RUNTIME_DIR": "/run/user/7", "TMPDIR": "/t"}).parent == Path("/run/user/7")
-    assert find_simulations_dir({"TMPDIR": "/t"}) == Path(f"/t/nodeagent-simulation-{os.geteuid()}")
+    assert find_simulations_dir({"TMPDIR": "/t"}) == Path(f"/t/nodeagent-simulations-{os.geteuid()}")
 
 
 def test_a_simulation_keeps_to_its_directory() -> None:

@@ -101,7 +101,7 @@ def test_a_simulation_that_was_killed_is_none(machine: Machine) -> None:
     place.parent.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(find_admin_socket(place)))
-    with pytest.raises(CommandFailed, match=r"no agent answers at .*admin\.sock, .*nodeagent-simulation-"):
+    with pytest.raises(CommandFailed, match=r"no agent answers at .*admin\.sock, .*nodeagent-simulations-"):
         machine.find()
 
 

@@ -116,5 +116,5 @@ def test_a_place_that_somebody_made_first_is_refused(
 def test_what_cannot_be_made_is_said(short_dir: Path, stack: ExitStack) -> None:
     """A place that is no directory."""
     (short_dir / "file").write_text("")
-    with pytest.raises(CommandFailed, match=f"cannot make {short_dir}/file/nodeagent-simulation-"):
+    with pytest.raises(CommandFailed, match=f"cannot make {short_dir}/file/nodeagent-simulations-"):
         claim(stack, {"TMPDIR": str(short_dir / "file")})

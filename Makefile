@@ -61,6 +61,7 @@ deb: dist ## a Debian package with the pinned libraries, for this Debian, Python
 	deploy/deb.sh dist/nodeagent-*.whl dist
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
+	@$(BIN)/python -m tests.integration.cluster check
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine

@@ -29,7 +29,9 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import RuntimeKind
 from tests.fakes.cri import FakeCri
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root directory")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("chroot") is None, reason="only root may change the root directory, by `chroot`"
+)
 
 MAIN = "/etc/containerd/config.toml"
 CONFIG = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'

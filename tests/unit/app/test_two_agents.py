@@ -1,6 +1,7 @@
 """Two agents of one state directory: the second is refused, or waits for the first to leave."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,10 @@ from nodeagent.edge.host.state_lock import StateLock
 
 FIRST_OF_A_CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
 PATIENCE_SECONDS = 30.0
-can_make_containers = subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+can_make_containers = (
+    shutil.which("unshare") is not None
+    and subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+)
 
 
 def make_settings(directory: Path) -> Settings:

@@ -12,13 +12,12 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.cli.places import (
     ADMIN_SOCKET,
-    SIMULATION_VARIABLE,
     SimulationRecord,
     find_admin_socket,
     find_simulations_dir,
     list_simulations,
 )
-from nodeagent.cli.table import clean
+from nodeagent.cli.table import SIMULATION_VARIABLE, clean
 from nodeagent.components.web.records import SIMULATED_HEADER
 from nodeagent.config.kinds import Address
 from nodeagent.config.schema import Settings

@@ -17,8 +17,6 @@ from nodeagent.edge.host.private_directory import open_private
 from nodeagent.edge.host.socket_owners import can_connect
 
 ADMIN_SOCKET = "admin.sock"
-SIMULATION_VARIABLE = "NODEAGENT_SIMULATION"
-"""Names a simulation where there are several; `--simulation` is stronger."""
 RECORD = "simulation.json"
 RECORD_BYTES_MAX = 64 * 1024
 
@@ -55,9 +53,9 @@ def list_simulations(environ: Mapping[str, str]) -> tuple[SimulationRecord, ...]
     directory = find_simulations_dir(environ)
     try:
         os.close(open_private(directory))
-    except FileNotFoundError:
+        return tuple(sorted(_look(directory), key=lambda record: record.name))
+    except FileNotFoundError:  # or gone between the two looks, with the last of them
         return ()
-    return tuple(sorted(_look(directory), key=lambda record: record.name))
 
 
 def _look(directory: Path) -> Iterator[SimulationRecord]:

@@ -9,10 +9,10 @@ from nodeagent.app.plan import Endpoints, SimulationPlan
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.launch import launch
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.places import SIMULATION_VARIABLE, SimulationRecord, list_simulations, write_record
+from nodeagent.cli.places import SimulationRecord, list_simulations, write_record
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.simulations import claim_place
-from nodeagent.cli.table import read_environment
+from nodeagent.cli.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.edge.simulated.profile import list_profiles
 
 

@@ -74,8 +74,8 @@ def _claim(parent: Path, names: Iterable[str]) -> tuple[int, Path]:
 
 
 def _open_place(parent: Path, name: str) -> int:
-    parent.parent.mkdir(parents=True, exist_ok=True)
     while True:
+        parent.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # the last simulation took the directory of all with it
             return _open_below(make_private(parent), parent / name)
 

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from nodeagent.cli.places import SIMULATION_VARIABLE
-
+SIMULATION_VARIABLE = "NODEAGENT_SIMULATION"
+"""Names a simulation where there are several; `--simulation` is stronger."""
 COLOURS = {"good": "32", "bad": "31;1", "warn": "33", "dim": "2", "strong": "1"}
 WIDTH_MIN = 40
 

@@ -215,6 +215,13 @@ def test_nothing_made_up_passes_for_this_node(node: AgentProcess, words: tuple[s
     assert first.stdout.startswith("simulation 1: a made-up dgx-h100; nothing of this is about this machine\n")
 
 
+def test_the_doctor_says_that_it_asked_a_simulation(node: AgentProcess) -> None:
+    """The rest of what it finds is about this machine."""
+    said = "the agent that answers is a simulation of dgx-h100: what it says of itself is not about this machine\n"
+    assert run_command(node.directory, "doctor").stdout.startswith(said)
+    assert json.loads(run_command(node.directory, "doctor", "--json").stdout)["asked_simulation"] == "dgx-h100"
+
+
 ONCE = {"top": ("--once",)}
 
 

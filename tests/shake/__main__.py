@@ -6,6 +6,7 @@ that failed is kept. Ends with 0 when every run passed.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds after which a run is ended (%(default)s)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that clones and processes go too
     runs = []
     for number in range(1, options.runs + 1):
         runs.append(run_once(number, options.source, options.logs, options.limit))

@@ -56,20 +56,24 @@ test:
 """
 
 
+def make_source(source: Path, told: Path, *, wait: str) -> None:
+    """A repository whose targets note what they do in a directory of the test's."""
+    source.mkdir()
+    (source / "Makefile").write_text(MAKEFILE.format(told=told, wait=wait))
+    git = ("git", "-C", str(source), "-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "begin")):
+        subprocess.run([*git, *words], check=True)
+
+
 @needs_tools
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_every_run_has_a_clone_of_its_own(tmp_path: Path, *, is_broken: bool) -> None:
     """Two runs are two clones, the second beside a simulation that is gone afterwards; a failure is told and kept."""
     source, told = tmp_path / "source", tmp_path / "told"
-    source.mkdir()
     told.mkdir()
     if is_broken:
         (told / "broken").touch()
-    wait = f'case "$$PWD" in "$$(tail -n 1 {told}/setups)") ;; *) exit 9 ;; esac'
-    (source / "Makefile").write_text(MAKEFILE.format(told=told, wait=wait))
-    git = ("git", "-C", str(source), "-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
-    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "begin")):
-        subprocess.run([*git, *words], check=True)
+    make_source(source, told, wait=f'case "$$PWD" in "$$(tail -n 1 {told}/setups)") ;; *) exit 9 ;; esac')
     command = [
         sys.executable,
         "-m",
@@ -89,6 +93,21 @@ def test_every_run_has_a_clone_of_its_own(tmp_path: Path, *, is_broken: bool) ->
     clones = (told / "setups").read_text().split()
     assert len(set(clones)) == 2
     assert not any(Path(clone).exists() for clone in clones)
+
+
+@needs_tools
+def test_one_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    """In the midst of a run: the clone and what runs in it go first."""
+    source, told = tmp_path / "source", tmp_path / "told"
+    told.mkdir()
+    make_source(source, told, wait="exec sleep 600")
+    command = [sys.executable, "-m", "tests.shake", "--runs", "1", "--source", str(source)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as shake:
+        setups = told / "setups"
+        wait_until(lambda: setups.exists() and setups.read_text().endswith("\n"))
+        shake.terminate()
+        assert shake.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
+    assert not Path(setups.read_text().strip()).exists()
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

@@ -11,9 +11,10 @@ SEED ?= 1
 STEPS ?= 200
 HOURS ?= 24
 SPEED ?= 40
+RUNS ?= 10
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak nightly generate hook manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak shake nightly generate hook manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +62,7 @@ deb: dist ## a Debian package with the pinned libraries, for this Debian, Python
 	deploy/deb.sh dist/nodeagent-*.whl dist
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
+	@$(BIN)/python -m tests.integration.cluster check
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
@@ -81,11 +83,15 @@ chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 
 soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40)
 	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED)
 
+shake: $(STAMP) ## `make test` again and again on fresh clones, half of them on a busy machine (RUNS=10)
+	@$(BIN)/python -m tests.shake --runs $(RUNS)
+
 nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
 	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.shake --runs $(RUNS)
 
 lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt

@@ -44,7 +44,7 @@ def run_agent(plan: AgentPlan) -> None:
     """
     settings = plan.loaded.settings
     configure_logging(form=settings.log.format, level=settings.log.level)
-    with open_endpoints(settings, patience_seconds=plan.patience_seconds) as listeners:
+    with open_endpoints(settings, patience_seconds=plan.patience_seconds, may_move=plan.may_move) as listeners:
         # What was imported stays for good: no collection need look at it again, which would hold up a pod for 20 ms.
         gc.freeze()
         gc.enable()
@@ -125,7 +125,7 @@ async def _announce(plan: AgentPlan, parts: Composition, notifier: SystemdNotifi
         async for report in reports:
             if report.value.phase is Phase.RUNNING:
                 break
-    endpoints = Endpoints(parts.listeners.url, str(parts.listeners.admin_path))
+    endpoints = Endpoints(parts.listeners.url, str(parts.listeners.admin_path), parts.listeners.taken)
     _log.info("agent_started", node=parts.node, url=endpoints.url, gpus=parts.live.now.gpus.source)
     for notice in plan.loaded.notices:
         _log.warning("configuration_notice", notice=notice)

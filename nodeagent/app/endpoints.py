@@ -27,6 +27,7 @@ ADMIN_SOCKET = "admin.sock"
 LOCK = "agent.lock"
 DIRECTORY_MODE = 0o755
 RETRY_SECONDS = 0.1
+PORTS_TRIED = 100
 
 
 class Listeners(Struct, frozen=True):
@@ -36,6 +37,8 @@ class Listeners(Struct, frozen=True):
     admin: socket.socket
     admin_path: Path
     access: "Access | None" = None
+    taken: str = ""
+    """The address that was wanted, where another had to do."""
 
     @property
     def url(self) -> str:
@@ -47,8 +50,10 @@ class Listeners(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0) -> Iterator[Listeners]:
+def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False) -> Iterator[Listeners]:
     """Everything or nothing; `patience_seconds` is for another agent that may be about to leave.
+
+    Where it may move, the next free port does.
 
     Raises:
         DirectoryUnusable: a directory cannot be made or written.
@@ -62,7 +67,7 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0) -> Iter
     while True:
         with contextlib.ExitStack() as stack:
             try:
-                listeners = _open_all(settings, stack)
+                listeners = _open_all(settings, stack, ports=PORTS_TRIED if may_move else 1)
             except AgentAlreadyRuns as error:
                 if time.monotonic() >= end:
                     raise
@@ -75,18 +80,19 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0) -> Iter
         time.sleep(RETRY_SECONDS)
 
 
-def _open_all(settings: Settings, stack: contextlib.ExitStack) -> Listeners:
+def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) -> Listeners:
     access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
     # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
-    public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen"))
+    public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen", ports=ports))
     for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
         prepare_directory(key, path)
     stack.enter_context(_hold_lock(settings.node.state_dir))
     admin_path = settings.node.run_dir / ADMIN_SOCKET
     admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
     stack.callback(admin_path.unlink, missing_ok=True)
-    return Listeners(public, admin, admin_path, access)
+    is_moved = address.port != 0 and public.getsockname()[1] != address.port
+    return Listeners(public, admin, admin_path, access, taken=str(address) if is_moved else "")
 
 
 def _open_access(path: Path | None) -> "Access | None":

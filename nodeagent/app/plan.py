@@ -20,6 +20,8 @@ class Endpoints(Struct, frozen=True):
 
     url: str
     admin_socket: str
+    taken: str = ""
+    """The address that was wanted, where another had to do."""
 
 
 class AgentPlan(Struct, frozen=True):
@@ -36,6 +38,8 @@ class AgentPlan(Struct, frozen=True):
     patience_seconds: float = 0.0
     """How long to wait for another agent that still holds the state directory."""
     simulation: SimulationPlan | None = None
+    may_move: bool = False
+    """Whether the next free port does where that of the settings is taken."""
     stop_after_seconds: float | None = None
     announce: Callable[[Endpoints], None] = lambda _endpoints: None
     """Told once the endpoints answer."""

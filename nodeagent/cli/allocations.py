@@ -25,7 +25,7 @@ HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
     if arguments.history:
@@ -35,12 +35,12 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         rows = tabulate_living(AllocationTable(allocations=living))
     warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
     rows = narrow_rows(rows, _find_uuids(arguments.gpu, settings, environ), arguments.pod)
-    write_table(arguments, streams, rows, tabulate_rows(rows, now_seconds=time.time()))
+    write_table(arguments, streams, rows, tabulate_rows(rows, now_seconds=time.time()), answerer=agent)
     return ExitCode.OK
 
 
 def _find_uuids(gpu: str | None, settings: Settings, environ: Mapping[str, str]) -> frozenset[str] | None:
-    return list_uuids(find_gpu(read_judged(settings, environ), gpu)) if gpu is not None else None
+    return list_uuids(find_gpu(read_judged(settings, environ)[1], gpu)) if gpu is not None else None
 
 
 def tabulate_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float) -> Table:
@@ -61,11 +61,11 @@ def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which devices a pod would be given, and why."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     if arguments.size < 1:
         raise CommandFailed(f"--size {arguments.size}: give a number of 1 or more", ExitCode.BAD_INPUT)
-    records = read_gpus(arguments, settings, environ)
+    agent, records = read_gpus(arguments, settings, environ)
     inventory = Inventory(
         generation=records.generation,
         gpus=tuple(record.gpu for record in records.gpus),
@@ -84,7 +84,7 @@ def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
         )
     except (GpuUnknown, RequestInvalid) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
-    write_answer(arguments, streams, explanation, "\n".join(render_explanation(explanation)) + "\n")
+    write_answer(arguments, streams, explanation, "\n".join(render_explanation(explanation)) + "\n", agent)
     return ExitCode.OK
 
 

@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -14,9 +14,20 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.cli.places import list_admin_sockets
+from nodeagent.cli.places import (
+    ADMIN_SOCKET,
+    SimulationRecord,
+    find_admin_socket,
+    find_simulations_dir,
+    list_simulations,
+)
+from nodeagent.cli.table import SIMULATION_VARIABLE, clean
 from nodeagent.components.web.admin import CommandDone
+from nodeagent.components.web.records import SIMULATED_HEADER
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import DirectoryNotPrivate
+from nodeagent.edge.host.private_directory import name_user
+from nodeagent.edge.host.socket_owners import is_trusted, read_peer_user, read_port_users
 from nodeagent.edge.http.messages import SERVER
 
 T = TypeVar("T")
@@ -25,6 +36,9 @@ TIMEOUT_SECONDS = 10.0
 SILENCE_SECONDS = 40.0
 """A stream says every fifteen seconds that it is still there."""
 AS_ROOT = ": run this as root, for whom the admin socket needs neither password nor certificate"
+
+
+CHOOSE = f"choose one with --simulation NAME or {SIMULATION_VARIABLE}=NAME"
 
 
 class AgentClient:
@@ -36,6 +50,8 @@ class AgentClient:
         `hint`: what to say where it does not answer as an agent does.
         """
         self._connection, self.where, self._port, self._hint = connection, where, port, hint
+        self.simulated = ""
+        """The profile of made-up hardware that the answer was about; empty for a node."""
 
     def get(self, path: str) -> bytes:
         """The body of an answer.
@@ -78,6 +94,7 @@ class AgentClient:
             self._connection.request("GET", path)
             answer = self._connection.getresponse()
             self._see_that_it_is_ours(answer)
+            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
             if answer.status != HTTPStatus.OK:
                 raise self._refuse(answer.read(), answer.status)
             if self._connection.sock is not None:
@@ -109,6 +126,7 @@ class AgentClient:
             answer = self._connection.getresponse()
             self._see_that_it_is_ours(answer)
             content = answer.read()
+            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
         except http.client.BadStatusLine as error:
             if not self._port or isinstance(error, http.client.RemoteDisconnected):
                 raise self._tell_silence(error) from error
@@ -154,26 +172,40 @@ def _describe_problem(content: bytes, status: int) -> str:
     return f"{problem.get('title', status)}: {detail}" if detail else str(problem.get("title", status))
 
 
-def find_agent(settings: Settings, environ: Mapping[str, str], *, change: bool = False) -> AgentClient:
-    """The agent of these settings, or this user's simulation where there is none.
+def find_agent(
+    settings: Settings, environ: Mapping[str, str], *, change: bool = False, to_simulation: bool = False
+) -> AgentClient:
+    """The agent of these settings, or this user's simulation where there is none; `to_simulation`: in this order.
+
+    A simulation that is named is the only one asked.
 
     Raises:
-        CommandFailed: nobody answers; says where it was looked for.
+        CommandFailed: nobody answers, several simulations could, or somebody does whose word is worth nothing.
     """
-    tried = []
-    for path in list_admin_sockets(settings.node.run_dir, environ):
+    named = environ.get(SIMULATION_VARIABLE, "")
+    run_dir = settings.node.run_dir
+    tried: list[str] = []
+
+    def find_own() -> AgentClient | None:
+        path = run_dir / ADMIN_SOCKET
         try:
-            connection = _connect_unix(path)
-        except PermissionError as error:
-            return _go_by_port(settings, path, error, change=change)
-        if connection is not None:
-            return AgentClient(connection, str(path))
-        tried.append(str(path))
-    if not change:
-        agent = _find_port(settings)
+            return _connect_unix(path, str(path), tried)
+        except PermissionError as refusal:
+            return _go_by_port(settings, path, refusal, change=change)
+
+    def find_simulation() -> AgentClient | None:
+        return _find_simulation(environ, named, tried)
+
+    def find_port() -> AgentClient | None:
+        return None if change else _connect_tcp(settings, tried)
+
+    # Whoever set the directory of an agent means that one.
+    is_first = to_simulation and run_dir == Settings().node.run_dir
+    ways = (find_simulation, find_own) if is_first else (find_own, find_simulation, find_port)
+    for find in (find_simulation,) if named else ways:
+        agent = find()
         if agent is not None:
             return agent
-        tried.append(str(settings.http.listen))
     start = "start one with `nodeagent run` or `nodeagent simulate`"
     raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)
 
@@ -185,7 +217,7 @@ def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: boo
             f"only root and the agent's user may change anything: {path} is not for you; run this as root",
             ExitCode.UNREACHABLE,
         ) from refusal
-    agent = _find_port(settings)
+    agent = _connect_tcp(settings, [])
     if agent is None:
         raise CommandFailed(
             f"not allowed to use {path}, and nobody answers at {settings.http.listen}: run this as root, "
@@ -195,36 +227,79 @@ def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: boo
     return agent
 
 
-def _find_port(settings: Settings) -> AgentClient | None:
-    address = settings.http.listen
-    connection = _connect_tcp(address.host, address.port)
-    if connection is None:
+def _find_simulation(environ: Mapping[str, str], named: str, tried: list[str]) -> AgentClient | None:
+    directory = find_simulations_dir(environ)
+    try:
+        running = list_simulations(environ)
+    except DirectoryNotPrivate as error:
+        if named:
+            raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+        tried.append(f"{directory} (not looked into: {error})")
         return None
-    hint = f" (http.web_config_file is set, it may want TLS){AS_ROOT}" if settings.http.web_config_file else ""
-    return AgentClient(connection, f"http://{address}", port=address.port, hint=hint)
+    chosen = [one for one in running if one.name == named] if named else list(running)
+    if len(chosen) > 1:
+        raise CommandFailed(f"several simulations run{_list(running)}; {CHOOSE}", ExitCode.BAD_INPUT)
+    if named and not chosen:
+        raise CommandFailed(
+            f"no simulation {named!r} runs in {directory}{_list(running) or ': none does'}; {CHOOSE}",
+            ExitCode.UNREACHABLE,
+        )
+    if not chosen:
+        tried.append(str(directory))
+        return None
+    return _connect_unix(find_admin_socket(directory / chosen[0].name), f"simulation {chosen[0].name}", tried)
 
 
-def _connect_unix(path: Path) -> http.client.HTTPConnection | None:
+def _list(running: Sequence[SimulationRecord]) -> str:
+    return f": {clean('; '.join(map(str, running)))}" if running else ""
+
+
+def _connect_unix(path: Path, where: str, tried: list[str]) -> AgentClient | None:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(TIMEOUT_SECONDS)
     try:
         connected.connect(os.fspath(path))
-    except PermissionError:
+        _check_owners(str(path), {read_peer_user(connected)})
+    except (PermissionError, CommandFailed):
         connected.close()
         raise
     except OSError:
         connected.close()
+        tried.append(where)
         return None
     connection = http.client.HTTPConnection("localhost")
     connection.sock = connected
-    return connection
+    return AgentClient(connection, where)
 
 
-def _connect_tcp(host: str, port: int) -> http.client.HTTPConnection | None:
-    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    connection = http.client.HTTPConnection(local, port, timeout=TIMEOUT_SECONDS)
+def _connect_tcp(settings: Settings, tried: list[str]) -> AgentClient | None:
+    address = settings.http.listen
+    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+    connection = http.client.HTTPConnection(
+        local.get(address.host, address.host), address.port, timeout=TIMEOUT_SECONDS
+    )
     try:
         connection.connect()
     except OSError:
+        tried.append(str(address))
         return None
-    return connection
+    try:
+        _check_owners(str(address), read_port_users(address.port))
+    except CommandFailed:
+        connection.close()
+        raise
+    hint = f" (http.web_config_file is set, it may want TLS){AS_ROOT}" if settings.http.web_config_file else ""
+    return AgentClient(connection, f"http://{address}", port=address.port, hint=hint)
+
+
+def _check_owners(where: str, users: Collection[int]) -> None:
+    """An answer is worth as much as the one who gives it."""
+    strangers = sorted(user for user in users if not is_trusted(user))
+    if not users:
+        raise CommandFailed(f"{where} answers, but whose process does cannot be seen here", ExitCode.UNREACHABLE)
+    if strangers:
+        raise CommandFailed(
+            f"{where} is answered by {' and '.join(map(name_user, strangers))}, neither root nor you: "
+            "what it says is not taken for the agent's word",
+            ExitCode.UNREACHABLE,
+        )

@@ -2,6 +2,9 @@
 
 import argparse
 
+from msgspec import json
+
+from nodeagent.cli.answer import mark, say_simulated
 from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.events_view import FollowedEvents, render_chains
 from nodeagent.cli.exit_codes import ExitCode
@@ -24,19 +27,20 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         raise CommandFailed(f"--last {arguments.last}: give a number of 1 or more", ExitCode.BAD_INPUT)
     if arguments.follow and arguments.form == "yaml":
         raise CommandFailed("--follow -o yaml: what goes on has no end in YAML; use -o json", ExitCode.BAD_INPUT)
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     own = _find_own(find_agent(settings, environ), arguments.gpu) if arguments.gpu is not None else None
-    events = find_agent(settings, environ).read(HISTORY, tuple[EventRecord, ...])
+    agent = find_agent(settings, environ)
+    events = agent.read(HISTORY, tuple[EventRecord, ...])
     about = find_about(((one.seq, one.value) for one in events), own) if own is not None else None
     if not wants_record(arguments):
         chains = build_chains(tell_records(events), arguments.last, about=about, length=LENGTH_MAX)
         colour = wants_colour(streams.out, environ)
         lines = render_chains(chains, width=read_width(streams.out), colour=colour)
-        print("\n".join(lines or ["nothing yet"]), file=streams.out)
+        print(say_simulated(agent) + "\n".join(lines or ["nothing yet"]), file=streams.out)
     elif not arguments.follow:
         shown = [one for one in events if about is None or one.seq in about]
-        write_answer(arguments, streams, shown, "")
+        write_answer(arguments, streams, shown, "", agent)
     if arguments.follow:
         newest = events[-1].seq if events else 0
         _follow(find_agent(settings, environ), newest, own, arguments, streams)
@@ -51,7 +55,7 @@ def _follow(
         event = agent.decode(data, EventRecord)
         line = followed.render(event, width=read_width(streams.out))
         if arguments.json and followed.is_about(event):
-            line = data.decode()
+            line = json.encode(mark(json.decode(data), agent.simulated)).decode() if agent.simulated else data.decode()
         if line:
             print(line, file=streams.out, flush=True)
 

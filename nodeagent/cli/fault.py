@@ -11,8 +11,8 @@ from nodeagent.cli.table import read_environment
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Break something in the running simulation, or list what can be broken."""
-    environ = read_environment()
-    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    environ = read_environment(arguments)
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True, to_simulation=True)
     command = {"fault": arguments.fault or "help", "arguments": arguments.arguments}
     print(agent.post("/api/v1/faults", command), file=streams.out)
     return ExitCode.OK

@@ -3,6 +3,7 @@
 import argparse
 import time
 
+from nodeagent.cli.answer import say_simulated
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_source import read_gpus, read_judged, read_pods, read_troubles
@@ -61,16 +62,17 @@ class XidRecord(Value, frozen=True):
 
 def show_list(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every GPU and MIG device."""
-    environ = read_environment()
-    records = _narrow(arguments, streams, read_gpus(arguments, load_for_looking(arguments, environ), environ))
-    write_table(arguments, streams, records, tabulate_gpus(records), after=list_missing(records))
+    environ = read_environment(arguments)
+    answerer, records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
+    records = _narrow(arguments, streams, records)
+    write_table(arguments, streams, records, tabulate_gpus(records), list_missing(records), answerer)
     return ExitCode.OK
 
 
 def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
     """How GPUs reach each other."""
-    environ = read_environment()
-    records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
+    environ = read_environment(arguments)
+    answerer, records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
     gpus = [record.gpu for record in records.gpus]
     shown = TopologyRecord(
         gpus=tuple(gpu.uuid for gpu in gpus),
@@ -79,19 +81,20 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
         pairs=records.pairs,
         switches=records.switches,
     )
-    write_table(arguments, streams, shown, tabulate_topology(records), after=explain_topology(records))
+    write_table(arguments, streams, shown, tabulate_topology(records), explain_topology(records), answerer)
     return ExitCode.OK
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
     """The verdict on every device; the exit code says whether all are healthy."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
-    records = _narrow(arguments, streams, read_judged(settings, environ))
+    answerer, records = read_judged(settings, environ)
+    records = _narrow(arguments, streams, records)
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     advice = advise(records, colour=wants_colour(streams.out, environ))
     after = [*advice, *list_troubles(read_troubles(settings, environ))]
-    write_table(arguments, streams, devices, tabulate_health(records, time.time()), after=after)
+    write_table(arguments, streams, devices, tabulate_health(records, time.time()), after, answerer)
     is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
     return ExitCode.OK if is_well else ExitCode.UNWELL
 
@@ -111,7 +114,7 @@ def show_xids(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
     """Which processes hold the device files."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for(arguments, environ).settings
     holders = read_device_holders(settings.node.proc_dir)
     pods = read_pods(settings, environ) if any(holder.pod_uid for holder in holders) else {}
@@ -125,13 +128,14 @@ def show_holders(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def clear(arguments: argparse.Namespace, streams: Streams) -> int:
     """Take a GPU back into service."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     reason = (arguments.reason or "").strip()
     if not reason:
         raise CommandFailed("say why with --reason: it is kept with who cleared the GPU and when", ExitCode.BAD_INPUT)
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    print(agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who}), file=streams.out)
+    done = agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who})
+    print(f"{say_simulated(agent)}{done}", file=streams.out)
     return ExitCode.OK
 
 

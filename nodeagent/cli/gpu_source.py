@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import anyio
 
 from nodeagent.app.hardware import Hardware, choose_hardware
+from nodeagent.cli.answer import Answerer, NoAgent
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
@@ -24,28 +25,31 @@ TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatche
 """Conditions that people must know who look at the health of GPUs."""
 
 
-def read_gpus(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
-    """The node's GPUs; a source named on the command line is asked itself, whatever agent runs.
+def read_gpus(
+    arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
+) -> tuple[Answerer, GpusRecord]:
+    """Who answered, and the node's GPUs; a source named on the command line is asked itself, whatever agent runs.
 
     Raises:
         CommandFailed: neither an agent nor a driver answers.
     """
     if not getattr(arguments, "gpus", None):
         try:
-            return find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
+            return read_judged(settings, environ)
         except CommandFailed as error:
             if error.code is not ExitCode.UNREACHABLE:
                 raise
-    return _read_hardware(settings)
+    return NoAgent(), _read_hardware(settings)
 
 
-def read_judged(settings: Settings, environ: Mapping[str, str]) -> GpusRecord:
-    """The node's GPUs with their verdicts, which only the agent has.
+def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
+    """The node's GPUs with their verdicts, which only the agent has; the agent first.
 
     Raises:
         CommandFailed: no agent answers.
     """
-    return find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
+    agent = find_agent(settings, environ)
+    return agent, agent.read(f"{API}/gpus", GpusRecord)
 
 
 def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:

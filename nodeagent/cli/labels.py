@@ -55,7 +55,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> str:
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """What the running agent wants the labels to be, and what they are."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     agent = find_agent(settings, environ)
     body = agent.get("/api/v1/labels")
@@ -63,9 +63,9 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]
     record = json.decode(body)
     if state is None:
-        write_table(arguments, streams, record, Table(HEAD, [], nothing="no labels yet"))
+        write_table(arguments, streams, record, Table(HEAD, [], nothing="no labels yet"), answerer=agent)
     else:
-        write_table(arguments, streams, record, _tabulate(state), after=_describe(state))
+        write_table(arguments, streams, record, _tabulate(state), _describe(state), agent)
     return ExitCode.OK if state is not None and not list_differences(state) else ExitCode.UNWELL
 
 

@@ -11,6 +11,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
+from nodeagent.config.tree import DEFAULT
 from nodeagent.edge.http.errors import HttpError
 from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
 from nodeagent.kernel.errors import VitalComponentFailed
@@ -48,6 +49,7 @@ def launch(
                     require_driver=require_driver,
                     patience_seconds=patience_seconds,
                     simulation=simulation,
+                    may_move=simulation is not None and loaded.origin_of("http.listen") == DEFAULT,
                     stop_after_seconds=stop_after_seconds,
                     announce=announce,
                     early_worker=early_worker,

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 
 from msgspec import json
 
+from nodeagent.cli.answer import Answerer, NoAgent, mark, say_simulated
 from nodeagent.cli.main import Streams
 from nodeagent.cli.table import Layout, Table, clean, lay_out, read_width
+
+NO_AGENT = NoAgent()
 
 
 def wants_record(arguments: argparse.Namespace) -> bool:
@@ -14,8 +17,10 @@ def wants_record(arguments: argparse.Namespace) -> bool:
     return bool(arguments.json) or getattr(arguments, "form", None) == "yaml"
 
 
-def render_record(arguments: argparse.Namespace, record: object) -> str:
-    """The answer for programs."""
+def render_record(arguments: argparse.Namespace, record: object, answerer: Answerer = NO_AGENT) -> str:
+    """The answer for programs; what a simulation says carries its profile."""
+    if answerer.simulated:
+        record = mark(json.decode(json.encode(record)), answerer.simulated)
     if getattr(arguments, "form", None) == "yaml":
         from msgspec import yaml  # noqa: PLC0415  # its library takes longer to load than most commands take to run
 
@@ -33,13 +38,26 @@ def choose_layout(arguments: argparse.Namespace, streams: Streams) -> Layout:
     )
 
 
-def write_answer(arguments: argparse.Namespace, streams: Streams, record: object, text: str) -> None:
+def write_answer(
+    arguments: argparse.Namespace, streams: Streams, record: object, text: str, answerer: Answerer = NO_AGENT
+) -> None:
     """An answer that is more, or less, than a table."""
-    streams.out.write(render_record(arguments, record) if wants_record(arguments) else text)
+    if wants_record(arguments):
+        streams.out.write(render_record(arguments, record, answerer))
+        return
+    # Names go into a loop of a shell, where a sentence would be taken for one.
+    heard = streams.err if getattr(arguments, "form", None) == "name" else streams.out
+    heard.write(say_simulated(answerer))
+    streams.out.write(text)
 
 
 def write_table(
-    arguments: argparse.Namespace, streams: Streams, record: object, table: Table, after: Sequence[str] = ()
+    arguments: argparse.Namespace,
+    streams: Streams,
+    record: object,
+    table: Table,
+    after: Sequence[str] = (),
+    answerer: Answerer = NO_AGENT,
 ) -> None:
     """An answer that is a table, and for people what else is to be said."""
     if getattr(arguments, "form", None) == "name":
@@ -47,4 +65,4 @@ def write_table(
         lines = [clean(name) for name in dict.fromkeys(names)]
     else:
         lines = [*lay_out(table, choose_layout(arguments, streams)), *after]
-    write_answer(arguments, streams, record, "".join(f"{line}\n" for line in lines))
+    write_answer(arguments, streams, record, "".join(f"{line}\n" for line in lines), answerer)

@@ -1,16 +1,18 @@
 """`nodeagent simulate`."""
 
 import argparse
-import shutil
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from nodeagent.app.plan import Endpoints, SimulationPlan
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.launch import launch
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.places import ADMIN_SOCKET, find_simulation_dir
+from nodeagent.cli.places import SimulationRecord, list_simulations, write_record
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment
+from nodeagent.cli.simulations import claim_place
+from nodeagent.cli.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.edge.simulated.profile import list_profiles
 
 
@@ -21,22 +23,18 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         return ExitCode.OK
     if arguments.pods < 0:
         raise CommandFailed(f"--pods {arguments.pods}: give a number of 0 or more", ExitCode.BAD_INPUT)
-    environ = dict(read_environment())
-    directory = find_simulation_dir(environ)
-    extra = list_simulation_overrides(arguments.profile, directory)
-    _make_private(directory)
-    _make_private(directory / FEATURES)
-    try:
+    environ = dict(read_environment(arguments))
+    name = environ.get(SIMULATION_VARIABLE, "")
+    with claim_place(environ, name, arguments.profile, keep_state=arguments.keep_state) as directory:
+        extra = list_simulation_overrides(arguments.profile, directory)
+        (directory / FEATURES).mkdir(mode=0o700, exist_ok=True)
         launch(
             lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
             environ,
             simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
             stop_after_seconds=getattr(arguments, "for"),
-            announce=lambda endpoints: _announce(arguments.profile, endpoints, streams),
+            announce=lambda endpoints: _announce(arguments.profile, directory, endpoints, environ, streams),
         )
-    finally:
-        if not (directory / "run" / ADMIN_SOCKET).exists():
-            shutil.rmtree(directory, ignore_errors=True)
     return ExitCode.OK
 
 
@@ -64,20 +62,19 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
     )
 
 
-def _make_private(directory: Path) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise CommandFailed(f"cannot make {directory}: {error.strerror}", ExitCode.BAD_INPUT) from error
-
-
-def _announce(profile: str, endpoints: Endpoints, streams: Streams) -> None:
+def _announce(
+    profile: str, directory: Path, endpoints: Endpoints, environ: Mapping[str, str], streams: Streams
+) -> None:
+    write_record(directory, SimulationRecord(directory.name, profile, os.getpid(), endpoints.url))
+    is_alone = len(list_simulations(environ)) == 1
+    which = "" if is_alone else f" --simulation {directory.name}"
     lines = [
         f"nodeagent simulates the node {profile}; nothing here touches real hardware",
+        *([f"  another      {endpoints.taken} is taken: this one is beside it"] if endpoints.taken else []),
         f"  status page  {endpoints.url}",
         f"  metrics      {endpoints.url}metrics",
-        "  in a shell   nodeagent status",
-        "  break it     nodeagent simulate fault",
+        f"  in a shell   nodeagent status{which}",
+        f"  break it     nodeagent simulate fault{which}",
         "  stop it      Ctrl-C",
     ]
     print("\n".join(lines), file=streams.out, flush=True)

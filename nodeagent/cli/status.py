@@ -5,7 +5,8 @@ import time
 
 from msgspec import json
 
-from nodeagent.cli.client import find_agent
+from nodeagent.cli.answer import say_simulated
+from nodeagent.cli.client import AgentClient, find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.output import choose_layout, render_record, wants_record
@@ -20,13 +21,13 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node once, or again and again."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     while True:
         try:
             agent = find_agent(settings, environ)
             body = agent.get("/api/v1/state")
-            text, code = _render(agent.decode(body, StateRecord), body, arguments, streams)
+            text, code = _render(agent.decode(body, StateRecord), body, agent, arguments, streams)
         except CommandFailed as error:
             if not arguments.watch:
                 raise
@@ -40,9 +41,11 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         time.sleep(WATCH_SECONDS)
 
 
-def _render(state: StateRecord, body: bytes, arguments: argparse.Namespace, streams: Streams) -> tuple[str, int]:
+def _render(
+    state: StateRecord, body: bytes, agent: AgentClient, arguments: argparse.Namespace, streams: Streams
+) -> tuple[str, int]:
     code = ExitCode.OK if state.verdict == "ok" else ExitCode.UNWELL
     if wants_record(arguments):
-        return render_record(arguments, json.decode(body)), code
+        return render_record(arguments, json.decode(body), agent), code
     colour = wants_colour(streams.out, read_environment())
-    return render_status(state, choose_layout(arguments, streams), colour=colour), code
+    return say_simulated(agent) + render_status(state, choose_layout(arguments, streams), colour=colour), code

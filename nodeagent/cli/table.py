@@ -1,5 +1,6 @@
 """Text tables and colours for terminals; pure but for asking what the terminal is."""
 
+import argparse
 import os
 import shutil
 import textwrap
@@ -8,6 +9,8 @@ from typing import TextIO
 
 from msgspec import Struct
 
+SIMULATION_VARIABLE = "NODEAGENT_SIMULATION"
+"""Names a simulation where there are several; `--simulation` is stronger."""
 COLOURS = {"good": "32", "bad": "31;1", "warn": "33", "dim": "2", "strong": "1"}
 WIDTH_MIN = 40
 UNCUT = 10_000
@@ -113,6 +116,7 @@ def wrap(text: str, width: int, *, indent: int = 0, first: str = "") -> list[str
     ) or [first]
 
 
-def read_environment() -> Mapping[str, str]:
-    """The environment, in one place, so that commands can be tested with another."""
-    return os.environ
+def read_environment(arguments: argparse.Namespace | None = None) -> Mapping[str, str]:
+    """The environment, in one place, so that commands can be tested with another; what flags say is in it too."""
+    simulation = getattr(arguments, "simulation", None)
+    return {**os.environ, SIMULATION_VARIABLE: simulation} if simulation else os.environ

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from nodeagent.cli.answer import Answerer, say_simulated
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
@@ -35,7 +36,7 @@ NOTHING_YET = TopRecord(
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show the node's work: on a terminal until one has seen enough, else once."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     if arguments.once or wants_record(arguments) or not is_interactive(streams.out, environ.get("TERM", "")):
         return _show_once(arguments, streams, settings, environ)
@@ -46,25 +47,26 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _show_once(arguments: argparse.Namespace, streams: Streams, settings: Settings, environ: Mapping[str, str]) -> int:
-    state = _ask(settings, environ)
+    agent, state = _ask(settings, environ)
     warn_of_pod(arguments.pod, (name_pod(one) for one in state.allocations), streams)
     state = _narrow(state, arguments)
     top = build_top(state, _read_processes(state))
     if wants_record(arguments):
-        streams.out.write(render_record(arguments, top))
+        streams.out.write(render_record(arguments, top, agent))
     else:
         colour = wants_colour(streams.out, environ)
-        streams.out.write(render_top(top, choose_layout(arguments, streams), colour=colour))
+        streams.out.write(say_simulated(agent) + render_top(top, choose_layout(arguments, streams), colour=colour))
     return ExitCode.OK
 
 
 def _look(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], meter: RateMeter) -> TopRecord:
-    state = _narrow(_ask(settings, environ), arguments)
+    state = _narrow(_ask(settings, environ)[1], arguments)
     return build_top(state, _read_processes(state), meter.update(state))
 
 
-def _ask(settings: Settings, environ: Mapping[str, str]) -> StateRecord:
-    return find_agent(settings, environ).read("/api/v1/state", StateRecord)
+def _ask(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, StateRecord]:
+    agent = find_agent(settings, environ)
+    return agent, agent.read("/api/v1/state", StateRecord)
 
 
 def _narrow(state: StateRecord, arguments: argparse.Namespace) -> StateRecord:

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent_process import command_environment
+from tests.support.short_directory import short_dir
+
+__all__ = ["short_dir"]
+
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "systemd/nodeagent.service"
 EXPOSURE_MAX = 4.0
@@ -60,12 +65,13 @@ def test_every_writable_path_of_the_unit_may_be_absent_or_is_made_at_boot() -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
-def test_agent_runs_with_the_capabilities_of_the_unit_alone() -> None:
+def test_agent_runs_with_the_capabilities_of_the_unit_alone(short_dir: Path) -> None:
     """Without any other capability the agent starts, serves its GPUs to a kubelet, and stops in order."""
     kept = [name.removeprefix("CAP_").lower() for name in " ".join(list_values("CapabilityBoundingSet")).split()]
     bounds = ",".join(["-all", *(f"+{name}" for name in kept)])
     agent = [sys.executable, "-m", "nodeagent", "simulate", "--for", "2s", "--set", "http.listen=127.0.0.1:0"]
     command = ["setpriv", f"--bounding-set={bounds}", "--inh-caps=-all", "--no-new-privs", *agent]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    environment = command_environment(short_dir)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     assert '"level": "error"' not in done.stderr

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
@@ -26,9 +27,13 @@ def settings_of(cluster: Cluster) -> Settings:
 def examine(agent: AgentUnderTest, *words: str) -> dict[str, list[Mapping[str, Any]]]:
     """What the doctor says of this agent's node, by check."""
     done = subprocess.run(
-        [COMMAND[0], "doctor", "--json", "--config", str(agent.config_file), *words],
-        cwd=agent.cluster.layout.agent,
-        env={key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ},
+        join_namespace(
+            agent.cluster.layout, (COMMAND[0], "doctor", "--json", "--config", str(agent.config_file), *words)
+        ),
+        env={
+            **{key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ},
+            "XDG_RUNTIME_DIR": str(agent.cluster.layout.agent),  # a simulation of the person's is none of this node
+        },
         capture_output=True,
         text=True,
         timeout=60,

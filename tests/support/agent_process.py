@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nodeagent.cli.places import find_admin_socket, read_record
+
 PATIENCE_SECONDS = 30.0
 """Generous: the machines are noisy, and no test measures speed."""
 
@@ -37,8 +39,11 @@ class AgentProcess:
 
     @property
     def admin_socket(self) -> Path:
-        simulation = self.directory / f"nodeagent-simulation-{os.geteuid()}"
-        return (simulation if simulation.exists() else self.directory) / "run" / "admin.sock"
+        for place in (self.directory / f"nodeagent-simulations-{os.geteuid()}").glob("*"):
+            record = read_record(place)
+            if record is not None and record.pid == self.process.pid:
+                return find_admin_socket(place)
+        return find_admin_socket(self.directory)
 
     def wait_announced(self) -> None:
         """Read standard output until the page's address is there."""
@@ -127,7 +132,8 @@ def command_environment(directory: Path) -> dict[str, str]:
     """An environment in which a simulation finds its own directory and nothing else."""
     # Coverage tells its children through the environment how to go on measuring.
     kept = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COV")}
-    return {**kept, "TMPDIR": str(directory), "HOME": str(directory), "NO_COLOR": "1"}
+    own = {"TMPDIR": str(directory), "HOME": str(directory), "NODEAGENT_HTTP__LISTEN": "127.0.0.1:0"}
+    return {**kept, **own, "NO_COLOR": "1"}
 
 
 def run_command(

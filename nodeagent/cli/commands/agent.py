@@ -1,7 +1,7 @@
 """Commands that run the agent or tell a running one what to do."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, NODE, SET
+from nodeagent.cli.commands.shared import CONFIG, NODE, SET, SIMULATION
 from nodeagent.cli.durations import parse_duration
 from nodeagent.cli.exit_codes import ExitCode
 
@@ -51,6 +51,7 @@ FAULT = Command(
     arguments=(
         CONFIG,
         SET,
+        SIMULATION,
         Argument(("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent.cli.offers:list_faults"),
         Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
     ),
@@ -70,10 +71,18 @@ SIMULATE = Command(
         ExitCode.COMPONENT_FAILED,
         ExitCode.STOP_OVERRAN,
     ),
-    description="Everything lives in a temporary directory and is gone afterwards.",
+    description=(
+        "Everything lives in a temporary directory of its own and is gone afterwards. Several may run side by side:\n"
+        "each takes the next free number as its name, and the next free port unless http.listen is set."
+    ),
     arguments=(
         CONFIG,
         SET,
+        Argument(
+            ("--simulation",),
+            "its name, by which other commands choose among several (default: the first free number)",
+            metavar="NAME",
+        ),
         Argument(
             ("--profile",),
             "which node to make up; `nodeagent simulate --profile help` lists them",
@@ -84,11 +93,18 @@ SIMULATE = Command(
         Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
         Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),
         Argument(("--seed",), "same seed, same load", metavar="N", default=1, parse=int),
+        Argument(
+            ("--keep-state",),
+            "go on from what the last one left that was told to keep it, and leave it too",
+            action="store_true",
+        ),
     ),
     examples=(
         Example("nodeagent simulate", "a DGX H100 with its status page on http://127.0.0.1:9400/"),
         Example("nodeagent simulate --profile a100-80gb-mig --for 30s", "MIG devices, for half a minute"),
-        Example("nodeagent simulate --set http.listen=127.0.0.1:0", "beside a real agent, on any free port"),
+        Example(
+            "nodeagent simulate --simulation mine --profile t4", "under a name: nodeagent status --simulation mine"
+        ),
     ),
     subcommands=(FAULT,),
 )
@@ -99,7 +115,7 @@ RELOAD = Command(
     "have the running agent read its configuration anew, and say what changed",
     runs="nodeagent.cli.control:reload",
     exits=(ExitCode.UNREACHABLE,),
-    arguments=(CONFIG, SET),
+    arguments=(CONFIG, SET, SIMULATION),
     examples=(Example("nodeagent reload", "after an edit that `nodeagent config check` likes; SIGHUP with an answer"),),
 )
 
@@ -113,6 +129,7 @@ RELEASE = Command(
     arguments=(
         CONFIG,
         SET,
+        SIMULATION,
         Argument(
             ("--for",), "take it back after so long (driver.release_seconds)", metavar="DURATION", parse=parse_duration
         ),
@@ -127,6 +144,6 @@ RESUME = Command(
     "have the running agent take the driver back, in whatever version it now is",
     runs="nodeagent.cli.control:resume",
     exits=(ExitCode.UNREACHABLE,),
-    arguments=(CONFIG, SET),
+    arguments=(CONFIG, SET, SIMULATION),
     examples=(Example("nodeagent resume", "after `modprobe nvidia`; it happens by itself at the end of the release"),),
 )

@@ -1,7 +1,7 @@
 """Commands that look at the node as a whole: its state, its GPUs, who holds them."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, GPU, NODE, POD, RECORD, SET, TABLE, TABLES
+from nodeagent.cli.commands.shared import ASKING, CONFIG, GPU, POD, RECORD, SET, SIMULATION, TABLE, TABLES
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.gpu_arguments import parse_xid
 
@@ -17,7 +17,7 @@ STATUS = Command(
         "Asks the running agent, or the running simulation where there is no agent.\nExit code 1: not all is well."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         *TABLES,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
     ),
@@ -43,7 +43,7 @@ DOCTOR = Command(
         "Exit code 6: a check failed; 1: there are warnings. Nothing on the node is changed."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         *RECORD,
         Argument(
             ("--bundle",),
@@ -66,7 +66,7 @@ ALLOCATIONS = Command(
     exits=(ExitCode.UNREACHABLE,),
     description="Asks the running agent, whose journal holds what the kubelet was told.",
     arguments=(
-        *NODE,
+        *ASKING,
         *TABLE,
         GPU,
         POD,
@@ -90,7 +90,7 @@ EVENTS = Command(
         "with how long that took: XID, unhealthy, kubelet told, label changed."
     ),
     arguments=(
-        *NODE,
+        *ASKING,
         *RECORD,
         Argument(("--follow", "-f"), "go on with what happens from now on, until interrupted", action="store_true"),
         GPU,
@@ -115,7 +115,7 @@ GPUS = Command(
             runs="nodeagent.cli.gpu:show_list",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, *TABLE, GPU, POD),
+            arguments=(*ASKING, *TABLE, GPU, POD),
             examples=(
                 Example("nodeagent gpu list --json", "every detail that the driver tells"),
                 Example("nodeagent gpu list -o wide --pod ml/train-0", "what a pod was given"),
@@ -128,7 +128,7 @@ GPUS = Command(
             runs="nodeagent.cli.gpu:show_topology",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
-            arguments=(*NODE, *TABLE),
+            arguments=(*ASKING, *TABLE),
             examples=(Example("nodeagent gpu topology --gpus simulated:dgx-h100", "the matrix of another machine"),),
         ),
         Command(
@@ -140,7 +140,7 @@ GPUS = Command(
                 ExitCode.UNREACHABLE,
             ),
             description="Only the running agent judges.\nExit code 1: not every device is healthy.",
-            arguments=(*NODE, *TABLE, GPU, POD),
+            arguments=(*ASKING, *TABLE, GPU, POD),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
         Command(
@@ -148,7 +148,7 @@ GPUS = Command(
             "what the driver's error numbers mean, and what this node makes of them",
             runs="nodeagent.cli.gpu:show_xids",
             arguments=(
-                *NODE,
+                *ASKING,
                 *TABLE,
                 Argument(("number",), "explain this one", metavar="XID", nargs="?", parse=parse_xid),
             ),
@@ -161,7 +161,7 @@ GPUS = Command(
             exits=(ExitCode.NO_DRIVER,),
             description="Decides as for the kubelet, from the inventory and the settings in force here.",
             arguments=(
-                *NODE,
+                *ASKING,
                 *RECORD,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
                 Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
@@ -178,7 +178,7 @@ GPUS = Command(
             "which processes hold the device files, by pid, command and pod",
             runs="nodeagent.cli.gpu:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
-            arguments=(*NODE, *TABLE, POD),
+            arguments=(*ASKING, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
@@ -190,6 +190,7 @@ GPUS = Command(
             arguments=(
                 CONFIG,
                 SET,
+                SIMULATION,
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
                 Argument(("--reason",), "why; it is required", metavar="TEXT"),
             ),
@@ -210,7 +211,7 @@ TOP = Command(
         "processes (Tab) and show all readings of a GPU (Enter): clocks and why they are low, fan, ECC, PCIe, NVLink.\n"
         "? lists them, q quits. Where the output is no terminal it is printed once."
     ),
-    arguments=(*NODE, *TABLES, GPU, POD, Argument(("--once",), "print it once and exit", action="store_true")),
+    arguments=(*ASKING, *TABLES, GPU, POD, Argument(("--once",), "print it once and exit", action="store_true")),
     examples=(
         Example("nodeagent top", "over ssh, until q"),
         Example("nodeagent top --pod ml/train-0", "one pod's GPUs and processes"),

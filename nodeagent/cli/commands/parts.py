@@ -1,7 +1,7 @@
 """Commands about one part of the agent: containers, labels, metrics."""
 
 from nodeagent.cli.command import Argument, Command, Example
-from nodeagent.cli.commands.shared import CONFIG, NODE, RECORD, SET, TABLE
+from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, TABLE
 from nodeagent.cli.exit_codes import ExitCode
 
 CDI = Command(
@@ -190,6 +190,6 @@ LABELS = Command(
         ExitCode.UNREACHABLE,
     ),
     description="Asks the running agent. Exit code 1: not every label is as wanted.",
-    arguments=(*NODE, *TABLE),
+    arguments=(*ASKING, *TABLE),
     examples=(Example("nodeagent labels", "what the node is called, and what is in the way"),),
 )

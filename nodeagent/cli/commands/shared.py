@@ -52,3 +52,11 @@ TABLE = (JSON, _offer_forms("wide", "json", "yaml", "name"), NO_HEADERS)
 GPU = Argument(("--gpu",), "only what this GPU is part of: index, UUID or PCI address", metavar="GPU")
 
 POD = Argument(("--pod",), "only what this pod holds; NAME alone means it in every namespace", metavar="NAMESPACE/NAME")
+SIMULATION = Argument(
+    ("--simulation",),
+    "which simulation, where several run; NODEAGENT_SIMULATION says the same",
+    metavar="NAME",
+)
+
+ASKING = (*NODE, SIMULATION)
+"""Every command that asks the running agent about the node takes these."""

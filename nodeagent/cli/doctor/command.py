@@ -26,7 +26,7 @@ EXIT_CODES = {Grade.OK: ExitCode.OK, Grade.WARN: ExitCode.UNWELL, Grade.FAIL: Ex
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Look, judge, print, and pack where asked."""
-    environ = read_environment()
+    environ = read_environment(arguments)
     loaded, problems = _load(arguments)
     settings = loaded.settings if loaded is not None else Settings()
     configure_logging(form=settings.log.format, level="error")
@@ -35,8 +35,15 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     facts = anyio.run(lambda: look(settings, environ, hardware, problem, problems=problems, notices=notices))
     checks = run_checks(facts)
     width, colour = read_width(streams.out), wants_colour(streams.out, environ)
-    report = {"worst": find_worst(checks), "checks": checks}
-    write_answer(arguments, streams, report, render_checks(checks, width=width, colour=colour))
+    report: dict[str, object] = {"worst": find_worst(checks), "checks": checks}
+    heading = ""
+    if facts.asked_simulation:
+        report["asked_simulation"] = facts.asked_simulation
+        heading = (
+            f"the agent that answers is a simulation of {facts.asked_simulation}: "
+            "what it says of itself is not about this machine\n"
+        )
+    write_answer(arguments, streams, report, heading + render_checks(checks, width=width, colour=colour))
     if arguments.bundle:
         try:
             write_bundle(Path(arguments.bundle), facts, checks, loaded, settings, environ)

@@ -71,6 +71,8 @@ class Facts(Value, frozen=True):
     readout_problem: str = ""
     agent: StateRecord | None = None
     agent_problem: str = ""
+    asked_simulation: str = ""
+    """The profile of made-up hardware that the agent is about."""
     kubelet: SocketFacts | None = None
     pod_resources: SocketFacts | None = None
     checkpoint: KubeletCheckpoint | None = None

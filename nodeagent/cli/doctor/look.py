@@ -61,7 +61,7 @@ async def look(
     """Everything, with a reason for what could not be seen."""
     simulated = settings.gpus.simulated_profile is not None
     evidence, evidence_problem, readout, readout_problem = await _look_at_hardware(hardware, hardware_problem)
-    agent, agent_problem = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
+    agent, agent_problem, asked_simulation = await anyio.to_thread.run_sync(lambda: _ask_agent(settings, environ))
     runtime, runtime_problem = await bounded(lambda: _look_at_runtime(settings))
     seen = Facts(
         version=__version__,
@@ -77,6 +77,7 @@ async def look(
         readout_problem=readout_problem,
         agent=agent,
         agent_problem=agent_problem,
+        asked_simulation=asked_simulation,
         runtime=runtime,
         runtime_problem=runtime_problem,
         api=await look_at_api(settings, environ),
@@ -112,11 +113,13 @@ async def _look_at_runtime(settings: Settings) -> ChosenRuntime | NoRuntime:
     return decide_runtime(await build_detector(settings).read_evidence(), settings.runtime)
 
 
-def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str]:
+def _ask_agent(settings: Settings, environ: Mapping[str, str]) -> tuple[StateRecord | None, str, str]:
+    """What the agent says, or why nothing; and the profile, where it says it of made-up hardware."""
     try:
-        return find_agent(settings, environ).read("/api/v1/state", StateRecord), ""
+        agent = find_agent(settings, environ)
+        return agent.read("/api/v1/state", StateRecord), "", agent.simulated
     except CommandFailed as error:
-        return None, str(error)
+        return None, str(error), ""
 
 
 async def look_at_api(settings: Settings, environ: Mapping[str, str]) -> ApiFacts | None:

@@ -29,7 +29,7 @@ from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.live_page import LivePage, LivePages
 from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
 from nodeagent.components.web.page import render_document
-from nodeagent.components.web.records import GpusRecord
+from nodeagent.components.web.records import SIMULATED_HEADER, GpusRecord
 from nodeagent.components.web.stream import (
     KEEPALIVE,
     QueryMalformed,
@@ -96,6 +96,8 @@ class WebComponent:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Serve until cancelled."""
+        profile = self._live.now.gpus.simulated_profile
+        headers = {SIMULATED_HEADER: profile} if profile else {}
         public = HttpServer(
             Routes(self._looking()),
             on_error=self._note_error,
@@ -104,6 +106,7 @@ class WebComponent:
             capacity=self._capacity,
             hosts=self._read_hosts,
             access=self._access,
+            headers=headers,
         )
         admin = HttpServer(
             Routes([*self._looking(), *self._changing()]),
@@ -111,6 +114,7 @@ class WebComponent:
             on_exhausted=self._note_exhausted,
             limits=self._read_limits,
             capacity=Capacity(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS),
+            headers=headers,
         )
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()

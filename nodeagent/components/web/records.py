@@ -12,6 +12,9 @@ from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.values import Value
 
+SIMULATED_HEADER = "Nodeagent-Simulated"
+"""Names the profile in every answer about made-up hardware, so that nobody takes it for a node's."""
+
 NodeVerdict = Literal["ok", "attention", "broken", "starting"]
 
 

@@ -8,6 +8,7 @@ HostError
 ├── StateLocked           another agent uses the state directory
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
+├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
 ├── HookProgramMissing    the hook program is not part of this installation
 ├── HookProgramUnfit      it is, and does not run on this host
 └── HostStuck             file work did not come back in time
@@ -115,6 +116,18 @@ class KernelLogUnavailable(HostError):
         )
         super().__init__(f"cannot read the kernel log {path}: {describe_os_error(error)}: {remedy}")
         self.path, self.errno = path, error.errno
+
+
+class DirectoryNotPrivate(HostError):
+    """A directory that must be one's own is another user's, or others may write it."""
+
+    def __init__(self, path: Path, problem: str, remedy: str = "") -> None:
+        remedy = remedy or "look at what is in it, then have its owner or root remove it"
+        super().__init__(
+            f"{path} cannot be trusted: {problem}; {remedy}, or set TMPDIR (and no XDG_RUNTIME_DIR) to a directory "
+            "that only you may write"
+        )
+        self.path, self.problem = path, problem
 
 
 class DeviceNodeNotApplied(HostError):

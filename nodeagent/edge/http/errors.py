@@ -22,9 +22,10 @@ class BodyTooLarge(HttpError):
 class ListenFailed(HttpError):
     """The address is taken, not ours, or impossible."""
 
-    def __init__(self, key: str, address: str, reason: str, remedy: str) -> None:
+    def __init__(self, key: str, address: str, reason: str, remedy: str, *, is_taken: bool = False) -> None:
         super().__init__(f"cannot listen on {address} ({key}): {reason}; {remedy}")
         self.key, self.address, self.reason, self.remedy = key, address, reason, remedy
+        self.is_taken = is_taken
 
 
 class WebConfigInvalid(HttpError):

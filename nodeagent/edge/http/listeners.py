@@ -4,6 +4,7 @@ Apart from the server because a port that is refused must be refused at once, an
 quarter of the agent's start to load.
 """
 
+import errno
 import os
 import socket
 import stat
@@ -17,12 +18,22 @@ BACKLOG = 1024
 """Who waits in the kernel costs no descriptor; a probe that finds the queue full tries again a second later."""
 
 
-def open_tcp_listener(host: str, port: int, *, key: str) -> socket.socket:
-    """A bound TCP socket.
+def open_tcp_listener(host: str, port: int, *, key: str, ports: int = 1) -> socket.socket:
+    """A bound TCP socket, on the first of so many ports that is free.
 
     Raises:
         ListenFailed: the address cannot be had; says what to do and which setting to change.
     """
+    for candidate in range(port, port + ports - 1):
+        try:
+            return _open_tcp(host, candidate, key)
+        except ListenFailed as error:
+            if not error.is_taken:
+                raise
+    return _open_tcp(host, port + ports - 1, key)
+
+
+def _open_tcp(host: str, port: int, key: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     remedy = "free the port (`ss -ltnp` names its owner) or set another address"
@@ -63,7 +74,8 @@ def _listening(listener: socket.socket, key: str, where: str, remedy: str) -> It
     except OSError as error:
         listener.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ListenFailed(key, where, reason.lower(), remedy) from error
+        is_taken = error.errno == errno.EADDRINUSE
+        raise ListenFailed(key, where, reason.lower(), remedy, is_taken=is_taken) from error
 
 
 def _remove_stale(path: Path) -> None:

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -58,13 +58,16 @@ class HttpServer:
         capacity: Capacity = CAPACITY,
         hosts: Callable[[], AllowedHosts] | None = None,
         access: Access | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """`on_error` is told of exceptions that a handler let through; the client gets a 500 without details.
 
-        `on_exhausted` is told when no connection can be taken. Without `hosts` every name is welcome.
+        `on_exhausted` is told when no connection can be taken. Without `hosts` every name is welcome; `headers` go out
+        with every answer.
         """
         self._routes, self._on_error, self._on_exhausted = routes, on_error, on_exhausted
         self._limits, self._capacity, self._hosts, self._access = limits, capacity, hosts, access
+        self._headers = {"Server": SERVER, **(headers or {}), **(access.headers if access is not None else {})}
         self._served: Counter[tuple[str, str]] = Counter()
 
     @contextlib.asynccontextmanager
@@ -156,11 +159,11 @@ class HttpServer:
             return render_problem(500, "the agent failed to answer", "its log says why")
 
     async def _send(self, incoming: BaseRequest, answer: Answer) -> StreamResponse:
-        extra = {"Server": SERVER, **(self._access.headers if self._access is not None else {})}
         if isinstance(answer, Stream):
-            headers = {"Content-Type": answer.content_type, "Cache-Control": "no-store", **extra}
+            headers = {"Content-Type": answer.content_type, "Cache-Control": "no-store", **self._headers}
             return await _send_stream(incoming, answer, headers, self._limits().write_seconds)
-        headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff", **extra, **answer.headers}
+        kind = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
+        headers = {**kind, **self._headers, **answer.headers}
         response = WireResponse(body=answer.body, status=answer.status, headers=headers)
         transport = incoming.transport
         if transport is None or transport.is_closing():

@@ -143,12 +143,86 @@ def test_a_reader_of_rare_events_hears_that_the_agent_is_there(node: AgentProces
             heard += more
 
 
-def test_a_second_simulation_is_refused_by_name_of_the_first(node: AgentProcess) -> None:
+def test_a_second_simulation_of_one_name_is_refused(node: AgentProcess) -> None:
     """Two agents on one node would hand out a GPU twice; the second says who the first is and touches nothing."""
-    second = run_command(node.directory, "simulate", "--set", "http.listen=127.0.0.1:0")
+    second = run_command(node.directory, "simulate", "--simulation", "1", "--set", "http.listen=127.0.0.1:0")
     assert second.returncode == 2
     assert str(node.process.pid) in second.stderr
     assert node.admin_socket.exists()
+
+
+def test_two_simulations_side_by_side_are_told_apart(short_dir: Path) -> None:
+    """Each has its own directory and faults; without being told which one is meant, a command asks."""
+    with (
+        running_simulation(short_dir, "--pods", "0") as first,
+        running_simulation(short_dir, "--profile", "t4", "--pods", "0") as second,
+    ):
+        assert any("nodeagent status --simulation 2" in line for line in second.output)
+        for agent in (first, second):
+            agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
+        asked = run_command(short_dir, "simulate", "fault", "lost", "0")
+        assert asked.returncode == 2
+        assert f"1 (dgx-h100, {first.url}, process {first.process.pid})" in asked.stderr
+        assert f"2 (t4, {second.url}, process {second.process.pid})" in asked.stderr
+        assert run_command(short_dir, "simulate", "fault", "lost", "0", "--simulation", "2").returncode == 0
+        second.wait_for("/api/v1/conditions", "gpu-lost")
+        assert "gpu-lost" not in first.get("/api/v1/conditions")[1]
+        assert second.stop() == 0
+        status = run_command(short_dir, "status")
+        assert status.stdout.startswith("simulation 1: a made-up dgx-h100; nothing of this is about this machine\n")
+    assert list(short_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", [(), ("--keep-state",)])
+def test_a_start_after_a_kill_knows_nothing_of_the_run_before(short_dir: Path, kept: tuple[str, ...]) -> None:
+    """Unless it is asked to: the verdict on a GPU outlives a kill, as it does on a node."""
+    with running_simulation(short_dir, "--pods", "0") as killed:
+        killed.post("/api/v1/faults", {"fault": "xid", "arguments": ["48", "3"]})
+        killed.wait_for("/api/v1/gpus/3", '"unhealthy"')
+        killed.process.kill()
+        killed.process.wait()
+    with running_simulation(short_dir, "--pods", "0", *kept) as agent:
+        agent.wait_for("/readyz", "\nready\n")
+        body = agent.wait_for("/api/v1/gpus/3", '"verdict"')
+        assert ('"unhealthy"' in body) == bool(kept)
+    assert (list(short_dir.iterdir()) != []) == bool(kept)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status", "--json"),
+        ("top", "--json"),
+        ("labels", "--json"),
+        ("allocations", "--json"),
+        ("events", "--json"),
+        ("gpu", "list", "--json"),
+        ("gpu", "health", "--json"),
+        ("gpu", "topology", "--json"),
+        ("gpu", "prefer", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_made_up_passes_for_this_node(node: AgentProcess, words: tuple[str, ...]) -> None:
+    """Whatever a simulation answers says so: people in its first line, scripts in a field, of each entry of a list."""
+    node.wait_for("/api/v1/allocations", '"pod":{')
+    node.wait_for("/api/v1/labels", "nvidia.com/gpu.count")
+    document = json.loads(run_command(node.directory, *words).stdout)
+    assert document
+    for entry in document if isinstance(document, list) else [document]:
+        assert entry["simulated"] == "dgx-h100"
+    first = run_command(node.directory, *[word for word in words if word != "--json"], *ONCE.get(words[0], ()))
+    assert first.stdout.startswith("simulation 1: a made-up dgx-h100; nothing of this is about this machine\n")
+
+
+def test_the_doctor_says_that_it_asked_a_simulation(node: AgentProcess) -> None:
+    """The rest of what it finds is about this machine."""
+    said = "the agent that answers is a simulation of dgx-h100: what it says of itself is not about this machine\n"
+    assert run_command(node.directory, "doctor").stdout.startswith(said)
+    assert json.loads(run_command(node.directory, "doctor", "--json").stdout)["asked_simulation"] == "dgx-h100"
+
+
+ONCE = {"top": ("--once",)}
 
 
 def test_port_in_use_is_one_line(node: AgentProcess, short_dir: Path) -> None:

@@ -167,9 +167,11 @@ def test_render_labels_tells_a_driver_that_fails_from_a_label_that_does(monkeypa
     assert "no legal label" in err
 
 
-def test_a_doctor_that_only_warns_says_that_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_doctor_that_only_warns_says_that_something_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The worst check decides."""
+    places = (f"node.run_dir={tmp_path}", f"node.state_dir={tmp_path}", "http.listen=127.0.0.1:1")
+    own = [word for each in (MADE_UP, *places) for word in ("--set", each)]
     for grade, code in ((Grade.OK, ExitCode.OK), (Grade.WARN, ExitCode.UNWELL), (Grade.FAIL, ExitCode.CHECK_FAILED)):
         checks = (Check("first", Grade.OK, "well"), Check("second", grade, "so"))
         monkeypatch.setattr(command, "run_checks", lambda _facts, checks=checks: checks)
-        assert run_here("doctor", "--set", MADE_UP)[0] == code
+        assert run_here("doctor", *own)[0] == code

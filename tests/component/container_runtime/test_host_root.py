@@ -5,7 +5,10 @@ followed in the wrong root, they would lead into the agent's own.
 """
 
 import os
+import re
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +29,9 @@ from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import RuntimeKind
 from tests.fakes.cri import FakeCri
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root directory")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("chroot") is None, reason="only root may change the root directory, by `chroot`"
+)
 
 MAIN = "/etc/containerd/config.toml"
 CONFIG = 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
@@ -216,11 +221,15 @@ async def test_a_change_that_the_hosts_program_refuses_is_not_written(host: Host
 
 
 def make_shell(root: Path) -> None:
-    """The programs that the host's own need, in its own root."""
-    for name in ("sh", "env", "grep", "test", "echo"):
-        path = root / "usr/bin" / name if name == "env" else root / "bin" / name
-        path.write_bytes(Path("/bin/busybox").read_bytes())
-        path.chmod(0o755)
+    """The programs that the host's own need, in its own root: this machine's, with the libraries they are linked to."""
+    for place in ("bin/sh", "usr/bin/env", "bin/grep"):
+        program = shutil.which(Path(place).name)
+        assert program is not None
+        shutil.copy(program, root / place)
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+        for library in re.findall(r"(/\S+) \(0x", linked):
+            (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, root / library.lstrip("/"))
 
 
 def test_paths_lead_there_and_back(host: Host) -> None:

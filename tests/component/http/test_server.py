@@ -167,7 +167,7 @@ def test_an_address_in_use_names_setting_and_remedy() -> None:
 def test_an_impossible_address_is_refused() -> None:
     """An address of another machine cannot be listened on."""
     with pytest.raises(ListenFailed, match="cannot assign"):
-        open_tcp_listener("192.0.2.1", 9400, key="http.listen")
+        open_tcp_listener("192.0.2.1", 0, key="http.listen")
 
 
 def test_a_stale_socket_is_replaced_and_a_living_one_is_not(short_dir: Path) -> None:

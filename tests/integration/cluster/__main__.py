@@ -28,7 +28,7 @@ a few Debian packages; what is missing is named.
 """
 EXAMPLES = """\
 examples:
-  python -m tests.integration.cluster check              what this machine lacks, and how to get it
+  python -m tests.integration.cluster check              all that the scenarios lack here, and how to get it
   python -m tests.integration.cluster packages           the Debian packages among it, for apt-get install
   python -m tests.integration.cluster build              build the programs once; minutes the first time, then nothing
   python -m tests.integration.cluster up                 start a cluster, or say that it runs already
@@ -81,7 +81,8 @@ def say(text: str) -> None:
 def run_check(layout: Layout) -> tuple[int, Answer, str]:
     missing = read_missing()
     answer = {"missing": missing.words, "packages": missing.packages}
-    text = "\n".join(missing.words) or "nothing is missing"
+    together = (f"the packages at once: {missing.command}",) if missing.packages else ()
+    text = "\n".join((*missing.words, *together)) or "nothing is missing"
     return (RequirementsMissing.exit_status if missing.words else 0), answer, text
 
 

@@ -20,6 +20,7 @@ import yaml
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, choose_free_ports
+from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import wait_until, write_record
 from tests.integration.cluster.render import render_kubeconfig
 
@@ -92,7 +93,8 @@ class AgentUnderTest:
         layout = self.cluster.layout
         self.write_credentials(self.token or request_token(self.cluster))
         self.write_settings()
-        command = (*self.command, "--config", str(self.config_file), *arguments)
+        # In the cluster's namespace: of the CDI specifications that the machine may have it must know nothing.
+        command = join_namespace(layout, (*self.command, "--config", str(self.config_file), *arguments))
         environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
         with self.log.open("ab") as output:
             if self.log_begins is None:

@@ -122,6 +122,11 @@ class Layout:
         }
 
     @property
+    def mounts_over_what_is_there(self) -> dict[Path, Path]:
+        """What hides a directory that a machine need not have; nothing is mounted where it has none."""
+        return {self.cdi_dirs[0]: Path("/etc/cdi")}
+
+    @property
     def kubelet(self) -> Path:
         """What the kubelet sees as /var/lib/kubelet."""
         return self.root / "lib" / "kubelet"

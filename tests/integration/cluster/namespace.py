@@ -17,10 +17,7 @@ SHARE = "mount --make-rshared /"  # as on a node: pods may ask to see what is mo
 
 def open_namespace(layout: Layout) -> ProcessId:
     """Create the namespace; return the process that holds it open."""
-    script = " && ".join(
-        (SHARE, *(f"mount --bind {ours} {theirs}" for ours, theirs in layout.mounts.items()), "echo ready")
-    )
-    command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", f"{script} && exec sleep infinity")
+    command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", render_script(layout))
     log = layout.log(HOLDER)
     holder = spawn(command, log, layout.records / HOLDER, dict(os.environ))
 
@@ -30,6 +27,16 @@ def open_namespace(layout: Layout) -> ProcessId:
 
     wait_until("the cluster's mount namespace", is_ready, timeout_seconds=10)
     return holder
+
+
+def render_script(layout: Layout) -> str:
+    """What the namespace's first process does."""
+    binds = [f"mount --bind {ours} {theirs}" for ours, theirs in layout.mounts.items()]
+    covers = [
+        f"{{ [ ! -d {theirs} ] || mount --bind {ours} {theirs}; }}"
+        for ours, theirs in layout.mounts_over_what_is_there.items()
+    ]
+    return " && ".join((SHARE, *binds, *covers, "echo ready", "exec sleep infinity"))
 
 
 def join_namespace(layout: Layout, command: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Can this machine run the real cluster? Names everything that is missing, at once, with the way to get it.
+"""Can this machine run the real cluster, and the scenarios? Names all that is missing, at once, and how to get it.
 
 Owns the list of needs. Installs nothing: that is `.ci/e2e` (or a person).
 """
@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.integration.cluster.errors import RequirementsMissing
@@ -24,6 +24,17 @@ PACKAGES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
+SCENARIOS = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "podman": "podman",
+    "musl-gcc": "musl-tools",
+    "dbus-daemon": "dbus",
+    "setpriv": "util-linux",
+    "pivot_root": "util-linux",
+    "apt-cache": "apt",
+}
+"""What the scenarios want beside the cluster."""
 NAMES = {"cc": "a C compiler", "busybox": "a static busybox"}  # busybox alone is the whole content of the test image
 ELF_INTERPRETER = 3  # program header type PT_INTERP: present in every dynamically linked program
 
@@ -35,6 +46,11 @@ class Missing:
     words: tuple[str, ...]
     packages: tuple[str, ...]
 
+    @property
+    def command(self) -> str:
+        """What installs all of it that can be installed."""
+        return f"apt-get install --yes {' '.join(self.packages)}" if self.packages else ""
+
 
 def require_cluster_machine() -> None:
     """Return quietly where the cluster can run.
@@ -42,27 +58,30 @@ def require_cluster_machine() -> None:
     Raises:
         RequirementsMissing: names each thing that is missing.
     """
-    missing = read_missing()
+    missing = read_missing(PACKAGES)
     if missing.words:
         raise RequirementsMissing(missing.words)
 
 
-def read_missing() -> Missing:
-    """What this machine lacks."""
-    return find_missing(shutil.which, is_root=os.geteuid() == 0, read=lambda path: Path(path).read_bytes())
+def read_missing(wanted: Mapping[str, str] = PACKAGES | SCENARIOS) -> Missing:
+    """What this machine lacks, for all scenarios unless told otherwise."""
+    is_root = os.geteuid() == 0
+    return find_missing(wanted, shutil.which, is_root=is_root, read=lambda path: Path(path).read_bytes())
 
 
-def find_missing(which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]) -> Missing:
-    """Everything the cluster needs and `which` does not find; empty when it can run."""
-    absent = [program for program in PACKAGES if which(program) is None]
+def find_missing(
+    wanted: Mapping[str, str], which: Callable[[str], str | None], *, is_root: bool, read: Callable[[str], bytes]
+) -> Missing:
+    """Everything that is wanted, by program and package, and that `which` does not find; empty when all is there."""
+    absent = [program for program in wanted if which(program) is None]
     busybox = which("busybox")
     if busybox is not None and not is_static_elf(read(busybox)):
         absent.append("busybox")
     words = [] if is_root else ["root (the kubelet mounts and containerd starts containers: run it as root)"]
     if which("go") is None:
         words.append("Go (install Go 1.21 or newer: the programs are built from their modules with the pinned release)")
-    words += [f"{NAMES.get(program, program)} (apt-get install {PACKAGES[program]})" for program in absent]
-    packages = {package for program in absent for package in PACKAGES[program].split()}
+    words += [f"{NAMES.get(program, program)} (apt-get install {wanted[program]})" for program in absent]
+    packages = {package for program in absent for package in wanted[program].split()}
     return Missing(tuple(words), tuple(sorted(packages)))
 
 

@@ -1,11 +1,14 @@
 """Two agents of one state directory: the second is refused, or waits for the first to leave."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,10 +18,14 @@ from nodeagent.app.errors import AgentAlreadyRuns
 from nodeagent.config.kinds import Address
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.http.errors import ListenFailed
 
 FIRST_OF_A_CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
 PATIENCE_SECONDS = 30.0
-can_make_containers = subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+can_make_containers = (
+    shutil.which("unshare") is not None
+    and subprocess.run([*FIRST_OF_A_CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+)
 
 
 def make_settings(directory: Path) -> Settings:
@@ -49,7 +56,7 @@ def test_the_second_gives_up_when_the_first_stays(tmp_path: Path) -> None:
                 pass
 
 
-def test_the_second_takes_over_when_the_first_leaves(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_second_takes_over_when_the_first_leaves(tmp_path: Path, log_lines: list[MutableMapping[str, Any]]) -> None:
     """It waits, says for whom once, and starts as soon as the lock is free."""
     settings = make_settings(tmp_path)
     settings.node.state_dir.mkdir()
@@ -60,8 +67,22 @@ def test_the_second_takes_over_when_the_first_leaves(tmp_path: Path, capfd: pyte
     with open_endpoints(settings, patience_seconds=PATIENCE_SECONDS) as listeners:
         assert listeners.admin_path.exists()
     leaving.join()
-    said = capfd.readouterr()
-    assert (said.out + said.err).count("start_waits") == 1
+    assert [line["event"] for line in log_lines].count("start_waits") == 1
+
+
+def test_one_that_may_move_takes_the_next_free_port(tmp_path: Path) -> None:
+    """And says which one it could not have; one that may not is refused."""
+    with open_endpoints(make_settings(tmp_path / "a")) as first:
+        port = int(first.url.rstrip("/").rpartition(":")[2])
+        settings = make_settings(tmp_path / "b")
+        settings = replace(settings, http=replace(settings.http, listen=Address("127.0.0.1", port)))
+        with pytest.raises(ListenFailed, match="address already in use"), open_endpoints(settings):
+            pass
+        with open_endpoints(settings, may_move=True) as second:
+            assert second.taken == f"127.0.0.1:{port}"
+            assert int(second.url.rstrip("/").rpartition(":")[2]) > port
+    with open_endpoints(settings, may_move=True) as alone:
+        assert (alone.taken, alone.url) == ("", f"http://127.0.0.1:{port}/")
 
 
 @pytest.mark.skipif(not can_make_containers, reason="needs process namespaces")

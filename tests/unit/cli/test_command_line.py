@@ -18,7 +18,7 @@ from nodeagent.cli.durations import parse_duration
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
 from nodeagent.cli.parser import build_parser
-from nodeagent.cli.places import find_simulation_dir, list_admin_sockets
+from nodeagent.cli.places import find_simulations_dir
 from nodeagent.cli.reference import render_cli_page
 from nodeagent.cli.simulate import list_simulation_overrides
 from nodeagent.config.load import load_settings
@@ -197,12 +197,10 @@ def _settings(run_dir: Path) -> Settings:
     return load_settings(environ={}, overrides=[f"node.run_dir={run_dir}"]).settings
 
 
-def test_a_simulation_is_found_where_its_user_left_it() -> None:
+def test_simulations_are_found_where_their_user_left_them() -> None:
     """One directory a user, below the runtime directory where there is one."""
-    assert find_simulation_dir({"XDG_RUNTIME_DIR": "/run/user/7", "TMPDIR": "/t"}).parent == Path("/run/user/7")
-    assert find_simulation_dir({"TMPDIR": "/t"}) == Path(f"/t/nodeagent-simulation-{os.geteuid()}")
-    sockets = list_admin_sockets(Path("/run/nodeagent"), {"TMPDIR": "/t"})
-    assert [path.name for path in sockets] == ["admin.sock", "admin.sock"]
+    assert find_simulations_dir({"XDG_RUNTIME_DIR": "/run/user/7", "TMPDIR": "/t"}).parent == Path("/run/user/7")
+    assert find_simulations_dir({"TMPDIR": "/t"}) == Path(f"/t/nodeagent-simulations-{os.geteuid()}")
 
 
 def test_a_simulation_keeps_to_its_directory() -> None:

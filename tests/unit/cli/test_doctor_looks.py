@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
+from nodeagent.cli.client import AgentClient
 from nodeagent.cli.doctor.look_host import (
     find_plugin_sockets,
     find_strangers,
@@ -17,7 +18,8 @@ from nodeagent.cli.doctor.look_host import (
     read_clock,
     read_specs,
 )
-from nodeagent.cli.main import Streams, run_command_line
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams, run_command_line
 from nodeagent.config.load import load_settings
 from tests.support.command_line import run_here
 from tests.unit.cli.healthy_node import HEALTHY
@@ -126,11 +128,15 @@ def test_the_doctor_works_without_an_agent(short_dir: Path, monkeypatch: pytest.
 
 def test_the_doctor_goes_on_with_a_broken_configuration(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid file is the first finding, not the end."""
-    monkeypatch.setenv("TMPDIR", str(short_dir))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+
+    def find_none(*_: object) -> AgentClient:
+        raise CommandFailed("no agent answers", ExitCode.UNREACHABLE)
+
+    # Without a configuration the agent would be looked for where this machine's own one is.
+    for module in ("look", "bundle"):
+        monkeypatch.setattr(f"nodeagent.cli.doctor.{module}.find_agent", find_none)
     file = short_dir / "c.yaml"
     file.write_text("htp: {}\n")
-    monkeypatch.setenv("NODEAGENT_HTTP__LISTEN", "127.0.0.1:1")
     out = io.StringIO()
     code = run_command_line(["doctor", "--config", str(file)], Streams(out, out))
     assert code == 6

@@ -37,6 +37,8 @@ def test_an_unknown_node_is_one_line() -> None:
 class FakeAgent(AgentClient):
     """Answers one body."""
 
+    where, simulated = "/run/nodeagent/admin.sock", ""
+
     def __init__(self, state: LabelState | None) -> None:
         super().__init__(http.client.HTTPConnection("nowhere"), "nowhere")
         self._body = wire.encode(state)

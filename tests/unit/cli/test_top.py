@@ -23,6 +23,8 @@ UID = "0f3c2b1a-1111-2222-3333-444455556666"
 class Agent(AgentClient):
     """Answers with one state, or not at all."""
 
+    where, simulated = "/run/nodeagent/admin.sock", ""
+
     def __init__(self, state: StateRecord | None) -> None:
         super().__init__(http.client.HTTPConnection("nowhere"), "nowhere")
         self._state = state

@@ -49,6 +49,7 @@ def test_everything_lies_in_the_scratch_directory() -> None:
     """Removing one directory removes every file of a cluster; only the lock lies beside it."""
     layout = Layout(Path("/tmp/place"))
     assert all(each.is_relative_to(layout.root) for each in (*layout.directories(), *layout.mounts))
+    assert set(layout.mounts_over_what_is_there) <= set(layout.directories())
     assert not layout.lock_file.is_relative_to(layout.root)
 
 

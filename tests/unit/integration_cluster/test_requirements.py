@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.cluster.errors import RequirementsMissing
-from tests.integration.cluster.requirements import PACKAGES, Missing, find_missing, is_static_elf
+from tests.integration.cluster.requirements import PACKAGES, SCENARIOS, Missing, find_missing, is_static_elf
 
-EVERYTHING = {"go", *PACKAGES}
+WANTED = PACKAGES | SCENARIOS
+EVERYTHING = {"go", *WANTED}
 
 
 def make_elf(*program_headers: int, order: str = "<") -> bytes:
@@ -25,21 +26,30 @@ def finder(*absent: str) -> Callable[[str], str | None]:
 
 def test_a_complete_machine_misses_nothing() -> None:
     """With every program and root, there is nothing to say."""
-    assert find_missing(finder(), is_root=True, read=lambda _: make_elf(1)) == Missing((), ())
+    assert find_missing(WANTED, finder(), is_root=True, read=lambda _: make_elf(1)) == Missing((), ())
+    assert Missing((), ()).command == ""
+
+
+def test_the_cluster_alone_wants_less_than_the_scenarios() -> None:
+    """A bench or one scenario on the cluster is not kept from running by a Prometheus that it does not use."""
+    missing = find_missing(PACKAGES, finder(*SCENARIOS), is_root=True, read=lambda _: make_elf(1))
+    assert missing == Missing((), ())
 
 
 @pytest.mark.parametrize("absent", sorted(EVERYTHING))
 def test_each_missing_program_is_named_alone(absent: str) -> None:
     """One thing missing gives one entry, which says how to get it."""
-    missing = find_missing(finder(absent), is_root=True, read=lambda _: make_elf(1))
+    missing = find_missing(WANTED, finder(absent), is_root=True, read=lambda _: make_elf(1))
     assert ["install" in entry for entry in missing.words] == [True]
-    assert " ".join(missing.packages) == PACKAGES.get(absent, "")
+    assert " ".join(missing.packages) == WANTED.get(absent, "")
 
 
 def test_everything_missing_is_named_at_once() -> None:
     """Nobody has to come back for the next one; the error is one line and means exit status 4."""
-    missing = find_missing(lambda _: None, is_root=False, read=lambda _: b"")
+    missing = find_missing(WANTED, lambda _: None, is_root=False, read=lambda _: b"")
     assert len(missing.words) == 1 + len(EVERYTHING)
+    for package in " ".join(WANTED.values()).split():
+        assert package in missing.command.split()
     error = RequirementsMissing(missing.words)
     assert error.exit_status == 4
     assert "\n" not in str(error)
@@ -47,7 +57,7 @@ def test_everything_missing_is_named_at_once() -> None:
 
 def test_a_busybox_that_needs_a_loader_is_refused() -> None:
     """The image holds nothing but busybox, so a dynamically linked one cannot start in it."""
-    missing = find_missing(finder(), is_root=True, read=lambda _: make_elf(1, 3))
+    missing = find_missing(WANTED, finder(), is_root=True, read=lambda _: make_elf(1, 3))
     assert missing == Missing(("a static busybox (apt-get install busybox-static)",), ("busybox-static",))
 
 

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.short_directory import short_dir
 from tests.unit.edge.host.tree import HostTree
+
+__all__ = ["host", "short_dir"]
 
 
 @pytest.fixture

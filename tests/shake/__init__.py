@@ -1,0 +1,1 @@
+"""The tests again and again, on fresh clones, beside what else a person's machine does."""

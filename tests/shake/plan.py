@@ -1,0 +1,53 @@
+"""What a run is, and what its output says; pure."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+SHOWN = 3
+"""Failures named on a line; the rest are counted."""
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+class Run(Struct, frozen=True):
+    """One run of the tests, and how it ended."""
+
+    number: int
+    is_crowded: bool
+    seconds: float
+    status: int
+    failures: tuple[str, ...] = ()
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether every test did."""
+        return self.status == 0
+
+
+def is_crowded(number: int) -> bool:
+    """Every other run is beside a simulation and busy processes, the second one first."""
+    return number % 2 == 0
+
+
+def find_failures(output: str) -> tuple[str, ...]:
+    """The names of the tests that failed, each once, from pytest's summary."""
+    return tuple(dict.fromkeys(_FAILURE.findall(output)))
+
+
+def render_run(run: Run, runs: int) -> str:
+    """The line about one run."""
+    place = "crowded" if run.is_crowded else "alone"
+    outcome = "passed" if run.has_passed else f"failed ({run.status})"
+    more = len(run.failures) - SHOWN
+    names = ", ".join((*run.failures[:SHOWN], *([f"and {more} more"] if more > 0 else [])))
+    return f"{run.number:>3} of {runs}  {place:<7}  {run.seconds:6.0f} s  {outcome}{f': {names}' if names else ''}"
+
+
+def render_end(runs: Sequence[Run]) -> str:
+    """What is to be said of all."""
+    failed = [run for run in runs if not run.has_passed]
+    names = sorted({name for run in failed for name in run.failures})
+    lines = [f"{len(runs) - len(failed)} of {len(runs)} runs passed"]
+    lines += [f"  {sum(name in run.failures for run in failed)} times: {name}" for name in names]
+    return "\n".join(lines)

@@ -23,7 +23,7 @@ from nodeagent.kernel.log import configure_logging, get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.ports import FaultInjector, GpuClearing, GpuSource
+from nodeagent.model.ports import FaultInjector, GpuClearing, GpuForgetting, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -43,10 +43,11 @@ class Control:
         gpus: GpuSource,
         faults: FaultInjector | None,
         clearing: GpuClearing,
+        forgetting: GpuForgetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing = clearing
+        self._clearing, self._forgetting = clearing, forgetting
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -170,6 +171,10 @@ class Control:
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         """Take a GPU back into service on a person's word."""
         return await self._clearing.clear_gpu(name, reason, who)
+
+    async def forget_gpu(self, name: str, who: str) -> str:
+        """No longer miss a GPU that is gone for good."""
+        return await self._forgetting.forget_gpu(name, who)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

@@ -1,4 +1,4 @@
-"""`nodeagent gpu list|topology|health|xids|holders|clear`."""
+"""`nodeagent gpu list|topology|health|xids|holders|clear|forget`."""
 
 import argparse
 import time
@@ -127,6 +127,15 @@ def clear(arguments: argparse.Namespace, streams: Streams) -> int:
     agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
     print(agent.post("/api/v1/clear", {"gpu": arguments.gpu, "reason": reason, "who": who}), file=streams.out)
+    return ExitCode.OK
+
+
+def forget(arguments: argparse.Namespace, streams: Streams) -> int:
+    """No longer miss a GPU that is gone for good."""
+    environ = read_environment()
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    who = environ.get("SUDO_USER") or environ.get("USER") or ""
+    print(agent.post("/api/v1/forget", {"gpu": arguments.gpu, "who": who}), file=streams.out)
     return ExitCode.OK
 
 

@@ -41,6 +41,7 @@ def render_list(records: GpusRecord, *, width: int) -> str:
         rows += [_gpu_row(record), *_mig_rows(record)]
     lines = render_table(head, rows, width=width) if rows else ["no GPU"]
     lines += [f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing]
+    lines += [f"gone: GPU {one.index} ({clean(one.name)}, {one.address}, {one.uuid})" for one in records.vanished]
     return "\n".join(lines) + "\n"
 
 

@@ -82,6 +82,7 @@ def _others(state: StateRecord, width: int) -> list[str]:
         facts.append(f"{state.runtime.kind} {state.runtime.version}".rstrip())
     if state.gpus is not None:
         facts += [f"{one.address} is missing: {one.reason}" for one in state.gpus.missing]
+        facts += [f"GPU {one.index} is gone: {one.uuid}" for one in state.gpus.vanished]
     if not state.allocations and len(facts) == 1:
         return []
     return ["", *wrap(" · ".join(facts), width)]

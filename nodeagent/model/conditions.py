@@ -4,7 +4,7 @@
 """
 
 from nodeagent.model.condition_definition import ConditionDefinition
-from nodeagent.model.driver_conditions import BLINDING_CODES, DRIVER_CONDITIONS
+from nodeagent.model.driver_conditions import BLINDING_BUT_ABSENCE, BLINDING_CODES, DRIVER_CONDITIONS
 
 CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
@@ -175,6 +175,33 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="gpu-vanished",
+        severity="error",
+        title="a GPU that this node had is gone",
+        remedy="reseat or replace it; if it is gone for good: `nodeagent gpu forget GPU`, or set `gpus.expected`",
+        depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-fewer-than-expected",
+        severity="error",
+        title="this node has fewer GPUs than it should have",
+        remedy="check `lspci -d 10de:` and the BIOS; correct `gpus.expected` if the node was built with fewer",
+        depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-not-remembered",
+        severity="warning",
+        title="the list of known GPUs cannot be kept, one that vanishes during a restart would not be missed",
+        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
+        code="gpus-list-lost",
+        severity="warning",
+        title="the list of known GPUs was damaged, one that has vanished meanwhile is not missed",
+        remedy="compare `nodeagent gpu list` with what the node should have; this stands until the agent is restarted",
+    ),
+    ConditionDefinition(
         code="gpu-unreadable",
         severity="warning",
         title="something of a GPU could not be read",
@@ -227,6 +254,48 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="devices or settings cannot be offered as configured",
         remedy="mend what the detail names; everything else is offered",
         depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="nothing-offered",
+        severity="error",
+        title="pods cannot get any GPU of this node",
+        remedy="follow the detail, and what the conditions of each GPU say; drain the node if it lasts",
+        show_after_seconds=15.0,
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty"),
+    ),
+    ConditionDefinition(
+        code="gpu-not-offered",
+        severity="warning",
+        title="pods cannot get a GPU of this node",
+        remedy="mend what the detail names; the others are offered",
+        show_after_seconds=5.0,
+        depends_on=(
+            *BLINDING_CODES,
+            "gpu-lost",
+            "gpu-unhealthy",
+            "gpu-health-unknown",
+            "cdi-device-left-out",
+            "plugin-not-registered",
+        ),
+    ),
+    ConditionDefinition(
+        code="gpu-include-empty",
+        severity="error",
+        title="`gpus.include` means no GPU of this node, none is offered",
+        remedy="correct `gpus.include` by an index, UUID, PCI address or model pattern of `nodeagent gpu list`",
+    ),
+    ConditionDefinition(
+        code="gpu-excluded",
+        severity="info",
+        title="a GPU is left alone by configuration",
+        remedy="nothing needs to be done; to offer it, change `gpus.include` or `gpus.exclude`",
+    ),
+    ConditionDefinition(
+        code="mig-not-offered",
+        severity="warning",
+        title="a GPU is cut into MIG devices, and offered as a whole",
+        remedy="set `device_plugin.mig_strategy` to single or mixed, or switch MIG off",
+        show_after_seconds=5.0,
     ),
     ConditionDefinition(
         code="plugin-not-registered",

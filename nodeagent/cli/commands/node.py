@@ -183,6 +183,18 @@ GPU = Command(
             ),
             examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
         ),
+        Command(
+            "forget",
+            "say that a GPU which has vanished is gone for good",
+            runs="nodeagent.cli.gpu:forget",
+            description="It is no longer missed, until it comes back and vanishes again. Who and when are logged.",
+            arguments=(
+                CONFIG,
+                SET,
+                Argument(("gpu",), "UUID, PCI address, or the index that it had", metavar="GPU"),
+            ),
+            examples=(Example("nodeagent gpu forget 3", "after it was taken out"),),
+        ),
     ),
 )
 

@@ -187,7 +187,11 @@ class WebComponent:
     def _readyz(self) -> Answer:
         state = self._view.state()
         text = render_readyz(
-            ready=state.ready, gates=state.gates, components=state.components, conditions=state.conditions
+            ready=state.ready,
+            gates=state.gates,
+            components=state.components,
+            conditions=state.conditions,
+            sentence=state.sentence,
         )
         return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
 

@@ -20,6 +20,7 @@ from nodeagent.model.events import (
     GpuAppeared,
     GpuCleared,
     GpuEventReported,
+    GpuForgotten,
     GpuVanished,
     LabelsApplied,
     LabelsContested,
@@ -142,6 +143,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
+    GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
     CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
     RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
     RuntimeRestarted: lambda one, _names: (

@@ -24,6 +24,7 @@ def join_gpus(
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
+        vanished=inventory.vanished,
     )
 
 

@@ -11,8 +11,9 @@ def render_readyz(
     gates: Sequence[GateRecord],
     components: Sequence[ComponentRecord],
     conditions: Sequence[ConditionRecord],
+    sentence: str,
 ) -> str:
-    """A line per gate, per component that is in trouble, and per condition; the last line is the verdict."""
+    """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready."""
     lines = [f"[{'+' if gate.open else '-'}] gate {gate.name} {'open' if gate.open else 'closed'}" for gate in gates]
     lines += [
         f"[{'-' if component.vital else '!'}] component {component.name} {component.phase}"
@@ -21,6 +22,7 @@ def render_readyz(
         if component.phase in {"failed", "backing_off", "degraded"}
     ]
     lines += [render_condition(condition) for condition in conditions]
+    lines.append(f"[i] {one_line(sentence)}")
     lines.append("ready" if ready else "not ready")
     return "\n".join(lines) + "\n"
 

@@ -36,6 +36,12 @@ def render_gpus(state: StateRecord, trend: Trend) -> str:
         f"<p>{esc(one.reason)}</p></li>"
         for one in state.gpus.missing
     )
+    missing += "".join(
+        f'<li class="tile t-bad"><header><h3>GPU {one.index}</h3>{mark("bad", "gone")}</header>'
+        f'<p class="dim small">{esc(one.name)}</p><p>{esc(one.uuid)}</p>'
+        f'<p class="dim small mono">{esc(one.address)}</p></li>'
+        for one in state.gpus.vanished
+    )
     tiles = "".join(_render_tile(record, trend.get(record.gpu.uuid, ())) for record in state.gpus.gpus)
     if not tiles and not missing:
         return section("gpus", "GPUs", '<p class="card">This node has no GPU.</p>')

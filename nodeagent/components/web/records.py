@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
-from nodeagent.model.gpu import Gpu, GpuPair, MissingGpu, NvSwitch
+from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
 from nodeagent.model.health import DeviceHealth
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
@@ -66,6 +66,7 @@ class GpusRecord(Value, frozen=True):
     pairs: tuple[GpuPair, ...] = ()
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
+    vanished: tuple[KnownGpu, ...] = ()
 
 
 class EventRecord(Value, frozen=True):

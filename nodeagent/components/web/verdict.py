@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:
@@ -14,9 +15,18 @@ def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentReco
 
 
 def decide_verdict(
-    *, ready: bool, conditions: Sequence[ConditionRecord], inventory: Inventory | None, gates: Sequence[GateRecord]
+    *,
+    ready: bool,
+    conditions: Sequence[ConditionRecord],
+    inventory: Inventory | None,
+    plugin: PluginState | None,
+    gates: Sequence[GateRecord],
 ) -> tuple[NodeVerdict, str]:
-    """One word and one sentence: what a person needs first."""
+    """One word and one sentence: what a person needs first.
+
+    "ok" only where pods can get every device that the node has, had and should have, or somebody wants it otherwise.
+    """
+    account = plugin.account if plugin is not None else None
     errors = [condition for condition in conditions if condition.severity == "error"]
     warnings = [condition for condition in conditions if condition.severity == "warning"]
     if errors:
@@ -28,7 +38,28 @@ def decide_verdict(
         return "starting", f"starting: waiting for {waiting or 'its components'}"
     if warnings:
         return "attention", _tell(warnings, 0)
-    return "ok", f"all is well: {count_gpus(inventory)}"
+    if account is not None and account.troubled:
+        return "attention", _tell_account(account, account.troubled)
+    return "ok", _praise(inventory, account)
+
+
+def _tell_account(account: OfferAccount, troubled: Sequence[Unoffered]) -> str:
+    """For the moments before a condition is old enough to be shown, and whatever none is about."""
+    first, others = troubled[0], len(troubled) - 1
+    more = f" (and {others} more)" if others else ""
+    return f"{_count_offered(account)}: {first.name}: {first.reason}{more}"
+
+
+def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
+    if account is None:
+        return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
+    if account.gpus_excluded:
+        return f"{_count_offered(account)}: {account.gpus_excluded} excluded by configuration"
+    return f"all is well: {count_gpus(inventory)}"
+
+
+def _count_offered(account: OfferAccount) -> str:
+    return f"{account.gpus_offered} of {account.gpus} {'GPU' if account.gpus == 1 else 'GPUs'} offered"
 
 
 def _tell(conditions: Sequence[ConditionRecord], also: int) -> str:

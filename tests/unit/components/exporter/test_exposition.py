@@ -24,6 +24,7 @@ from nodeagent.components.exporter.exposition import (
     render_number,
 )
 from nodeagent.model.admission import Distribution
+from nodeagent.model.plugin import OfferAccount
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
@@ -88,6 +89,8 @@ def _facts(age: float | None) -> AgentFacts:
         gpus_present=8,
         gpus_lost=1,
         gpus_missing=0,
+        gpus_vanished=1,
+        account=OfferAccount(gpus=1, devices_offered=1),
         sample_age_seconds=age,
         sample_duration_seconds=age,
         resident_bytes=1,
@@ -107,6 +110,8 @@ def test_the_agent_describes_itself() -> None:
         for sample in family.samples
     }
     assert samples["nodeagent_gpus", (("state", "lost"),)] == 1
+    assert samples["nodeagent_gpus", (("state", "vanished"),)] == 1
+    assert samples["nodeagent_gpus", (("state", "offered"),)] == samples["nodeagent_devices_offered", ()] == 1
     assert samples["nodeagent_bus_listener_depth", (("client", "web"),)] == 3
     assert samples["nodeagent_bus_listener_lost_total", (("client", "web"),)] == 3
     assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1

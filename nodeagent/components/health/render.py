@@ -137,6 +137,8 @@ def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings
     driver = around.driver
     if driver is not None and takes_devices(driver.phase):
         reason = f"the driver does not work: {driver.detail or driver.phase}"
+    elif record.driver_was_down and driver is not None and driver.phase in SILENT_PHASES:
+        reason = f"the driver went and has not come back: {driver.detail or driver.phase}"
     elif record.driver_was_down:
         reason = "the driver is back, waiting for clean looks"
     else:

@@ -79,7 +79,8 @@ class Teller:
         # of the kernel, which pure files know by shape alone
         if type(value).__name__ == "ActiveConditions":
             return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
-        return describe_event(value, self.names)
+        text = describe_event(value, self.names)
+        return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
 
     def _tell_conditions(self, codes: tuple[str, ...]) -> str:
         before, self._codes = self._codes, codes

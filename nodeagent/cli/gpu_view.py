@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from nodeagent.cli.status_view import tell_rest
 from nodeagent.cli.table import clean, paint, render_table
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.xids import Scope, XidEntry
+from nodeagent.components.web.groups import group_conditions
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import PathKind
@@ -113,20 +115,27 @@ def render_health(records: GpusRecord, now_seconds: float, *, width: int, colour
         for record, device in devices
     ]
     lines = render_table(head, rows, width=width)
+    alike: dict[tuple[Verdict, str, str, str], list[str]] = {}
     for record, device in devices:
         if device.verdict is not Verdict.HEALTHY:
-            title = paint(f"{_name(record, device)}: {device.verdict}", STYLES[device.verdict], colour=colour)
-            lines += ["", title, f"  what:    {clean(device.reason)}", f"  do:      {clean(device.remedy)}"]
-            lines += [f"  returns: {clean(device.returns)}"] if device.returns else []
+            what = (device.verdict, device.reason, device.remedy, device.returns)
+            alike.setdefault(what, []).append(_name(record, device))
+    for (verdict, reason, remedy, returns), names in alike.items():
+        title = paint(f"{', '.join(names)}: {verdict}", STYLES[verdict], colour=colour)
+        lines += ["", title, f"  what:    {clean(reason)}", f"  do:      {clean(remedy)}"]
+        lines += [f"  returns: {clean(returns)}"] if returns else []
     return "\n".join(lines) + "\n"
 
 
 def render_troubles(conditions: Sequence[ConditionRecord]) -> str:
     """What no verdict on a device says, with what to do; nothing where there is nothing."""
     lines = []
-    for condition in conditions:
-        lines += ["", f"{condition.severity}: {condition.title}", f"  what:    {clean(condition.detail)}"]
-        lines += [f"  do:      {clean(condition.remedy)}"]
+    for group in group_conditions(conditions):
+        one, (named, rest) = group.first, group.split()
+        lines += ["", f"{one.severity}: {group.times}{one.title}"]
+        lines += [f"  {'' if number else 'what:':8} {clean(each.detail)}" for number, each in enumerate(named)]
+        lines += [f"           {tell_rest(len(rest))}"] if rest else []
+        lines += [f"  do:      {clean(one.remedy)}"]
     return "".join(f"{line}\n" for line in lines)
 
 

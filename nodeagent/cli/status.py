@@ -44,5 +44,7 @@ def _render(state: StateRecord, body: bytes, arguments: argparse.Namespace, stre
     if arguments.json:
         return json.format(body, indent=2).decode().rstrip() + "\n", code
     environ = read_environment()
-    text = render_status(state, width=read_width(streams.out), colour=wants_colour(streams.out, environ))
+    text = render_status(
+        state, width=read_width(streams.out), colour=wants_colour(streams.out, environ), is_whole=arguments.all
+    )
     return text, code

@@ -1,15 +1,17 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
 from nodeagent.cli.table import clean, paint, render_fitting, render_table, shorten, wrap
-from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
+from nodeagent.components.web.groups import SHOWN, ConditionGroup, group_conditions
+from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.units import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
 
 
-def render_status(state: StateRecord, *, width: int, colour: bool) -> str:
-    """Verdict first, then what is wrong and what to do, then the details."""
-    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, width)]
+def render_status(state: StateRecord, *, width: int, colour: bool, is_whole: bool = False) -> str:
+    """Verdict first, then what is wrong and what to do, then the details; `is_whole` shortens no list."""
+    shown = None if is_whole else SHOWN
+    lines = [*_head(state, width, colour), *_conditions(state, width, colour, shown), *_parts(state, width)]
     if state.gpus is not None and state.gpus.gpus:
         lines += ["", *_gpus(state.gpus.gpus, width)]
     lines += _others(state, width)
@@ -32,20 +34,31 @@ def _head(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: F
     ]
 
 
-def _conditions(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+def _conditions(state: StateRecord, width: int, colour: bool, shown: int | None) -> list[str]:  # noqa: FBT001 - internal
     lines: list[str] = []
-    for condition in state.conditions:
-        lines += ["", *_condition(condition, state.time_seconds, width, colour)]
+    for group in group_conditions(state.conditions):
+        lines += ["", *_condition(group, shown, state.time_seconds, width, colour)]
     return lines
 
 
-def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+def _condition(group: ConditionGroup, shown: int | None, now: float, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+    one, (named, rest) = group.first, group.split(shown)
     style = {"error": "bad", "warning": "warn"}.get(one.severity, "dim")
-    age = render_age(now - one.since_seconds)
-    lines = [f"{paint(one.severity, style, colour=colour)} {clean(one.title)} (since {age}, {clean(one.code)})"]
-    if one.detail:
-        lines += wrap(one.detail, width, indent=8, first="  what: ")
+    age = render_age(now - group.since_seconds)
+    lines = [
+        f"{paint(one.severity, style, colour=colour)} {group.times}{clean(one.title)} (since {age}, {clean(one.code)})"
+    ]
+    for number, member in enumerate(named):
+        if member.detail:
+            lines += wrap(member.detail, width, indent=8, first="        " if number else "  what: ")
+    if rest:
+        lines += wrap(tell_rest(len(rest)), width, indent=8)
     return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
+
+
+def tell_rest(count: int) -> str:
+    """How many there are that do not stand here, and what lists them."""
+    return f"and {count} more: `nodeagent status --all` lists them"
 
 
 def _parts(state: StateRecord, width: int) -> list[str]:

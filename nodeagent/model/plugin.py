@@ -1,11 +1,16 @@
 """What the kubelet is told: the devices on offer, and what a container needs in order to use the ones it got."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Final
 
 from msgspec import field
 
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.values import Value
+
+_NAMED: Final = 8
+"""Devices that a sentence names one by one."""
 
 
 class AdvertisedDevice(Value, frozen=True):
@@ -93,6 +98,27 @@ class OfferAccount(Value, frozen=True):
         # Two may have the same UUID, and neither is offered then: their names differ.
         short = {(one.gpu, one.name.partition(":")[0]) for one in self.unoffered if not one.is_part_of_offered}
         return self.gpus - len(short)
+
+    def describe(self) -> str:
+        """How many GPUs are offered and why no more: each reason once, with the devices that it is about."""
+        by_reason: dict[str, list[Unoffered]] = {}
+        for one in self.unoffered:
+            by_reason.setdefault(one.reason, []).append(one)
+        reasons = "; ".join(f"{name_all(devices)}: {reason}" for reason, devices in by_reason.items())
+        return f"{self.headline}: {reasons}"
+
+    @property
+    def headline(self) -> str:
+        """How many GPUs are offered."""
+        return f"{self.gpus_offered} of {self.gpus} {'GPU' if self.gpus == 1 else 'GPUs'} offered"
+
+
+def name_all(devices: Sequence[Unoffered]) -> str:
+    """Their names, the first few; the others are counted, and listed in the record of the node."""
+    names = list(dict.fromkeys(one.name for one in devices))
+    more = len(names) - _NAMED
+    rest = f" and {more} more (`nodeagent status --json` lists them)" if more > 0 else ""
+    return ", ".join(names[:_NAMED]) + rest
 
 
 class PluginState(Value, frozen=True):

@@ -20,6 +20,7 @@ STATUS = Command(
         *NODE,
         JSON,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
+        Argument(("--all", "-a"), "every condition, where otherwise many of one kind are counted", action="store_true"),
     ),
     examples=(
         Example("nodeagent status", "the node now"),

@@ -14,12 +14,10 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.selectors import is_for_work, select_gpus, selects_gpu
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import parse_device_id
-from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause
+from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
 
 TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
 """Those that no other condition is sure to tell."""
-_NAMED: Final = 8
-"""GPUs that a detail names one by one."""
 
 
 def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
@@ -155,7 +153,7 @@ def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
     for one in by_cause.get(UnofferedCause.EXCLUDED, ()):
         found["gpu-excluded"][one.gpu] = f"{one.name}: {one.reason}"
     if unselected := by_cause.get(UnofferedCause.UNSELECTED):
-        found["gpu-include-empty"][""] = f"{_name_all(unselected)}: {unselected[0].reason}"
+        found["gpu-include-empty"][""] = f"{name_all(unselected)}: {unselected[0].reason}"
     parts = by_cause.get(UnofferedCause.PARTITIONED, [])
     for gpu, count in Counter(one.gpu for one in parts).items():
         first = next(one for one in parts if one.gpu == gpu)
@@ -165,20 +163,5 @@ def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
         for one in by_cause.get(cause, ()):
             found["gpu-not-offered"][one.device] = f"{one.name}: {one.reason}"
     if account.gpus and not account.devices_offered:
-        found["nothing-offered"][""] = describe_account(account)
+        found["nothing-offered"][""] = account.describe()
     return found
-
-
-def describe_account(account: OfferAccount) -> str:
-    """How many GPUs are offered and why no more: each reason once, with the GPUs that it is about."""
-    by_reason: dict[str, list[Unoffered]] = {}
-    for one in account.unoffered:
-        by_reason.setdefault(one.reason, []).append(one)
-    reasons = "; ".join(f"{_name_all(devices)}: {reason}" for reason, devices in by_reason.items())
-    return f"{account.gpus_offered} of {account.gpus} GPUs offered: {reasons}"
-
-
-def _name_all(devices: list[Unoffered]) -> str:
-    names = list(dict.fromkeys(one.name for one in devices))
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nodeagent.components.web.groups import group_conditions
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
 
 
@@ -21,7 +22,11 @@ def render_readyz(
         for component in components
         if component.phase in {"failed", "backing_off", "degraded"}
     ]
-    lines += [render_condition(condition) for condition in conditions]
+    for group in group_conditions(conditions):
+        named, rest = group.split()
+        lines += [render_condition(condition) for condition in named]
+        one = group.first
+        lines += [f"[!] {one.severity} {one.code} {len(rest)} more, all in /api/v1/conditions"] if rest else []
     lines.append(f"[i] {one_line(sentence)}")
     lines.append("ready" if ready else "not ready")
     return "\n".join(lines) + "\n"

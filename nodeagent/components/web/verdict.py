@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered
+from nodeagent.model.plugin import OfferAccount, PluginState
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:
@@ -39,34 +39,24 @@ def decide_verdict(
     if warnings:
         return "attention", _tell(warnings, 0)
     if account is not None and account.troubled:
-        return "attention", _tell_account(account, account.troubled)
+        # For the moments before a condition is old enough to be shown, and whatever none is about.
+        return "attention", account.describe()
     return "ok", _praise(inventory, account)
-
-
-def _tell_account(account: OfferAccount, troubled: Sequence[Unoffered]) -> str:
-    """For the moments before a condition is old enough to be shown, and whatever none is about."""
-    first, others = troubled[0], len(troubled) - 1
-    more = f" (and {others} more)" if others else ""
-    return f"{_count_offered(account)}: {first.name}: {first.reason}{more}"
 
 
 def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
     if account is None:
         return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
     if account.gpus_excluded:
-        return f"{_count_offered(account)}: {account.gpus_excluded} excluded by configuration"
+        return f"{account.headline}: {account.gpus_excluded} excluded by configuration"
     return f"all is well: {count_gpus(inventory)}"
-
-
-def _count_offered(account: OfferAccount) -> str:
-    return f"{account.gpus_offered} of {account.gpus} {'GPU' if account.gpus == 1 else 'GPUs'} offered"
 
 
 def _tell(conditions: Sequence[ConditionRecord], also: int) -> str:
     first = conditions[0]
     sentence = f"{first.title}: {first.detail}" if first.detail else first.title
     others = len(conditions) - 1 + also
-    return f"{sentence} (and {others} more)" if others else sentence
+    return f"{sentence} (and {others} more {'condition' if others == 1 else 'conditions'})" if others else sentence
 
 
 def count_gpus(inventory: Inventory | None) -> str:

@@ -4,7 +4,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.account import (
     decide_conditions,
-    describe_account,
     list_offered,
     plan_account,
 )
@@ -144,6 +143,6 @@ def test_what_cannot_be_planned_says_why() -> None:
 def test_many_of_one_kind_are_counted() -> None:
     """Eight names, then how many more."""
     gpus = [make_gpu(index) for index in range(10)]
-    text = describe_account(account_for(*gpus, blocked="the driver is not ready"))
+    text = account_for(*gpus, blocked="the driver is not ready").describe()
     assert text.startswith("0 of 10 GPUs offered: GPU 0, GPU 1,")
-    assert text.endswith("GPU 7 and 2 more: the driver is not ready")
+    assert text.endswith("GPU 7 and 2 more (`nodeagent status --json` lists them): the driver is not ready")

@@ -76,7 +76,7 @@ def test_an_error_is_told_first() -> None:
         ready=True,
         conditions=[_condition("error", detail="GPU 3"), _condition("error"), _condition("warning")],
     )
-    assert (verdict, sentence) == ("broken", "title: GPU 3 (and 2 more)")
+    assert (verdict, sentence) == ("broken", "title: GPU 3 (and 2 more conditions)")
 
 
 def test_a_start_names_what_it_waits_for() -> None:
@@ -120,7 +120,7 @@ def test_all_is_well_only_where_nothing_is_left_over() -> None:
         "attention",
         "7 of 8 GPUs offered: GPU 3: its health is not known yet",
     )
-    assert judge(offering(8, unfit, unoffered(4, UnofferedCause.UNTOLD, "later")))[1].endswith("yet (and 1 more)")
+    assert judge(offering(8, unfit, unoffered(4, UnofferedCause.UNTOLD, "later")))[1].endswith("yet; GPU 4: later")
     assert judge(PluginState()) == ("ok", "8 GPUs, not offered to pods: `device_plugin.enabled` is false")
 
 

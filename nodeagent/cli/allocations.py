@@ -2,23 +2,28 @@
 
 import argparse
 import time
+from collections.abc import Iterable, Mapping
 
 from msgspec import json
 
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_source import read_gpus
+from nodeagent.cli.gpu_source import API, read_free, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, render_table
+from nodeagent.cli.table import read_environment, read_width, render_fitting
 from nodeagent.components.allocations.tabulate import tabulate_living
+from nodeagent.components.web.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
-from nodeagent.model.gpu import Inventory
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.ids import parse_device_id
 from nodeagent.model.units import render_age
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
 
-HEAD = ("POD", "CONTAINER", "RESOURCE", "DEVICES", "FOR", "STATE")
+HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
+GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
+"""Columns that a narrow terminal does without, the first first; who, for how long, and on which GPU always stay."""
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -33,23 +38,37 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.json:
         streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
     else:
-        lines = render_rows(rows, now_seconds=time.time(), width=read_width(streams.out))
+        gpus = json.decode(agent.get(f"{API}/gpus"), type=GpusRecord)
+        names = name_devices(record.gpu for record in gpus.gpus)
+        lines = render_rows(rows, names, now_seconds=time.time(), width=read_width(streams.out))
         print("\n".join(lines), file=streams.out)
     return ExitCode.OK
 
 
-def render_rows(rows: tuple[AllocationRow, ...], *, now_seconds: float, width: int) -> list[str]:
+def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
+    """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers that every command takes and shows."""
+    gpus = tuple(gpus)
+    names = {str(gpu.uuid): str(gpu.index) for gpu in gpus}
+    return names | {str(mig.uuid): f"{gpu.index}:{mig.index}" for gpu in gpus for mig in gpu.mig_devices}
+
+
+def render_rows(
+    rows: tuple[AllocationRow, ...], names: Mapping[str, str], *, now_seconds: float, width: int
+) -> list[str]:
     """The table; one line when there is nothing to show."""
     if not rows:
         return ["no allocation"]
-    return render_table(HEAD, [_cells(row, now_seconds) for row in rows], width=width)
+    cells = [_cells(row, names, now_seconds) for row in rows]
+    return render_fitting(HEAD, cells, giving_way=GIVING_WAY, width=width)
 
 
-def _cells(row: AllocationRow, now_seconds: float) -> tuple[str, ...]:
+def _cells(row: AllocationRow, names: Mapping[str, str], now_seconds: float) -> tuple[str, ...]:
     pod = f"{row.namespace}/{row.pod}" if row.namespace else row.pod or "-"
     ended = row.until_seconds if row.until_seconds is not None else now_seconds
     age = render_age(ended - row.since_seconds)
-    return (pod, row.container or "-", row.resource, ",".join(row.devices), age, row.state)
+    # A device that is gone from the node has no number any more.
+    gpus = dict.fromkeys(names.get(parse_device_id(device)[0], "gone") for device in row.devices)
+    return (pod, row.container or "-", row.resource, age, row.state, ",".join(gpus), ",".join(row.devices))
 
 
 def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -74,6 +93,7 @@ def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
             available=_split(arguments.available),
             must_include=_split(arguments.must_include),
             resource=arguments.resource or "",
+            free=read_free(arguments, settings, environ),
         )
     except (GpuUnknown, RequestInvalid) as error:
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error

@@ -40,7 +40,7 @@ class TopDevice(Value, frozen=True):
     """One GPU or MIG device at work."""
 
     gpu: str
-    """Index, and number of the GPU instance on a MIG device."""
+    """`3` for a GPU, `3:0` for a MIG device, as every command numbers them."""
     uuid: str
     name: str
     use_percent: float | None
@@ -108,7 +108,7 @@ def _make_device(
     uuid = device.uuid if device is not None else gpu.uuid
     holders = [one for one in record.allocations if any(find_uuid(id_) == uuid for id_ in one.devices)]
     return TopDevice(
-        gpu=f"{gpu.index}:{device.gpu_instance_id}" if device is not None else str(gpu.index),
+        gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),
         name=device.profile if device is not None else gpu.name,
         use_percent=_read_use(sample, share, is_mig=device is not None),

@@ -148,12 +148,17 @@ GPU = Command(
             "which devices a pod would be given, with the score and the runner-up",
             runs="nodeagent.cli.allocations:prefer",
             exits=(ExitCode.NO_DRIVER,),
-            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            description=(
+                "Decides as for the kubelet, from the inventory and the settings in force here.\n"
+                "Where an agent runs, of the devices that are free and healthy now."
+            ),
             arguments=(
                 *NODE,
                 JSON,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
-                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(
+                    ("--available",), "those that are free, by index or UUID (default: those that are)", metavar="A,B"
+                ),
                 Argument(("--must-include",), "those that must be among them", metavar="A,B"),
                 Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
             ),

@@ -88,3 +88,17 @@ def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
         assert "plugin_ready" in metrics
         (line,) = [line for line in metrics.splitlines() if line.startswith("gpu_operator_node_plugin_ready{")]
         assert line.endswith(" 0")
+
+
+def test_a_preference_is_of_what_pods_can_get_now() -> None:
+    """A lost GPU is not recommended, nor one that is held; a pod that asks for more than there is waits."""
+    with running("--pods", "0") as node:
+        node.wait_for("/readyz", "\nready\n")
+        assert run_command(node.directory, "simulate", "fault", "lost", "0").returncode == 0
+        node.wait_for("/metrics", "nodeagent_devices_offered 7")
+        lost = node.get_json("/api/v1/gpus/0")["gpu"]["uuid"]
+        seven = json.loads(run_command(node.directory, "gpu", "prefer", "--size", "7", "--json").stdout)["devices"]
+        assert len(seven) == 7
+        assert lost not in seven
+        waits = run_command(node.directory, "gpu", "prefer", "--size", "8").stdout
+        assert "a pod that asks for 8 waits: 7 of 8 are free and healthy" in waits

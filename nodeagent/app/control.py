@@ -6,6 +6,7 @@ Owns nothing but the order of steps: each is carried out by the part it concerns
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -147,11 +148,12 @@ class Control:
 
     async def release(self, reason: str, seconds: float | None) -> str:
         """Give up every GPU handle, for so long at most."""
+        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
+        until = datetime.now(tz=UTC) + timedelta(seconds=lasts)
         try:
-            await self._gpus.release(reason)
+            await self._gpus.release(f"{reason}, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest")
         except DriverError as error:
             raise ControlRefused(str(error)) from error
-        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
         self._resume_at = anyio.current_time() + lasts
         self._release_changed.set()
         self._log.info("driver_released", reason=reason, seconds=lasts)

@@ -80,7 +80,9 @@ GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 
 
 def _gpus(records: tuple[GpuRecord, ...], width: int) -> list[str]:
-    return render_fitting(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY, width=width)
+    lines = render_fitting(GPU_HEAD, [_gpu_row(record) for record in records], giving_way=GIVING_WAY, width=width)
+    ages = [record.sample_age_seconds or 0.0 for record in records if record.sample_is_old]
+    return [*lines, *([f"the last readings are {render_age(max(ages))} old and not shown"] if ages else [])]
 
 
 def _others(state: StateRecord, width: int) -> list[str]:
@@ -102,7 +104,7 @@ def _others(state: StateRecord, width: int) -> list[str]:
 
 
 def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
-    gpu, sample = record.gpu, record.sample
+    gpu, sample = record.gpu, record.sample if not record.sample_is_old else None
     utilization = memory = power = temperature = "-"
     if sample is not None:
         if sample.gpu_utilization_percent is not None:

@@ -16,7 +16,6 @@ PROCESS_HEAD = ("PID", "GPU", "SM", "MEMORY", "POD", "COMMAND")
 DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
 PROCESS_GIVING_WAY = ("SM", "MEMORY")
 """Columns that a narrow terminal does without, the first first."""
-OLD_SECONDS = 5.0
 
 
 class ProcessFacts(Value, frozen=True):
@@ -61,6 +60,7 @@ class TopRecord(Value, frozen=True):
     time_seconds: float
     sentence: str
     sample_age_seconds: float | None
+    sample_is_old: bool
     devices: tuple[TopDevice, ...]
 
 
@@ -73,13 +73,15 @@ def list_pids(state: StateRecord) -> list[int]:
 
 def build_top(state: StateRecord, processes: Mapping[int, ProcessFacts]) -> TopRecord:
     """What the node's devices do now, for whom."""
-    ages = [record.sample_age_seconds for record in _records(state) if record.sample_age_seconds is not None]
+    records = _records(state)
+    ages = [record.sample_age_seconds for record in records if record.sample_age_seconds is not None]
     return TopRecord(
         node=state.node,
         time_seconds=state.time_seconds,
         sentence=state.sentence,
         sample_age_seconds=max(ages) if ages else None,
-        devices=tuple(device for record in _records(state) for device in _list_devices(record, processes)),
+        sample_is_old=any(record.sample_is_old for record in records),
+        devices=tuple(device for record in records for device in _list_devices(record, processes)),
     )
 
 
@@ -163,7 +165,7 @@ def _name(allocation: Allocation) -> str:
 def render_top(top: TopRecord, *, width: int, colour: bool) -> str:
     """A line about the node, a table of devices, a table of processes."""
     age = top.sample_age_seconds
-    old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
+    old = f"  readings are {render_age(age)} old" if age is not None and top.sample_is_old else ""
     first, *rest = wrap(f"{top.node}: {top.sentence}", width, indent=4)
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []

@@ -7,6 +7,7 @@ Refuses to judge: whether a GPU is fit for work is the health component's decisi
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.door import ForgettingDoor
@@ -201,7 +202,8 @@ class InventoryComponent:
         except DriverError as error:
             self._note_sampling_failed(error)
             return
-        self._bus.publish_state(sample, source=self.name)
+        period = self._live.now.inventory.sample_seconds
+        self._bus.publish_state(replace(sample, period_seconds=period), source=self.name)
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
         if self._sampling_fails:
             self._sampling_fails = False

@@ -54,6 +54,8 @@ class GpuRecord(Value, frozen=True):
     gpu: Gpu
     sample: GpuSample | None = None
     sample_age_seconds: float | None = None
+    sample_is_old: bool = False
+    """Whether the next two readings were due and did not come: it says how it was, not how it is."""
     health: tuple[DeviceHealth, ...] = ()
     allocations: tuple[Allocation, ...] = ()
 

@@ -53,6 +53,7 @@ def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0
         gpu=make_gpu(mig=make_mig(0, mig) if mig else None),
         sample=sample,
         sample_age_seconds=age,
+        sample_is_old=age > 2.0,
         health=(health,),
         allocations=allocations,
     )

@@ -226,6 +226,7 @@ class Composition:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
         from nodeagent.components.web.build import Identity  # noqa: PLC0415 - likewise
         from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.past import PAST_VERSION  # noqa: PLC0415 - likewise
         from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
 
         identity = Identity(
@@ -250,6 +251,8 @@ class Composition:
             list_history=lambda: tabulate_history(self.kubelet.door.history),
             capacity=self.capacity,
             names=(self.node, os.uname().nodename),
+            conditions=self.conditions,
+            past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,
         )
 

@@ -196,6 +196,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         show_after_seconds=2.0,
     ),
     ConditionDefinition(
+        code="events-lost",
+        severity="info",
+        title="what happened before the agent was started cannot be read",
+        remedy="look at the file that the detail names; this stands until the agent is restarted",
+    ),
+    ConditionDefinition(
         code="gpus-list-lost",
         severity="warning",
         title="the list of known GPUs was damaged, one that has vanished meanwhile is not missed",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, run_command, running_simulation
+from tests.support.agent_process import AgentProcess, run_command, running_agent, running_simulation
 
 STATE = "/api/v1/state"
 
@@ -102,3 +102,21 @@ def test_a_preference_is_of_what_pods_can_get_now() -> None:
         assert lost not in seven
         waits = run_command(node.directory, "gpu", "prefer", "--size", "8").stdout
         assert "a pod that asks for 8 waits: 7 of 8 are free and healthy" in waits
+
+
+def test_what_happened_outlives_the_agent(short_dir: Path) -> None:
+    """Events of the last life stand before those of this one, with their causes; a damaged file is said."""
+    words = ("--set", "gpus.source=simulated:t4", "--set", "kubernetes.enabled=false")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/events?follow=false", "driver ready")
+        assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "0"]})[0] == 200
+        agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")
+        events = agent.get_json("/api/v1/events?follow=false")
+        assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+        assert next(event for event in events if "XID 79" in event["text"])["seq"] < 0 < events[-1]["seq"]
+        assert all(event["seq"] > 0 for event in agent.get_json("/api/v1/events?follow=false&since=0"))
+    (short_dir / "state" / "events.json").write_bytes(b"nodeagent-events 1 3 beef\nabc")
+    with running_agent(short_dir, *words) as agent:
+        assert "events.json.aside.1" in agent.wait_for("/api/v1/conditions", "events-lost")

@@ -155,6 +155,13 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="read `dmesg | grep NVRM`; GPU and driver stay in use until the node is drained and rebooted",
     ),
     ConditionDefinition(
+        code="nvml-worker-restarts",
+        severity="warning",
+        title="the process that asks the driver is replaced again and again",
+        remedy="read `dmesg | grep NVRM`; drain the node, and reload or reinstall the driver if it goes on",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="component-failed",
         severity="error",
         title="a part of the agent has crashed too often and was given up",

@@ -13,6 +13,7 @@ from nodeagent.components.inventory.diff import decide_inventory, diff_inventori
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports
+from nodeagent.components.inventory.restarts import WorkerRestarts
 from nodeagent.components.inventory.roster import (
     Roster,
     RosterUnreadable,
@@ -34,7 +35,7 @@ from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
 from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import EventWatch
+from nodeagent.model.telemetry import DriverAccess, EventWatch
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -44,6 +45,7 @@ EVENTS_PROVEN_SECONDS = 10.0
 FIRST_READ_RETRY_SECONDS = 1.0
 SETTLE_SECONDS = 1.5
 LEFT_BEHIND = "nvml-worker-left-behind"
+RESTARTS = "nvml-worker-restarts"
 NOT_REMEMBERED = "gpus-not-remembered"
 LIST_LOST = "gpus-list-lost"
 
@@ -72,7 +74,7 @@ class InventoryComponent:
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
         self._left_behind: tuple[int, ...] = ()
-        self._reports = Reports()
+        self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -204,11 +206,16 @@ class InventoryComponent:
             return
         period = self._live.now.inventory.sample_seconds
         self._bus.publish_state(replace(sample, period_seconds=period), source=self.name)
+        self._note_restarts(sample.access)
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
         if self._sampling_fails:
             self._sampling_fails = False
             self._conditions.clear("sample-stale")
             self._log.info("sampling_recovered")
+
+    def _note_restarts(self, access: DriverAccess | None) -> None:
+        trouble = self._restarts.judge(access, self._clock.monotonic())
+        self._conditions.replace(RESTARTS, {"": trouble} if trouble else {})
 
     def _note_left_behind(self, pids: tuple[int, ...]) -> None:
         if pids == self._left_behind:

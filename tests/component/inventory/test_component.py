@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -403,3 +404,16 @@ async def test_the_gpus_of_another_source_are_not_missed(stage: Stage) -> None:
     async with again.running():
         await again.started.wait()
         assert again.codes() == []
+
+
+async def test_a_worker_that_is_replaced_again_and_again_is_a_condition(stage: Stage) -> None:
+    """Although every sample comes; and no longer once it has worked for a while."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.gpus.access = DriverAccess(worker_died=1)
+        await anyio.sleep(2)
+        stage.gpus.access = DriverAccess(worker_died=4)
+        await anyio.sleep(2)
+        assert stage.details("nvml-worker-restarts") == ["replaced 4 times because it ended, 0 times because it hung"]
+        await anyio.sleep(WINDOW_SECONDS + 1)
+        assert stage.codes() == []

@@ -65,6 +65,8 @@ T = TypeVar("T")
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
 RETRY_SECONDS = 2.0
+NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
+"""Of a device plugin that is switched off: nothing is to be offered, and nothing is said of it."""
 
 
 class ServeResource(Protocol):
@@ -302,10 +304,11 @@ class DevicePlugins:
             self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
-        self._account = self._keep_account(planned.plan, view, settings)
+        before, self._account = self._account, self._keep_account(planned.plan, view, settings)
         envelope = self._publish(cause)
-        for code, details in decide_conditions(self._account).items() if self._account is not None else ():
-            self._conditions.replace(code, details, cause=envelope)
+        if self._account is not before:
+            for code, details in decide_conditions(self._account or NO_ACCOUNT).items():
+                self._conditions.replace(code, details, cause=envelope)
         return all(self._is_known(name) for name in wanted)
 
     def _is_known(self, name: ResourceName) -> bool:

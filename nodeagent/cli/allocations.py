@@ -29,7 +29,8 @@ GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Who holds what, or who held it."""
     environ = read_environment()
-    agent = find_agent(load_for(arguments, environ).settings, environ)
+    settings = load_for(arguments, environ).settings
+    agent = find_agent(settings, environ)
     if arguments.history:
         rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
     else:
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.json:
         streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
     else:
-        gpus = json.decode(agent.get(f"{API}/gpus"), type=GpusRecord)
+        gpus = json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
         names = name_devices(record.gpu for record in gpus.gpus)
         lines = render_rows(rows, names, now_seconds=time.time(), width=read_width(streams.out))
         print("\n".join(lines), file=streams.out)

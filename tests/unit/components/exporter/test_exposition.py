@@ -5,6 +5,7 @@ from math import inf, nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.components.exporter.agent_families import (
@@ -118,6 +119,13 @@ def test_the_agent_describes_itself() -> None:
     assert samples["nodeagent_sample_age_seconds", ()] == 0.25
     assert samples["nodeagent_api_requests_total", (("code", "200"), ("verb", "PATCH"))] == 4
     assert samples["nodeagent_api_requests_total", (("code", "none"), ("verb", "WATCH"))] == 1
+
+
+def test_without_a_device_plugin_nothing_is_said_of_offers() -> None:
+    """No zero, which an alert would take for a node that offers nothing."""
+    text = render_exposition(build_agent_families(replace(_facts(0.25), account=None)))
+    assert b"nodeagent_devices_offered" not in text
+    assert b'state="offered"' not in text
 
 
 def test_no_sample_yet_means_no_age() -> None:

@@ -17,8 +17,8 @@ from nodeagent.components.web.records import GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.units import render_age
+from nodeagent.rules.ids import parse_device_id, render_index
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.json:
         streams.out.write(json.format(json.encode(rows), indent=2).decode() + "\n")
     else:
-        gpus = json.decode(find_agent(settings, environ).get(f"{API}/gpus"), type=GpusRecord)
+        gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
         names = name_devices(record.gpu for record in gpus.gpus)
         lines = render_rows(rows, names, now_seconds=time.time(), width=read_width(streams.out))
         print("\n".join(lines), file=streams.out)
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
     """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers that every command takes and shows."""
     gpus = tuple(gpus)
-    names = {str(gpu.uuid): str(gpu.index) for gpu in gpus}
-    return names | {str(mig.uuid): f"{gpu.index}:{mig.index}" for gpu in gpus for mig in gpu.mig_devices}
+    names = {str(gpu.uuid): render_index(gpu) for gpu in gpus}
+    return names | {str(mig.uuid): render_index(gpu, mig) for gpu in gpus for mig in gpu.mig_devices}
 
 
 def render_rows(

@@ -48,7 +48,7 @@ def read_free(
     if getattr(arguments, "gpus", None):
         return None
     try:
-        state = json.decode(find_agent(settings, environ).get(f"{API}/state"), type=StateRecord)
+        state = find_agent(settings, environ).read(f"{API}/state", StateRecord)
     except CommandFailed as error:
         if error.code is not ExitCode.UNREACHABLE:
             raise

@@ -193,6 +193,7 @@ GPU = Command(
             "forget",
             "say that a GPU which has vanished is gone for good",
             runs="nodeagent.cli.gpu:forget",
+            exits=(ExitCode.UNREACHABLE,),
             description="It is no longer missed, until it comes back and vanishes again. Who and when are logged.",
             arguments=(
                 CONFIG,

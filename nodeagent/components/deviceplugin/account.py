@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from nodeagent.components.deviceplugin.advertise import View, explain_unfitness
-from nodeagent.components.deviceplugin.offer import PluginDevice, ResourcePlan
 from nodeagent.config.schema import Settings
-from nodeagent.config.selectors import is_for_work, select_gpus, selects_gpu
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
-from nodeagent.model.ids import parse_device_id
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
+from nodeagent.rules.ids import parse_device_id
+from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
+from nodeagent.rules.selectors import is_for_work, select_gpus, selects_gpu
 
 TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
 """Those that no other condition is sure to tell."""

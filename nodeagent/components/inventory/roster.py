@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from msgspec import DecodeError, ValidationError, json
 from msgspec.structs import replace
 
-from nodeagent.config.selectors import is_for_work
 from nodeagent.model.gpu import Gpu, Inventory, KnownGpu, MissingGpu
 from nodeagent.model.ids import PciAddress, parse_pci_address
 from nodeagent.model.values import Value
+from nodeagent.rules.selectors import is_for_work
 
 ROSTER_VERSION: Final = 1
 GONE_KEPT: Final = 64

@@ -6,8 +6,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.account import decide_conditions, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import View, plan_list
-from nodeagent.components.deviceplugin.offer import ResourcePlan
-from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.web.verdict import decide_verdict
 from nodeagent.config.schema import Settings
@@ -18,6 +16,8 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.gpu import Gpu, Inventory, KnownGpu, MissingGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState, Unoffered, UnofferedCause
+from nodeagent.rules.offer.devices import ResourcePlan
+from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.samples import make_address
 

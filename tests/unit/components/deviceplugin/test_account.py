@@ -8,13 +8,13 @@ from nodeagent.components.deviceplugin.account import (
     plan_account,
 )
 from nodeagent.components.deviceplugin.advertise import View
-from nodeagent.components.deviceplugin.resources import plan_resources
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount
+from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 
 NONE = Settings()

@@ -19,6 +19,8 @@ from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.sealed_file import SealedFile
@@ -61,7 +63,7 @@ class Composition:
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
-        self.clearing = ClearingDoor()
+        self.clearing, self.forgetting = ClearingDoor(), ForgettingDoor()
         registers = settings.device_plugin.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
@@ -82,6 +84,7 @@ class Composition:
             gpus=hardware.gpus,
             faults=hardware.faults,
             clearing=self.clearing,
+            forgetting=self.forgetting,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -159,18 +162,24 @@ class Composition:
         )
 
     def _build_inventory(self) -> Component:
-        return InventoryComponent(self.bus, self.conditions, self.hardware.gpus, self.live)
+        store = self._open_store("gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+        return InventoryComponent(
+            self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.forgetting
+        )
+
+    def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
+        node = self.live.now.node
+        return SealedStore(SealedFile(node.state_dir / name, seal, version), proc_root=node.proc_dir)
 
     def _build_health(self) -> Component:
         settings = self.live.now
-        file = SealedFile(settings.node.state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION)
         is_simulated = settings.gpus.simulated_profile is not None
         return Health(
             self.bus,
             self.conditions,
             self.clock,
             self.live,
-            SealedStore(file, proc_root=settings.node.proc_dir),
+            self._open_store("verdicts.json", "nodeagent-verdicts", BOOK_VERSION),
             self.clearing,
             kernel_log=None if is_simulated else settings.health.kernel_log,
         )
@@ -217,6 +226,7 @@ class Composition:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
         from nodeagent.components.web.build import Identity  # noqa: PLC0415 - likewise
         from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.past import PAST_VERSION  # noqa: PLC0415 - likewise
         from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
 
         identity = Identity(
@@ -241,6 +251,8 @@ class Composition:
             list_history=lambda: tabulate_history(self.kubelet.door.history),
             capacity=self.capacity,
             names=(self.node, os.uname().nodename),
+            conditions=self.conditions,
+            past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,
         )
 

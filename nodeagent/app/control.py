@@ -6,6 +6,7 @@ Owns nothing but the order of steps: each is carried out by the part it concerns
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -23,7 +24,7 @@ from nodeagent.kernel.log import configure_logging, get_logger
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.ports import FaultInjector, GpuClearing, GpuSource
+from nodeagent.model.ports import FaultInjector, GpuClearing, GpuForgetting, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -43,10 +44,11 @@ class Control:
         gpus: GpuSource,
         faults: FaultInjector | None,
         clearing: GpuClearing,
+        forgetting: GpuForgetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing = clearing
+        self._clearing, self._forgetting = clearing, forgetting
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -146,11 +148,12 @@ class Control:
 
     async def release(self, reason: str, seconds: float | None) -> str:
         """Give up every GPU handle, for so long at most."""
+        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
+        until = datetime.now(tz=UTC) + timedelta(seconds=lasts)
         try:
-            await self._gpus.release(reason)
+            await self._gpus.release(f"{reason}, until {until:%Y-%m-%d %H:%M:%S} UTC at the latest")
         except DriverError as error:
             raise ControlRefused(str(error)) from error
-        lasts = seconds if seconds is not None else self._live.now.driver.release_seconds
         self._resume_at = anyio.current_time() + lasts
         self._release_changed.set()
         self._log.info("driver_released", reason=reason, seconds=lasts)
@@ -170,6 +173,10 @@ class Control:
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         """Take a GPU back into service on a person's word."""
         return await self._clearing.clear_gpu(name, reason, who)
+
+    async def forget_gpu(self, name: str, who: str) -> str:
+        """No longer miss a GPU that is gone for good."""
+        return await self._forgetting.forget_gpu(name, who)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

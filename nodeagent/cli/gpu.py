@@ -1,4 +1,4 @@
-"""`nodeagent gpu list|topology|health|xids|holders|clear`."""
+"""`nodeagent gpu list|topology|health|xids|holders|clear|forget`."""
 
 import argparse
 import time
@@ -143,6 +143,16 @@ def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord
     """What is left after `--gpu` and `--pod`."""
     warn_of_pod(arguments.pod, (name_pod(one) for record in records.gpus for one in record.allocations), streams)
     return narrow_gpus(records, arguments.gpu, arguments.pod)
+
+
+def forget(arguments: argparse.Namespace, streams: Streams) -> int:
+    """No longer miss a GPU that is gone for good."""
+    environ = read_environment(arguments)
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    who = environ.get("SUDO_USER") or environ.get("USER") or ""
+    done = agent.post("/api/v1/forget", {"gpu": arguments.gpu, "who": who})
+    print(f"{say_simulated(agent)}{done}", file=streams.out)
+    return ExitCode.OK
 
 
 def _record_xid(entry: XidEntry, policy: XidPolicy) -> XidRecord:

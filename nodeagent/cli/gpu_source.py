@@ -2,7 +2,7 @@
 
 import argparse
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import anyio
 
@@ -11,7 +11,7 @@ from nodeagent.cli.answer import Answerer, NoAgent
 from nodeagent.cli.client import find_agent
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
+from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord, StateRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.simulated.errors import UnknownProfile
@@ -19,6 +19,8 @@ from nodeagent.kernel.log import configure_logging
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.plugin import PluginState
 
 API = "/api/v1"
 TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatched"})
@@ -40,6 +42,30 @@ def read_gpus(
             if error.code is not ExitCode.UNREACHABLE:
                 raise
     return NoAgent(), _read_hardware(settings)
+
+
+def read_free(
+    arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str]
+) -> frozenset[DeviceId] | None:
+    """The devices that the kubelet may hand out now; `None` where no agent is asked, or none offers anything."""
+    if getattr(arguments, "gpus", None):
+        return None
+    try:
+        state = find_agent(settings, environ).read(f"{API}/state", StateRecord)
+    except CommandFailed as error:
+        if error.code is not ExitCode.UNREACHABLE:
+            raise
+        return None
+    if state.plugin is None or state.plugin.account is None:
+        return None
+    return list_free(state.plugin, state.allocations)
+
+
+def list_free(plugin: PluginState, allocations: Iterable[Allocation]) -> frozenset[DeviceId]:
+    """What is healthy in the list that the kubelet has, and held by nobody."""
+    held = {device for one in allocations for device in one.devices}
+    healthy = {device.id for one in plugin.resources if one.registered for device in one.devices if device.healthy}
+    return frozenset(healthy - held)
 
 
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:

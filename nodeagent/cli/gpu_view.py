@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from nodeagent.cli.selection import name_pod
+from nodeagent.cli.status_view import tell_rest
 from nodeagent.cli.table import Table, clean, paint
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.xids import Scope, XidEntry
+from nodeagent.components.web.groups import group_conditions
 from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
 from nodeagent.edge.host.processes import DeviceHolder
 from nodeagent.model.gpu import PathKind
@@ -44,8 +46,11 @@ def tabulate_gpus(records: GpusRecord) -> Table:
 
 
 def list_missing(records: GpusRecord) -> list[str]:
-    """A line for each GPU that is on the bus but not listed by the driver."""
-    return [f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing]
+    """A line for each GPU that is on the bus but not listed by the driver, and for each that is gone."""
+    return [
+        *[f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing],
+        *[f"gone: GPU {one.index} ({clean(one.name)}, {one.address}, {one.uuid})" for one in records.vanished],
+    ]
 
 
 def _gpu_row(record: GpuRecord) -> Sequence[str]:
@@ -145,22 +150,29 @@ def tabulate_health(records: GpusRecord, now_seconds: float) -> Table:
 
 
 def advise(records: GpusRecord, *, colour: bool) -> list[str]:
-    """What to do about each device that is not healthy."""
-    lines: list[str] = []
+    """What to do about devices that are not healthy, once for all that are so alike."""
+    alike: dict[tuple[Verdict, str, str, str], list[str]] = {}
     for record, device in [(each, one) for each in records.gpus for one in each.health]:
         if device.verdict is not Verdict.HEALTHY:
-            title = paint(f"{_name(record, device)}: {device.verdict}", STYLES[device.verdict], colour=colour)
-            lines += ["", title, f"  what:    {clean(device.reason)}", f"  do:      {clean(device.remedy)}"]
-            lines += [f"  returns: {clean(device.returns)}"] if device.returns else []
+            what = (device.verdict, device.reason, device.remedy, device.returns)
+            alike.setdefault(what, []).append(_name(record, device))
+    lines: list[str] = []
+    for (verdict, reason, remedy, returns), names in alike.items():
+        title = paint(f"{', '.join(names)}: {verdict}", STYLES[verdict], colour=colour)
+        lines += ["", title, f"  what:    {clean(reason)}", f"  do:      {clean(remedy)}"]
+        lines += [f"  returns: {clean(returns)}"] if returns else []
     return lines
 
 
 def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
     """What no verdict on a device says, with what to do; nothing where there is nothing."""
     lines: list[str] = []
-    for condition in conditions:
-        lines += ["", f"{condition.severity}: {condition.title}", f"  what:    {clean(condition.detail)}"]
-        lines += [f"  do:      {clean(condition.remedy)}"]
+    for group in group_conditions(conditions):
+        one, (named, rest) = group.first, group.split()
+        lines += ["", f"{one.severity}: {group.times}{one.title}"]
+        lines += [f"  {'' if number else 'what:':8} {clean(each.detail)}" for number, each in enumerate(named)]
+        lines += [f"           {tell_rest(len(rest))}"] if rest else []
+        lines += [f"  do:      {clean(one.remedy)}"]
     return lines
 
 

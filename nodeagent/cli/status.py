@@ -48,4 +48,5 @@ def _render(
     if wants_record(arguments):
         return render_record(arguments, json.decode(body), agent), code
     colour = wants_colour(streams.out, read_environment())
-    return say_simulated(agent) + render_status(state, choose_layout(arguments, streams), colour=colour), code
+    layout = choose_layout(arguments, streams)
+    return say_simulated(agent) + render_status(state, layout, colour=colour, is_whole=arguments.all), code

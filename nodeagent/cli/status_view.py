@@ -9,19 +9,20 @@ from nodeagent.cli.gpu_readings import (
     measure_pcie,
 )
 from nodeagent.cli.table import Layout, Table, clean, lay_out, paint, shorten, wrap
-from nodeagent.components.web.records import ConditionRecord, GpuRecord, StateRecord
+from nodeagent.components.web.groups import SHOWN, ConditionGroup, group_conditions
+from nodeagent.components.web.records import GpuRecord, StateRecord
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_age, render_bytes
 
 VERDICTS = {"ok": ("✓", "good"), "attention": ("!", "warn"), "broken": ("✗", "bad"), "starting": ("…", "warn")}
 
 
-def render_status(state: StateRecord, layout: Layout, *, colour: bool) -> str:
-    """Verdict first, then what is wrong and what to do, then the details."""
-    width = layout.width
-    lines = [*_head(state, width, colour), *_conditions(state, width, colour), *_parts(state, layout)]
+def render_status(state: StateRecord, layout: Layout, *, colour: bool, is_whole: bool = False) -> str:
+    """Verdict first, then what is wrong and what to do, then the details; `is_whole` shortens no list."""
+    width, shown = layout.width, None if is_whole else SHOWN
+    lines = [*_head(state, width, colour), *_conditions(state, width, colour, shown), *_parts(state, layout)]
     if state.gpus is not None and state.gpus.gpus:
-        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout)]
+        lines += ["", *lay_out(_tabulate_gpus(state.gpus.gpus), layout), *_tell_age(state.gpus.gpus)]
     lines += _others(state, width)
     return "\n".join(lines) + "\n"
 
@@ -42,20 +43,31 @@ def _head(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: F
     ]
 
 
-def _conditions(state: StateRecord, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+def _conditions(state: StateRecord, width: int, colour: bool, shown: int | None) -> list[str]:  # noqa: FBT001 - internal
     lines: list[str] = []
-    for condition in state.conditions:
-        lines += ["", *_condition(condition, state.time_seconds, width, colour)]
+    for group in group_conditions(state.conditions):
+        lines += ["", *_condition(group, shown, state.time_seconds, width, colour)]
     return lines
 
 
-def _condition(one: ConditionRecord, now: float, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+def _condition(group: ConditionGroup, shown: int | None, now: float, width: int, colour: bool) -> list[str]:  # noqa: FBT001 - internal
+    one, (named, rest) = group.first, group.split(shown)
     style = {"error": "bad", "warning": "warn"}.get(one.severity, "dim")
-    age = render_age(now - one.since_seconds)
-    lines = [f"{paint(one.severity, style, colour=colour)} {clean(one.title)} (since {age}, {clean(one.code)})"]
-    if one.detail:
-        lines += wrap(one.detail, width, indent=8, first="  what: ")
+    age = render_age(now - group.since_seconds)
+    lines = [
+        f"{paint(one.severity, style, colour=colour)} {group.times}{clean(one.title)} (since {age}, {clean(one.code)})"
+    ]
+    for number, member in enumerate(named):
+        if member.detail:
+            lines += wrap(member.detail, width, indent=8, first="        " if number else "  what: ")
+    if rest:
+        lines += wrap(tell_rest(len(rest)), width, indent=8)
     return [*lines, *wrap(one.remedy, width, indent=8, first="  do:   ")]
+
+
+def tell_rest(count: int) -> str:
+    """How many there are that do not stand here, and what lists them."""
+    return f"and {count} more: `nodeagent status --all` lists them"
 
 
 def _parts(state: StateRecord, layout: Layout) -> list[str]:
@@ -79,8 +91,18 @@ GIVING_WAY = ("PCI", "MODEL", "TEMP", "POWER", "MEMORY")
 
 
 def _tabulate_gpus(records: tuple[GpuRecord, ...]) -> Table:
-    rows = [(*(row := _gpu_row(record))[:-1], *_list_details(record.sample), row[-1]) for record in records]
+    rows = [(*(row := _gpu_row(record))[:-1], *_list_details(_read(record)), row[-1]) for record in records]
     return Table((*GPU_HEAD[:-1], *WIDE_HEAD, GPU_HEAD[-1]), rows, giving_way=GIVING_WAY, wide=WIDE_HEAD)
+
+
+def _tell_age(records: tuple[GpuRecord, ...]) -> list[str]:
+    ages = [record.sample_age_seconds or 0.0 for record in records if record.sample_is_old]
+    return [f"the last readings are {render_age(max(ages))} old and not shown"] if ages else []
+
+
+def _read(record: GpuRecord) -> GpuSample | None:
+    """The readings, unless they are of long ago."""
+    return None if record.sample_is_old else record.sample
 
 
 def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
@@ -111,13 +133,14 @@ def _others(state: StateRecord, width: int) -> list[str]:
         facts.append(f"{state.runtime.kind} {state.runtime.version}".rstrip())
     if state.gpus is not None:
         facts += [f"{one.address} is missing: {one.reason}" for one in state.gpus.missing]
+        facts += [f"GPU {one.index} is gone: {one.uuid}" for one in state.gpus.vanished]
     if not state.allocations and len(facts) == 1:
         return []
     return ["", *wrap(" · ".join(facts), width)]
 
 
 def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
-    gpu, sample = record.gpu, record.sample
+    gpu, sample = record.gpu, _read(record)
     utilization = memory = power = temperature = "-"
     if sample is not None:
         if sample.gpu_utilization_percent is not None:

@@ -30,7 +30,12 @@ PERIOD_SECONDS = 2.0
 COMMAND_LENGTH_MAX = 80
 PROC = Path("/proc")
 NOTHING_YET = TopRecord(
-    node="nodeagent", time_seconds=0.0, sentence="asking the agent", sample_age_seconds=None, devices=()
+    node="nodeagent",
+    time_seconds=0.0,
+    sentence="asking the agent",
+    sample_age_seconds=None,
+    sample_is_old=False,
+    devices=(),
 )
 
 

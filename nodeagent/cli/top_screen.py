@@ -11,7 +11,6 @@ from nodeagent.cli.top_state import LISTS, TopState, View, list_rows
 from nodeagent.cli.top_view import (
     DEVICE_GIVING_WAY,
     DEVICE_HEAD,
-    OLD_SECONDS,
     PROCESS_GIVING_WAY,
     PROCESS_HEAD,
     TopDevice,
@@ -99,7 +98,7 @@ def _draw_news(top: TopRecord, size: Size, problem: str, *, colour: bool) -> str
     if problem:
         return _paint_fitting(problem, size, "bad", colour=colour)
     age = top.sample_age_seconds
-    if age is not None and age >= OLD_SECONDS:
+    if age is not None and top.sample_is_old:
         return _paint_fitting(f"readings are {render_age(age)} old", size, "warn", colour=colour)
     at = time.strftime("%H:%M:%S", time.localtime(top.time_seconds))
     processes = sum(len(device.processes) for device in top.devices)

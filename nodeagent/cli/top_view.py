@@ -21,7 +21,6 @@ PROCESS_HEAD = ("PID", "USER", "GPU", "SM", "MEMORY", "POD", "COMMAND")
 DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
 PROCESS_GIVING_WAY = ("USER", "SM", "MEMORY")
 """Columns that a narrow terminal does without, the first first."""
-OLD_SECONDS = 5.0
 APART_SECONDS = 0.1
 """Two looks that are nearer saw the same sample."""
 
@@ -52,7 +51,7 @@ class TopDevice(Value, frozen=True):
     """One GPU or MIG device at work."""
 
     gpu: str
-    """Index, and number of the GPU instance on a MIG device."""
+    """`3` for a GPU, `3:0` for a MIG device, as every command numbers them."""
     uuid: str
     name: str
     use_percent: float | None
@@ -75,6 +74,7 @@ class TopRecord(Value, frozen=True):
     time_seconds: float
     sentence: str
     sample_age_seconds: float | None
+    sample_is_old: bool
     devices: tuple[TopDevice, ...]
 
 
@@ -111,13 +111,15 @@ def build_top(
     state: StateRecord, processes: Mapping[int, ProcessFacts], rates: Mapping[GpuUuid, Rates] | None = None
 ) -> TopRecord:
     """What the node's devices do now, for whom."""
-    ages = [record.sample_age_seconds for record in _records(state) if record.sample_age_seconds is not None]
+    records = _records(state)
+    ages = [record.sample_age_seconds for record in records if record.sample_age_seconds is not None]
     return TopRecord(
         node=state.node,
         time_seconds=state.time_seconds,
         sentence=state.sentence,
         sample_age_seconds=max(ages) if ages else None,
-        devices=tuple(device for record in _records(state) for device in _list_devices(record, processes, rates or {})),
+        sample_is_old=any(record.sample_is_old for record in records),
+        devices=tuple(device for record in records for device in _list_devices(record, processes, rates or {})),
     )
 
 
@@ -149,7 +151,7 @@ def _make_device(
     uuid = device.uuid if device is not None else gpu.uuid
     holders = [one for one in record.allocations if any(find_uuid(id_) == uuid for id_ in one.devices)]
     return TopDevice(
-        gpu=f"{gpu.index}:{device.gpu_instance_id}" if device is not None else str(gpu.index),
+        gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),
         name=device.profile if device is not None else gpu.name,
         use_percent=_read_use(sample, share, is_mig=device is not None),
@@ -224,7 +226,7 @@ def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     """A line about the node, a table of devices, a table of processes."""
     width = layout.width
     age = top.sample_age_seconds
-    old = f"  readings are {render_age(age)} old" if age is not None and age >= OLD_SECONDS else ""
+    old = f"  readings are {render_age(age)} old" if age is not None and top.sample_is_old else ""
     first, *rest = wrap(f"{top.node}: {top.sentence}", width, indent=4)
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []

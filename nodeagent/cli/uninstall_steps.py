@@ -31,7 +31,7 @@ from nodeagent.edge.host.journal_disk import JOURNAL_NAME, LOCK_NAME
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.model.errors import NodeagentError
 
-STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", RECORD_NAME)
+STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", RECORD_NAME)
 """What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
 _SOCKET_PATTERN: Final = "nvidia-*.sock"
 _DIAL_SECONDS: Final = 1.0

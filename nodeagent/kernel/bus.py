@@ -14,6 +14,7 @@ The contract
    and counted; nobody waits for it.
 6. What must not be lost does not ride the bus: it is written first, then published as written.
 7. Every envelope says its number, time, source and what caused it, so that one chain follows an event through.
+   The history counts what repeats itself, and keeps what led to something that is still wrong.
 
 Owns the retained states, the queues and the recent history. Refuses requests that need an answer: those go by a port.
 
@@ -23,6 +24,7 @@ Owns the retained states, the queues and the recent history. Refuses requests th
 """
 
 import threading
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar, overload
 
 from nodeagent.kernel.clock import Clock
@@ -85,6 +87,7 @@ class Bus:
         if retained is not None and retained.value == value:
             return retained
         by_key[key] = envelope = self._seal(value, source, key, cause)
+        self._history.add(envelope)
         self._deliver(envelope)
         return envelope
 
@@ -92,6 +95,7 @@ class Bus:
         """Say what happened."""
         self._check_thread(value)
         envelope = self._seal(value, source, "", cause)
+        self._history.add_fact(envelope)
         self._deliver(envelope)
         return envelope
 
@@ -106,7 +110,9 @@ class Bus:
             return
         self._check_thread(retained.value)
         del self._retained[state][key]
-        self._deliver(self._seal(retained.value, source or retained.source, key, cause, retracted=True))
+        envelope = self._seal(retained.value, source or retained.source, key, cause, retracted=True)
+        self._history.add(envelope)
+        self._deliver(envelope)
 
     def latest(self, state: type[T], key: str = "") -> Envelope[T] | None:
         """The retained state, if any."""
@@ -189,6 +195,10 @@ class Bus:
         """Recent envelopes, oldest first, for following causes."""
         return self._history.envelopes()
 
+    def keep(self, causes: Iterable[int]) -> None:
+        """These envelopes led to what is still wrong: the history keeps them until it is told others."""
+        self._history.keep(causes)
+
     def statistics(self) -> BusStatistics:
         """Who publishes, who listens, how much waits."""
         every = {id(each): each for topic in self._subscriptions.values() for each in topic}
@@ -245,7 +255,6 @@ class Bus:
         topic = type(envelope.value)
         counted = (envelope.source, topic)
         self._published[counted] = self._published.get(counted, 0) + 1
-        self._history.add(envelope)
         now = self._clock.monotonic()
         for subscription in self._subscriptions.get(topic, ()):
             subscription.offer(envelope, now)

@@ -88,6 +88,8 @@ class _Entry(Struct, frozen=True):
     condition: ActiveCondition
     visible_at: float
     """Monotonic seconds."""
+    first_cause: int | None
+    """What led to it when it was set; the newest detail may have another cause."""
 
 
 class Conditions:
@@ -156,7 +158,7 @@ class Conditions:
             return False
         if known is not None:
             changed = replace(known.condition, detail=detail, cause=cause_of(cause))
-            self._entries[code, key] = _Entry(changed, known.visible_at)
+            self._entries[code, key] = _Entry(changed, known.visible_at, known.first_cause)
             return True
         condition = ActiveCondition(
             code=code,
@@ -168,7 +170,8 @@ class Conditions:
             since=self._clock.wall(),
             cause=cause_of(cause),
         )
-        self._entries[code, key] = _Entry(condition, self._clock.monotonic() + definition.show_after_seconds)
+        visible_at = self._clock.monotonic() + definition.show_after_seconds
+        self._entries[code, key] = _Entry(condition, visible_at, condition.cause)
         return True
 
     def _is_visible(self, entry: _Entry, now: float) -> bool:
@@ -193,6 +196,7 @@ class Conditions:
         self._waker.wake()  # the next deadline may be another
 
     def _publish(self, cause: Cause) -> None:
+        self._bus.keep(entry.first_cause for entry in self._entries.values() if entry.first_cause is not None)
         before = self._bus.latest(ActiveConditions)
         after = self._bus.publish_state(ActiveConditions(self.active()), source=self.name, cause=cause)
         _log_changes(before.value.conditions if before else (), after.value.conditions)

@@ -27,6 +27,8 @@ class Envelope(Struct, Generic[T], frozen=True):
     """Facts this listener lost just before this one."""
     retracted: bool = False
     """The state is no longer true; `value` is the last that was."""
+    repeats: int = 0
+    """In the history: how many like it, told between the first and this one, are counted here and no longer kept."""
 
 
 Cause: TypeAlias = int | Envelope[Any] | None

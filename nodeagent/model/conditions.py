@@ -4,7 +4,7 @@
 """
 
 from nodeagent.model.condition_definition import ConditionDefinition
-from nodeagent.model.driver_conditions import BLINDING_CODES, DRIVER_CONDITIONS
+from nodeagent.model.driver_conditions import BLINDING_BUT_ABSENCE, BLINDING_CODES, DRIVER_CONDITIONS
 
 CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
@@ -111,7 +111,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         code="gpu-health-unknown",
         severity="warning",
         title="a GPU has not answered for too long, it is not handed out",
-        remedy="check `nodeagent status` for a stuck driver call and `dmesg | grep NVRM` for the GPU's address",
+        remedy="read `dmesg | grep NVRM` for the GPU's address; if it stays silent, drain the node and reboot it",
         show_after_seconds=15.0,
         depends_on=BLINDING_CODES,
     ),
@@ -155,10 +155,17 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="read `dmesg | grep NVRM`; GPU and driver stay in use until the node is drained and rebooted",
     ),
     ConditionDefinition(
+        code="nvml-worker-restarts",
+        severity="warning",
+        title="the process that asks the driver is replaced again and again",
+        remedy="read `dmesg | grep NVRM`; drain the node, and reload or reinstall the driver if it goes on",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="component-failed",
         severity="error",
         title="a part of the agent has crashed too often and was given up",
-        remedy="read its last error in `nodeagent status`, report it, and restart the agent",
+        remedy="report the error in the detail, with `nodeagent doctor --bundle report.tar.gz`, and restart the agent",
     ),
     ConditionDefinition(
         code="gpu-missing",
@@ -171,8 +178,41 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="gpu-lost",
         severity="error",
         title="a GPU no longer answers",
-        remedy="drain the node and reboot it; replace the GPU if it happens again",
+        remedy="drain the node and power-cycle it; check cables and seating if the fault returns",
         depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="gpu-vanished",
+        severity="error",
+        title="a GPU that this node had is gone",
+        remedy="reseat or replace it; if it is gone for good: `nodeagent gpu forget GPU`, or set `gpus.expected`",
+        depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-fewer-than-expected",
+        severity="error",
+        title="this node has fewer GPUs than it should have",
+        remedy="check `lspci -d 10de:` and the BIOS; correct `gpus.expected` if the node was built with fewer",
+        depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-not-remembered",
+        severity="warning",
+        title="the list of known GPUs cannot be kept, one that vanishes during a restart would not be missed",
+        remedy="free space on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
+        code="events-lost",
+        severity="info",
+        title="what happened before the agent was started cannot be read",
+        remedy="look at the file that the detail names; this stands until the agent is restarted",
+    ),
+    ConditionDefinition(
+        code="gpus-list-lost",
+        severity="warning",
+        title="the list of known GPUs was damaged, one that has vanished meanwhile is not missed",
+        remedy="compare `nodeagent gpu list` with what the node should have; this stands until the agent is restarted",
     ),
     ConditionDefinition(
         code="gpu-unreadable",
@@ -186,7 +226,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="sample-stale",
         severity="warning",
         title="GPU readings are old",
-        remedy="check `nodeagent status` for a stuck driver call; the last values are still served, marked stale",
+        remedy="read `dmesg | grep NVRM`; the last values are still served, marked stale; if it lasts, reboot the node",
         show_after_seconds=10.0,
         depends_on=BLINDING_CODES,
     ),
@@ -227,6 +267,48 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="devices or settings cannot be offered as configured",
         remedy="mend what the detail names; everything else is offered",
         depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="nothing-offered",
+        severity="error",
+        title="pods cannot get any GPU of this node",
+        remedy="follow the detail, and what the conditions of each GPU say; drain the node if it lasts",
+        show_after_seconds=15.0,
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty"),
+    ),
+    ConditionDefinition(
+        code="gpu-not-offered",
+        severity="warning",
+        title="pods cannot get a GPU of this node",
+        remedy="mend what the detail names; the others are offered",
+        show_after_seconds=5.0,
+        depends_on=(
+            *BLINDING_CODES,
+            "gpu-lost",
+            "gpu-unhealthy",
+            "gpu-health-unknown",
+            "cdi-device-left-out",
+            "plugin-not-registered",
+        ),
+    ),
+    ConditionDefinition(
+        code="gpu-include-empty",
+        severity="error",
+        title="`gpus.include` means no GPU of this node, none is offered",
+        remedy="correct `gpus.include` by an index, UUID, PCI address or model pattern of `nodeagent gpu list`",
+    ),
+    ConditionDefinition(
+        code="gpu-excluded",
+        severity="info",
+        title="a GPU is left alone by configuration",
+        remedy="nothing needs to be done; to offer it, change `gpus.include` or `gpus.exclude`",
+    ),
+    ConditionDefinition(
+        code="mig-not-offered",
+        severity="warning",
+        title="a GPU is cut into MIG devices, and offered as a whole",
+        remedy="set `device_plugin.mig_strategy` to single or mixed, or switch MIG off",
+        show_after_seconds=5.0,
     ),
     ConditionDefinition(
         code="plugin-not-registered",

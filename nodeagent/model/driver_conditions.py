@@ -78,3 +78,6 @@ DRIVER_CODES: tuple[str, ...] = tuple(definition.code for definition in DRIVER_C
 
 BLINDING_CODES: tuple[str, ...] = tuple(code for code in DRIVER_CODES if code != "driver-nodes-missing")
 """Those that explain why nothing is known of any GPU; NVML works without the nodes that only containers need."""
+
+BLINDING_BUT_ABSENCE: tuple[str, ...] = tuple(code for code in BLINDING_CODES if code != "driver-no-hardware")
+"""The same without the one that a node has whose GPUs are gone: it does not explain where they went."""

@@ -81,6 +81,13 @@ class GpuCleared(Value, frozen=True):
     cleared: tuple[str, ...] = ()
 
 
+class GpuForgotten(Value, frozen=True):
+    """A person said that a GPU which had vanished is gone for good."""
+
+    gpu: GpuUuid
+    who: str
+
+
 class VerdictChanged(Value, frozen=True):
     """A device's health verdict is another than before."""
 

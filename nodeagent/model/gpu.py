@@ -210,6 +210,18 @@ class MissingGpu(Value, frozen=True):
     reason: str
 
 
+class KnownGpu(Value, frozen=True):
+    """A GPU that this node has or had, as it is remembered over restarts."""
+
+    uuid: GpuUuid
+    name: str
+    index: int
+    """The one it had when it was last seen."""
+    address: PciAddress
+    gone_since_seconds: float | None = None
+    """Unix seconds of the first look without it; `None` while it is there."""
+
+
 class GpuReadout(Value, frozen=True):
     """What one enumeration of the hardware found, before anyone compared it with the one before."""
 
@@ -227,10 +239,20 @@ class Inventory(Value, frozen=True, dict=True):
     pairs: tuple[GpuPair, ...] = ()
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
+    vanished: tuple[KnownGpu, ...] = ()
+    """GPUs that this node had and has no more, until a person says that they are gone for good."""
+    shortfall: int = 0
+    """How many more there should be by `gpus.expected`, of which nothing else is known."""
 
     def find_gpu(self, uuid: str) -> Gpu | None:
         """The GPU with this UUID, or the parent of the MIG device with this UUID."""
         return self._by_uuid.get(uuid)
+
+    @property
+    def unlisted(self) -> tuple[MissingGpu, ...]:
+        """The missing ones that are not among the GPUs as lost."""
+        addresses = {gpu.pci.address for gpu in self.gpus}
+        return tuple(one for one in self.missing if one.address not in addresses)
 
     @cached_property
     def _by_uuid(self) -> Mapping[str, Gpu]:

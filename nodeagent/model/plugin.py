@@ -1,9 +1,16 @@
 """What the kubelet is told: the devices on offer, and what a container needs in order to use the ones it got."""
 
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
 from msgspec import field
 
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.values import Value
+
+_NAMED: Final = 8
+"""Devices that a sentence names one by one."""
 
 
 class AdvertisedDevice(Value, frozen=True):
@@ -26,10 +33,100 @@ class AdvertisedResource(Value, frozen=True):
     """What shows that another device plugin offers the same resource; empty when nothing does."""
 
 
+class UnofferedCause(StrEnum):
+    """Why pods cannot get a device that the node has, had or should have."""
+
+    EXCLUDED = "excluded"
+    """The configuration leaves this GPU alone, and offers others."""
+    UNSELECTED = "unselected"
+    """`gpus.include` means no GPU of this node at all."""
+    PARTITIONED = "partitioned"
+    """A MIG device of a GPU that is offered as a whole."""
+    WITHHELD = "withheld"
+    """It cannot be offered as configured."""
+    UNFIT = "unfit"
+    """It is offered, and must not be handed out now."""
+    UNTOLD = "untold"
+    """The kubelet does not know of it (yet)."""
+    MISSING = "missing"
+    """It is on the PCI bus, and the driver does not list it."""
+    VANISHED = "vanished"
+    """The node had it."""
+    EXPECTED = "expected"
+    """The configuration counts it, and nothing else is known of it."""
+
+
+class Unoffered(Value, frozen=True):
+    """One device that pods cannot get, and why."""
+
+    device: str
+    """Its UUID; where there is none its PCI address, or its number among those that are expected."""
+    gpu: str
+    """The same of the GPU that it is or belongs to."""
+    name: str
+    """What to call it: `GPU 3`, `GPU 0:1 (1g.10gb)`."""
+    cause: UnofferedCause
+    reason: str
+
+    @property
+    def is_part_of_offered(self) -> bool:
+        """Whether pods get it with the GPU that it is a part of."""
+        return self.cause is UnofferedCause.PARTITIONED
+
+
+class OfferAccount(Value, frozen=True):
+    """What the node has, had and should have, and what of it pods cannot get: nothing is left over."""
+
+    gpus: int
+    devices_offered: int
+    """GPUs and MIG devices that the kubelet may hand out, however many shares each has."""
+    unoffered: tuple[Unoffered, ...] = ()
+
+    @property
+    def troubled(self) -> tuple[Unoffered, ...]:
+        """Those that nobody has left out on purpose."""
+        return tuple(one for one in self.unoffered if one.cause is not UnofferedCause.EXCLUDED)
+
+    @property
+    def gpus_excluded(self) -> int:
+        """GPUs that the configuration leaves alone."""
+        return sum(one.cause is UnofferedCause.EXCLUDED for one in self.unoffered)
+
+    @property
+    def gpus_offered(self) -> int:
+        """GPUs that pods can get, whole or with all their parts."""
+        # Two may have the same UUID, and neither is offered then: their names differ.
+        short = {(one.gpu, one.name.partition(":")[0]) for one in self.unoffered if not one.is_part_of_offered}
+        return self.gpus - len(short)
+
+    def describe(self) -> str:
+        """How many GPUs are offered and why no more: each reason once, with the devices that it is about."""
+        by_reason: dict[str, list[Unoffered]] = {}
+        for one in self.unoffered:
+            by_reason.setdefault(one.reason, []).append(one)
+        reasons = "; ".join(f"{name_all(devices)}: {reason}" for reason, devices in by_reason.items())
+        return f"{self.headline}: {reasons}"
+
+    @property
+    def headline(self) -> str:
+        """How many GPUs are offered."""
+        return f"{self.gpus_offered} of {self.gpus} {'GPU' if self.gpus == 1 else 'GPUs'} offered"
+
+
+def name_all(devices: Sequence[Unoffered]) -> str:
+    """Their names, the first few; the others are counted, and listed in the record of the node."""
+    names = list(dict.fromkeys(one.name for one in devices))
+    more = len(names) - _NAMED
+    rest = f" and {more} more (`nodeagent status --json` lists them)" if more > 0 else ""
+    return ", ".join(names[:_NAMED]) + rest
+
+
 class PluginState(Value, frozen=True):
-    """State: every resource that this node advertises."""
+    """State: every resource that this node advertises, and what it does not."""
 
     resources: tuple[AdvertisedResource, ...] = ()
+    account: OfferAccount | None = None
+    """`None` where the device plugin is switched off."""
 
 
 class PluginOptions(Value, frozen=True):

@@ -199,6 +199,8 @@ class NodeSample(Value, frozen=True):
     """Wall clock, Unix seconds, of the moment the sampling began."""
     gpus: tuple[GpuSample, ...] = ()
     took_seconds: float = 0.0
+    period_seconds: float = 1.0
+    """When the next one is due, counted from the beginning of this."""
     call_count: int = 0
     access: DriverAccess | None = None
     """Nothing where GPUs are made up."""

@@ -32,10 +32,15 @@ def select_gpus(gpus: Iterable[Gpu], include: Sequence[str], exclude: Sequence[s
     return tuple(
         gpu
         for gpu in gpus
-        if gpu.name not in _NO_WORK
+        if is_for_work(gpu)
         and (not include or any(selects_gpu(selector, gpu) for selector in include))
         and not any(selects_gpu(selector, gpu) for selector in exclude)
     )
+
+
+def is_for_work(gpu: Gpu) -> bool:
+    """Whether the driver lists it as more than a display adapter."""
+    return gpu.name not in _NO_WORK
 
 
 def selects_gpu(selector: str, gpu: Gpu) -> bool:

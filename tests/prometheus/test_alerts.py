@@ -16,6 +16,15 @@ HOURS = 60
 FAULTS: dict[str, dict[str, str]] = {
     "GpuLost": {f"nodeagent_gpu_present{{{N}}}": "1 0x20"},
     "GpuMissing": {'nodeagent_gpus{instance="n",state="missing"}': "0 1x20"},
+    "NodeOffersNoGpu": {
+        'nodeagent_devices_offered{instance="n"}': "8 0x20",
+        'nodeagent_gpus{instance="n",state="withheld"}': "0 8x20",
+    },
+    "GpuVanished": {'nodeagent_gpus{instance="n",state="vanished"}': "0 1x20"},
+    "GpuNotOffered": {
+        'nodeagent_devices_offered{instance="n"}': "8 7x30",
+        'nodeagent_gpus{instance="n",state="withheld"}': "0 1x30",
+    },
     "GpuXidCritical": {f'nodeagent_gpu_xid_last_seen_timestamp_seconds{{{N},xid="79"}}': "540x20"},
     "GpuEccUncorrected": {f'nodeagent_gpu_ecc_errors_total{{{N},kind="uncorrected"}}': "0x8 1x20"},
     "GpuRowRemapFailed": {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{N}}}": "0 1x20"},
@@ -34,7 +43,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "NodeagentComponentRestarts": {'nodeagent_component_restarts_total{instance="n",component="web"}': "0+1x20"},
     "NodeagentLoopLag": {'nodeagent_loop_lag_seconds{instance="n",quantile="0.99"}': "0.9x20"},
 }
-LATE = {"GpuHeldButIdle": "3h30m"}
+LATE = {"GpuHeldButIdle": "3h30m", "GpuNotOffered": "20m"}
 HARMLESS: dict[str, str] = {
     f'nodeagent_gpu_xid_last_seen_timestamp_seconds{{{N},xid="31"}}': "540x20",
     f'nodeagent_gpu_ecc_errors_total{{{N},kind="corrected"}}': "0+5x20",
@@ -43,6 +52,8 @@ HARMLESS: dict[str, str] = {
     f"DCGM_FI_DEV_GPU_TEMP{{{N}}}": "70x20",
     'nodeagent_gpus{instance="n",state="lost"}': "0x20",
     'nodeagent_condition_active{instance="n",code="driver-released",severity="info"}': "1x20",
+    'nodeagent_devices_offered{instance="n"}': "0x20",
+    'nodeagent_gpus{instance="n",state="excluded"}': "2x20",
     'nodeagent_device_health{device="u",verdict="healthy"}': "1x20",
 }
 

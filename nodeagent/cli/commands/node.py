@@ -20,6 +20,7 @@ STATUS = Command(
         *ASKING,
         *TABLES,
         Argument(("--watch", "-w"), "again every two seconds, until interrupted", action="store_true"),
+        Argument(("--all", "-a"), "every condition, where otherwise many of one kind are counted", action="store_true"),
     ),
     examples=(
         Example("nodeagent status", "the node now"),
@@ -159,12 +160,17 @@ GPUS = Command(
             "which devices a pod would be given, with the score and the runner-up",
             runs="nodeagent.cli.allocations:prefer",
             exits=(ExitCode.NO_DRIVER,),
-            description="Decides as for the kubelet, from the inventory and the settings in force here.",
+            description=(
+                "Decides as for the kubelet, from the inventory and the settings in force here.\n"
+                "Where an agent runs, of the devices that are free and healthy now."
+            ),
             arguments=(
                 *ASKING,
                 *RECORD,
                 Argument(("--size",), "how many devices the pod asks for", metavar="N", default=1, parse=int),
-                Argument(("--available",), "those that are free, by index or UUID (default: all)", metavar="A,B"),
+                Argument(
+                    ("--available",), "those that are free, by index or UUID (default: those that are)", metavar="A,B"
+                ),
                 Argument(("--must-include",), "those that must be among them", metavar="A,B"),
                 Argument(("--resource",), "the resource (default: the first by name)", metavar="NAME"),
             ),
@@ -195,6 +201,20 @@ GPUS = Command(
                 Argument(("--reason",), "why; it is required", metavar="TEXT"),
             ),
             examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
+        ),
+        Command(
+            "forget",
+            "say that a GPU which has vanished is gone for good",
+            runs="nodeagent.cli.gpu:forget",
+            exits=(ExitCode.UNREACHABLE,),
+            description="It is no longer missed, until it comes back and vanishes again. Who and when are logged.",
+            arguments=(
+                CONFIG,
+                SET,
+                SIMULATION,
+                Argument(("gpu",), "UUID, PCI address, or the index that it had", metavar="GPU"),
+            ),
+            examples=(Example("nodeagent gpu forget 3", "after it was taken out"),),
         ),
     ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nodeagent.cli.doctor.facts import Facts, SocketFacts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
+from nodeagent.components.web.groups import group_conditions
 from nodeagent.components.web.records import StateRecord
 from nodeagent.model.plugin import AdvertisedResource
 
@@ -19,16 +20,21 @@ def check_agent(facts: Facts) -> Iterator[Check]:
     if is_elsewhere(facts, agent):
         yield warn("agent", "a simulation answers, no agent of this node", "systemctl status nodeagent")
         return
-    for condition in agent.conditions:
-        if condition.severity == "info":
-            continue
-        judge = fail if condition.severity == "error" else warn
-        detail = f": {condition.detail}" if condition.detail else ""
-        yield judge("agent", f"{condition.title}{detail} ({condition.code})", condition.remedy)
+    worrying = [condition for condition in agent.conditions if condition.severity != "info"]
+    for group in group_conditions(worrying):
+        named, rest = group.split()
+        for condition in named:
+            judge = fail if condition.severity == "error" else warn
+            detail = f": {condition.detail}" if condition.detail else ""
+            yield judge("agent", f"{condition.title}{detail} ({condition.code})", condition.remedy)
+        if rest:
+            yield warn("agent", f"{len(rest)} more of these ({group.first.code})", "nodeagent status --all")
     if not agent.ready:
         yield fail("agent", f"not ready: {agent.sentence}", "nodeagent status")
     elif agent.verdict == "ok":
         yield ok("agent", f"{agent.version}, {agent.sentence}")
+    elif not worrying:
+        yield warn("agent", agent.sentence, "nodeagent status")
 
 
 def is_elsewhere(facts: Facts, agent: StateRecord) -> bool:

@@ -72,6 +72,10 @@ def _judge_devices(sight: NodeSight, count: int) -> NodeCondition:
     healthy = _count_healthy(sight)
     if healthy == 0:
         return _not_ready("AllGPUsUnhealthy", f"none of {count} GPUs is fit for work")
+    account = sight.plugin.account if sight.plugin is not None else None
+    if account is not None and not account.devices_offered:
+        reasons = "; ".join(dict.fromkeys(one.reason for one in account.unoffered))
+        return _not_ready("NoGPUOffered", f"pods can get none of {account.gpus} GPUs: {reasons}")
     if healthy is not None and healthy < count:
         return NodeCondition(status="True", reason="SomeGPUsUnhealthy", message=f"{healthy} of {count} GPUs are ready")
     return NodeCondition(status="True", reason=READY, message=f"{count} GPUs are ready")
@@ -81,7 +85,8 @@ def _count_healthy(sight: NodeSight) -> int | None:
     """How many GPUs have nothing against them; unknown while nobody judges them."""
     if sight.health is None or sight.inventory is None or not sight.health.devices:
         return None
-    bad = {device.gpu for device in sight.health.devices if device.verdict is Verdict.UNHEALTHY}
+    unfit = (Verdict.UNHEALTHY, Verdict.UNKNOWN)
+    bad = {device.gpu for device in sight.health.devices if device.verdict in unfit}
     return sum(not gpu.lost and gpu.uuid not in bad for gpu in sight.inventory.gpus)
 
 

@@ -70,6 +70,12 @@ def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | N
 def _explain_namelessness(uuid: str, view: View) -> str:
     if view.named is None or uuid in view.named:
         return ""
+    gpu = view.inventory.find_gpu(uuid)
+    if gpu is not None and gpu.uuid == uuid and gpu.mig_devices:
+        return (
+            "it is cut into MIG devices, and containers get those one by one: set `device_plugin.mig_strategy` to"
+            " single or mixed, or switch MIG off"
+        )
     return "no CDI specification names it (yet)"
 
 

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.deviceplugin.account import decide_conditions, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import (
     View,
     decide_pause,
@@ -45,6 +46,7 @@ from nodeagent.model.plugin import (
     AdvertisedResource,
     ContainerAnswer,
     HandoutFacts,
+    OfferAccount,
     PluginOptions,
     PluginState,
 )
@@ -63,6 +65,8 @@ T = TypeVar("T")
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
 RETRY_SECONDS = 2.0
+NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
+"""Of a device plugin that is switched off: nothing is to be offered, and nothing is said of it."""
 
 
 class ServeResource(Protocol):
@@ -220,6 +224,8 @@ class DevicePlugins:
         self._standing: dict[ResourceName, AdvertisedResource] = {}
         self._facts = HandoutFacts()
         self._plan: _Plan | None = None
+        self._account: OfferAccount | None = None
+        self._accounted: tuple[object, ...] = ()
         self._waker = Waker()
         self._news = News()
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
@@ -298,7 +304,11 @@ class DevicePlugins:
             self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
-        self._publish(cause)
+        before, self._account = self._account, self._keep_account(planned.plan, view, settings)
+        envelope = self._publish(cause)
+        if self._account is not before:
+            for code, details in decide_conditions(self._account or NO_ACCOUNT).items():
+                self._conditions.replace(code, details, cause=envelope)
         return all(self._is_known(name) for name in wanted)
 
     def _is_known(self, name: ResourceName) -> bool:
@@ -385,7 +395,19 @@ class DevicePlugins:
 
     def _publish(self, cause: Cause) -> Envelope[PluginState]:
         standing = tuple(self._standing[name] for name in sorted(self._standing))
-        return self._bus.publish_state(PluginState(resources=standing), source=self.name, cause=cause)
+        state = PluginState(resources=standing, account=self._account)
+        return self._bus.publish_state(state, source=self.name, cause=cause)
+
+    def _keep_account(self, plan: ResourcePlan, view: View, settings: Settings) -> OfferAccount | None:
+        """What pods cannot get; planned again only when something that it is made of has changed."""
+        if not settings.device_plugin.enabled:
+            return None
+        origin = (plan, view, settings.gpus, tuple(self._standing.values()))
+        if self._account is None or origin != self._accounted:
+            self._accounted = origin
+            offered = list_offered(self._standing.values())
+            return plan_account(view.inventory, settings, plan, view, offered)
+        return self._account
 
     def _report_problems(self, plan: ResourcePlan, no_channel: str) -> None:
         problems = {problem.subject: problem.reason for problem in plan.problems}

@@ -6,6 +6,7 @@ from nodeagent.components.exporter.access_families import build_access_families
 from nodeagent.components.exporter.admission_families import build_admission_families
 from nodeagent.components.exporter.exposition import Family, Labels, make_family
 from nodeagent.model.admission import AdmissionFacts
+from nodeagent.model.plugin import OfferAccount
 from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
 
@@ -48,6 +49,7 @@ class AgentFacts(Value, frozen=True):
     gpus_present: int
     gpus_lost: int
     gpus_missing: int
+    gpus_vanished: int
     sample_age_seconds: float | None
     sample_duration_seconds: float | None
     resident_bytes: int
@@ -56,6 +58,7 @@ class AgentFacts(Value, frozen=True):
     start_time_seconds: float
     sample_calls: int | None = None
     access: DriverAccess | None = None
+    account: OfferAccount | None = None
     api_calls: dict[tuple[str, str], int] = field(default_factory=dict)
     """Requests to the API server by verb and outcome."""
     exporter: "ExporterFacts | None" = None
@@ -125,7 +128,15 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
                 ((("state", "present"),), facts.gpus_present),
                 ((("state", "lost"),), facts.gpus_lost),
                 ((("state", "missing"),), facts.gpus_missing),
+                ((("state", "vanished"),), facts.gpus_vanished),
+                *_count_offers(facts.account),
             ],
+        ),
+        make_family(
+            "nodeagent_devices_offered",
+            "gauge",
+            "GPUs and MIG devices that pods can get now, however many shares each has.",
+            _bare(facts.account.devices_offered if facts.account is not None else None),
         ),
         make_family("nodeagent_sample_age_seconds", "gauge", "Age of the newest sample.", _bare(age)),
         make_family(
@@ -163,6 +174,18 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             [((("quantile", quantile),), seconds) for quantile, seconds in facts.loop_lag_seconds.items()],
         ),
     )
+
+
+def _count_offers(account: OfferAccount | None) -> list[tuple[Labels, float]]:
+    """What pods can get, where there is a device plugin."""
+    if account is None:
+        return []
+    withheld = account.gpus - account.gpus_offered - account.gpus_excluded
+    return [
+        ((("state", "offered"),), account.gpus_offered),
+        ((("state", "excluded"),), account.gpus_excluded),
+        ((("state", "withheld"),), withheld),
+    ]
 
 
 def _exporter(facts: ExporterFacts) -> tuple[Family, ...]:

@@ -99,7 +99,7 @@ class MetricsRenderer:
     def gather(self, exporter: ExporterFacts) -> AgentFacts:
         """Everything at hand."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
-        sample = self._bus.latest(NodeSample)
+        sample, plugin = self._bus.latest(NodeSample), self._bus.latest(PluginState)
         gpus = inventory.value.gpus if inventory is not None else ()
         lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
         lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
@@ -128,6 +128,8 @@ class MetricsRenderer:
             gpus_present=len(gpus) - lost_count,
             gpus_lost=lost_count,
             gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
+            gpus_vanished=len(inventory.value.vanished) if inventory is not None else 0,
+            account=plugin.value.account if plugin is not None else None,
             sample_age_seconds=max(0.0, self._clock.wall() - sample.value.time_seconds) if sample else None,
             sample_duration_seconds=sample.value.took_seconds if sample else None,
             sample_calls=sample.value.call_count if sample else None,

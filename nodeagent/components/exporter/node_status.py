@@ -38,8 +38,8 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
         ),
         (
             "plugin_ready",
-            "Whether the kubelet knows all resources.",
-            all(one.registered for one in status.plugin.resources) if status.plugin is not None else None,
+            "Whether the kubelet knows all resources, and may hand out at least one device.",
+            is_plugin_ready(status.plugin) if status.plugin is not None else None,
         ),
         ("cuda_ready", "Whether the CUDA smoke test passes.", driver_ready if status.cuda_tested else None),
         ("driver_validation", "Whether the driver works.", driver_ready),
@@ -69,6 +69,12 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
         )
     )
     return tuple(families)
+
+
+def is_plugin_ready(plugin: PluginState) -> bool:
+    """Whether pods can get GPUs, as far as the kubelet is concerned."""
+    is_known = bool(plugin.resources) and all(one.registered for one in plugin.resources)
+    return is_known and any(device.healthy for one in plugin.resources for device in one.devices)
 
 
 def count_advertised(plugin: PluginState) -> int:

@@ -14,6 +14,7 @@ from nodeagent.components.exporter.node_status import NodeStatus, build_status_f
 from nodeagent.components.exporter.pod_families import build_pod_families
 from nodeagent.components.exporter.xid_book import XidBook
 from nodeagent.model.admission import AdmissionFacts, Distribution
+from nodeagent.model.plugin import OfferAccount
 
 _INTRODUCTION = """# Metrics
 
@@ -147,6 +148,8 @@ _NOTHING = AgentFacts(
     gpus_present=0,
     gpus_lost=0,
     gpus_missing=0,
+    gpus_vanished=0,
+    account=OfferAccount(gpus=1, devices_offered=1),
     sample_age_seconds=None,
     sample_duration_seconds=None,
     resident_bytes=0,

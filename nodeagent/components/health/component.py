@@ -223,7 +223,7 @@ class Health:
             if silent_seconds < patience or self._judge.is_driver_released:
                 continue
             self._judge.note_silence(self._now(), plan_returns(self._live.now.health))
-            self._note_deaf("samples", f"no readings for {silent_seconds:.0f} s")
+            self._note_deaf("samples", f"no readings for more than {patience:.0f} s")
             self._changed.wake()
 
     @property

@@ -38,7 +38,7 @@ def _judge_width(
     if looks < limits.pcie_degraded_polls:
         return None, memory
     reason = f"the PCIe link has {width} of {widest} lanes"
-    return suspect("pcie-narrow", reason, Remedy.CHECK_LINKS, _L), memory
+    return suspect("pcie-narrow", reason, Remedy.CHECK_SLOT, _L), memory
 
 
 def _judge_speed(
@@ -56,7 +56,7 @@ def _judge_speed(
     if looks < limits.pcie_degraded_polls:
         return None, memory
     reason = f"the PCIe link runs at generation {generation} of {fastest} under load"
-    return suspect("pcie-slow", reason, Remedy.CHECK_LINKS, _L), memory
+    return suspect("pcie-slow", reason, Remedy.CHECK_SLOT, _L), memory
 
 
 def _is_busy(sample: GpuSample, limits: Limits) -> bool:

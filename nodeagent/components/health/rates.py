@@ -90,7 +90,7 @@ def _judge_replays(
     if growth <= math.ceil(lanes * per_lane * limits.pcie_replay_ratio) * minutes:
         return None, memory
     reason = f"{growth} PCIe replays in {minutes:.0f} min"
-    return suspect("pcie-replays", reason, Remedy.CHECK_LINKS, _W, HOUR), memory
+    return suspect("pcie-replays", reason, Remedy.CHECK_SLOT, _W, HOUR), memory
 
 
 def _judge_bus_errors(sample: GpuSample, memory: LevelMemory) -> tuple[Finding | None, LevelMemory]:
@@ -101,7 +101,7 @@ def _judge_bus_errors(sample: GpuSample, memory: LevelMemory) -> tuple[Finding |
     if not grown:
         return None, memory
     reason = f"{grown} uncorrected PCIe {'error' if grown == 1 else 'errors'} between two looks"
-    return suspect("pcie-errors", reason, Remedy.CHECK_LINKS, _W, DAY), memory
+    return suspect("pcie-errors", reason, Remedy.CHECK_SLOT, _W, DAY), memory
 
 
 def _judge_page_growth(

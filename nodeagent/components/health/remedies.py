@@ -11,6 +11,7 @@ class Remedy(StrEnum):
     UPDATE_DRIVER = "update-driver"
     CHECK_COOLING = "check-cooling"
     CHECK_LINKS = "check-links"
+    CHECK_SLOT = "check-slot"
     CHECK_DRIVER = "check-driver"
     WATCH = "watch"
     DRAIN_AND_RESET = "drain-and-reset"
@@ -31,7 +32,8 @@ _SENTENCES = {
     Remedy.UPDATE_DRIVER: "check that driver, firmware and software versions fit, and update them",
     Remedy.CHECK_COOLING: "check fans, air flow and power of the machine",
     Remedy.CHECK_LINKS: "check seating, cables, `nvidia-smi nvlink --status`, and with NVSwitch the fabric manager",
-    Remedy.CHECK_DRIVER: "see `nodeagent status` for what is wrong with the driver",
+    Remedy.CHECK_SLOT: "check how the card sits in its slot, its riser and power; replace what the fault stays with",
+    Remedy.CHECK_DRIVER: "read `dmesg | grep NVRM` for the GPU's address; if it lasts, drain the node and reboot it",
     Remedy.WATCH: "watch it; run diagnostics if it happens again",
     Remedy.DRAIN_AND_RESET: "let running work finish, then reset the GPU with `nvidia-smi --gpu-reset`",
     Remedy.RESET_GPU: "stop the work on it and reset the GPU with `nvidia-smi --gpu-reset`",

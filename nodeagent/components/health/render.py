@@ -120,7 +120,8 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surrounding
     """No evidence is not health: unknown before the first look, and after too many without an answer."""
     if record.is_known and record.missed_looks < around.unknown_after:
         return ()
-    reason = f"no answer in {record.missed_looks} looks" if record.is_known else "not looked at yet"
+    # The same words at each look: a reason that counts on would be news each time, and push out what led to it.
+    reason = f"no answer in {around.unknown_after} looks or more" if record.is_known else "not looked at yet"
     unknown = replace(
         healthy,
         verdict=Verdict.UNKNOWN,
@@ -137,6 +138,8 @@ def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings
     driver = around.driver
     if driver is not None and takes_devices(driver.phase):
         reason = f"the driver does not work: {driver.detail or driver.phase}"
+    elif record.driver_was_down and driver is not None and driver.phase in SILENT_PHASES:
+        reason = f"the driver went and has not come back: {driver.detail or driver.phase}"
     elif record.driver_was_down:
         reason = "the driver is back, waiting for clean looks"
     else:

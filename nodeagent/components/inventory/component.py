@@ -1,27 +1,41 @@
 """Keeps the inventory true and the newest sample fresh.
 
-Owns the one place that asks the `GpuSource` for hardware; everything else reads the bus.
+Owns the one place that asks the `GpuSource` for hardware; everything else reads the bus. Owns the list of GPUs that
+the node has or had, which outlives the agent.
 Refuses to judge: whether a GPU is fit for work is the health component's decision.
 """
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
+from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports
+from nodeagent.components.inventory.restarts import WorkerRestarts
+from nodeagent.components.inventory.roster import (
+    Roster,
+    RosterUnreadable,
+    decode_roster,
+    encode_roster,
+    find_known,
+    list_known,
+)
 from nodeagent.config.live import LiveSettings
+from nodeagent.edge.host.sealed_store import SealedStore
 from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.clock import Clock
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.news import News
 from nodeagent.kernel.ticker import Ticker
 from nodeagent.model.driver import DriverState
-from nodeagent.model.errors import DriverError
-from nodeagent.model.events import GpuEventReported
-from nodeagent.model.gpu import Inventory
+from nodeagent.model.errors import ControlRefused, DriverError
+from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
+from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import EventWatch
+from nodeagent.model.telemetry import DriverAccess, EventWatch
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -31,6 +45,9 @@ EVENTS_PROVEN_SECONDS = 10.0
 FIRST_READ_RETRY_SECONDS = 1.0
 SETTLE_SECONDS = 1.5
 LEFT_BEHIND = "nvml-worker-left-behind"
+RESTARTS = "nvml-worker-restarts"
+NOT_REMEMBERED = "gpus-not-remembered"
+LIST_LOST = "gpus-list-lost"
 
 
 class InventoryComponent:
@@ -38,21 +55,61 @@ class InventoryComponent:
 
     name = "inventory"
 
-    def __init__(self, bus: Bus, conditions: Conditions, source: GpuSource, live: LiveSettings) -> None:
-        self._bus, self._conditions, self._source, self._live = bus, conditions, source, live
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        source: GpuSource,
+        live: LiveSettings,
+        store: SealedStore,
+        door: ForgettingDoor,
+    ) -> None:
+        """Wire it up; `store` is where known GPUs outlive the agent, `door` where a person's word comes in."""
+        self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
+        self._store, self._door = store, door
+        self._known: tuple[KnownGpu, ...] = ()
+        self._stored = Roster(source="")
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_fails = False
         self._left_behind: tuple[int, ...] = ()
-        self._reports = Reports()
+        self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
-        await self._read_inventory_until_known()
-        task_status.started()
+        try:
+            self._known = await self._read_known()
+            await self._read_inventory_until_known()
+            task_status.started()
+            with self._door.lead_to(self):
+                await self._keep()
+        finally:
+            self._store.close()
+
+    async def forget_gpu(self, name: str, who: str) -> str:
+        """No longer miss a GPU that has vanished, on a person's word.
+
+        Raises:
+            ControlRefused: no such GPU is missed.
+        """
+        missed = tuple(one for one in self._known if one.gone_since_seconds is not None)
+        gone = find_known(missed, name)
+        if gone is None:
+            listed = ", ".join(f"GPU {one.index} ({one.uuid})" for one in missed)
+            raise ControlRefused(f"no GPU {name} is missed: {listed or 'none is'}")
+        self._known = tuple(one for one in self._known if one is not gone)
+        self._bus.publish_fact(GpuForgotten(gpu=gone.uuid, who=who), source=self.name)
+        self._log.warning("gpu_forgotten", gpu=gone.uuid, who=who)
+        if not await self._read_inventory():
+            await self._remember()
+        return f"GPU {gone.index} ({gone.uuid}) is gone for good: it is no longer missed"
+
+    async def _keep(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
+            tasks.start_soon(self._rescan_on_reload, name="inventory settings")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
             tasks.start_soon(self._report_events_forever, name="inventory events")
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
@@ -72,9 +129,15 @@ class InventoryComponent:
             return False
         known = self._bus.latest(Inventory)
         before = known.value if known is not None else None
-        after = decide_inventory(before, readout)
+        settings = self._live.now.gpus
+        now_seconds = self._clock.wall()
+        after = decide_inventory(
+            before, readout, known=self._known, expected=settings.expected, now_seconds=now_seconds
+        )
         if after is not before:
             self._publish(before, after)
+        self._known = list_known(after)
+        await self._remember()
         self._reports.forget_old(anyio.current_time())
         return True
 
@@ -89,6 +152,32 @@ class InventoryComponent:
         for code, problems in decide_problems(after).items():
             self._conditions.replace(code, problems, cause=envelope)
         self._log.info("inventory_changed", generation=after.generation, gpus=len(after.gpus))
+
+    async def _read_known(self) -> tuple[KnownGpu, ...]:
+        """The GPUs that the last agent knew; none where there is no list, or one of other GPUs."""
+        stored = await self._store.read()
+        troubles = list(stored.troubles)
+        if stored.body is not None:
+            try:
+                self._stored = decode_roster(stored.body)
+            except RosterUnreadable as error:
+                troubles.append(await self._store.discard(str(error)))
+        if troubles:
+            self._log.error("known_gpus_unusable", troubles=troubles)
+            self._conditions.set(LIST_LOST, detail="; ".join(troubles))
+        return self._stored.gpus if self._stored.source == self._live.now.gpus.source else ()
+
+    async def _remember(self) -> None:
+        """Write the list where it is another than the one on the disk; tried again at each look."""
+        roster = Roster(source=self._live.now.gpus.source, gpus=self._known)
+        if roster == self._stored:
+            return
+        trouble = await self._store.write(encode_roster(roster))
+        if trouble:
+            self._conditions.set(NOT_REMEMBERED, detail=trouble)
+        else:
+            self._stored = roster
+            self._conditions.clear(NOT_REMEMBERED)
 
     async def _rescan_forever(self) -> None:
         pause = self._live.now.inventory.rescan_seconds
@@ -115,12 +204,18 @@ class InventoryComponent:
         except DriverError as error:
             self._note_sampling_failed(error)
             return
-        self._bus.publish_state(sample, source=self.name)
+        period = self._live.now.inventory.sample_seconds
+        self._bus.publish_state(replace(sample, period_seconds=period), source=self.name)
+        self._note_restarts(sample.access)
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
         if self._sampling_fails:
             self._sampling_fails = False
             self._conditions.clear("sample-stale")
             self._log.info("sampling_recovered")
+
+    def _note_restarts(self, access: DriverAccess | None) -> None:
+        trouble = self._restarts.judge(access, self._clock.monotonic())
+        self._conditions.replace(RESTARTS, {"": trouble} if trouble else {})
 
     def _note_left_behind(self, pids: tuple[int, ...]) -> None:
         if pids == self._left_behind:
@@ -161,6 +256,11 @@ class InventoryComponent:
     async def _note_events_watched(self) -> None:
         await anyio.sleep(EVENTS_PROVEN_SECONDS)
         self._bus.publish_state(EventWatch(watched=True), source=self.name)
+
+    async def _rescan_on_reload(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
+            async for _ in reloads:
+                self._rescan.set()
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

@@ -6,15 +6,32 @@ people must find it in every list, and its pods must not find another GPU under 
 
 from msgspec.structs import replace
 
+from nodeagent.components.inventory.roster import find_missed
 from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
-from nodeagent.model.gpu import Gpu, GpuReadout, Inventory
+from nodeagent.model.gpu import Gpu, GpuReadout, Inventory, KnownGpu
 
 InventoryFact = GpuAppeared | GpuVanished | MigLayoutChanged
 
 
-def decide_inventory(before: Inventory | None, readout: GpuReadout) -> Inventory:
-    """The inventory after this readout; the very same object while nothing of substance changed."""
+def decide_inventory(
+    before: Inventory | None,
+    readout: GpuReadout,
+    *,
+    known: tuple[KnownGpu, ...] = (),
+    expected: int | None = None,
+    now_seconds: float = 0.0,
+) -> Inventory:
+    """The inventory after this readout; the very same object while nothing of substance changed.
+
+    Args:
+        before: the one before this readout.
+        readout: what the hardware has.
+        known: the GPUs that the node has or had, as they are remembered.
+        expected: how many GPUs the node should have; `None` where nobody says.
+        now_seconds: Unix seconds of the readout.
+    """
     gpus = _keep_lost(before, readout)
+    missed = find_missed(known, gpus, readout.missing, expected, now_seconds)
     generation = before.generation + 1 if before is not None else 1
     after = Inventory(
         generation=generation,
@@ -22,6 +39,8 @@ def decide_inventory(before: Inventory | None, readout: GpuReadout) -> Inventory
         pairs=readout.pairs,
         switches=readout.switches,
         missing=readout.missing,
+        vanished=missed.vanished,
+        shortfall=missed.shortfall,
     )
     if before is not None and replace(after, generation=before.generation) == before:
         return before

@@ -39,6 +39,14 @@ class ClearCommand(Value, frozen=True):
     """Who says so, by their own word; the peer's uid is noted beside it."""
 
 
+class ForgetCommand(Value, frozen=True):
+    """A GPU that has vanished is gone for good."""
+
+    gpu: str
+    who: str = ""
+    """As for a clearing."""
+
+
 class CommandDone(Value, frozen=True):
     """What was done, in a sentence."""
 

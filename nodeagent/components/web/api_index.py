@@ -53,5 +53,6 @@ INDEX = Index(
         Endpoint(
             call="POST /api/v1/clear", gives='takes a GPU back into service: {"gpu", "reason", "who"}', where=ADMIN
         ),
+        Endpoint(call="POST /api/v1/forget", gives='no longer misses a GPU that is gone: {"gpu", "who"}', where=ADMIN),
     ),
 )

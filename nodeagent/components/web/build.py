@@ -94,7 +94,9 @@ def build_state(
 ) -> StateRecord:
     """The node in one record."""
     ready = decide_ready(gates, components)
-    verdict, sentence = decide_verdict(ready=ready, conditions=conditions, inventory=known.inventory, gates=gates)
+    verdict, sentence = decide_verdict(
+        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates
+    )
     gpus = None
     if known.inventory is not None:
         gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)

@@ -11,6 +11,7 @@ from nodeagent.components.web.admin import (
     CommandMalformed,
     CrashCommand,
     FaultCommand,
+    ForgetCommand,
     ReleaseCommand,
     describe_person,
     parse_command,
@@ -45,6 +46,7 @@ class Commands:
             "/api/v1/release": self._release,
             "/api/v1/resume": lambda _order: self._control.resume(),
             "/api/v1/clear": self._clear,
+            "/api/v1/forget": self._forget,
         }
 
     async def _fault(self, order: Order) -> str:
@@ -71,3 +73,7 @@ class Commands:
             raise CommandMalformed("a GPU is cleared for a reason, and it is empty")
         who = describe_person(command.who, order.uid, order.pid)
         return await self._control.clear_gpu(command.gpu, command.reason, who)
+
+    async def _forget(self, order: Order) -> str:
+        command = parse_command(order.body, ForgetCommand)
+        return await self._control.forget_gpu(command.gpu, describe_person(command.who, order.uid, order.pid))

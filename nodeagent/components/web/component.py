@@ -29,7 +29,8 @@ from nodeagent.components.web.health_text import render_readyz
 from nodeagent.components.web.live_page import LivePage, LivePages
 from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
 from nodeagent.components.web.page import render_document
-from nodeagent.components.web.records import SIMULATED_HEADER, GpusRecord
+from nodeagent.components.web.past import PastUnreadable, decode_past, encode_past
+from nodeagent.components.web.records import SIMULATED_HEADER, EventRecord, GpusRecord
 from nodeagent.components.web.stream import (
     KEEPALIVE,
     QueryMalformed,
@@ -42,6 +43,7 @@ from nodeagent.components.web.stream import (
 )
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
+from nodeagent.edge.host.sealed_store import SealedStore
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import ADMIN_CONNECTIONS, Capacity
 from nodeagent.edge.http.hosts import AllowedHosts
@@ -49,13 +51,17 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.kernel.bus import Bus
+from nodeagent.kernel.conditions import Conditions
 from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.ports import AgentControl
+from nodeagent.model.telemetry import NodeSample
 
 KEEPALIVE_SECONDS = 15.0
 PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
+KEEP_SECONDS = 30.0
+"""How often what happened is written down; what is newer than that is lost with a power cut, and with nothing else."""
 GATHER_SECONDS = 0.25
 """What happens within this time reaches readers of the page together."""
 
@@ -79,6 +85,8 @@ class WebComponent:
         list_history: Callable[[], object],
         capacity: Capacity,
         names: Sequence[str],
+        conditions: Conditions,
+        past: SealedStore,
         access: Access | None = None,
     ) -> None:
         """`names` are those of this machine, under which it may be asked."""
@@ -88,6 +96,9 @@ class WebComponent:
         self._capacity = capacity
         self._names = tuple(names)
         self._hosts = AllowedHosts(self._names, live.now.http.allowed_hosts)
+        self._conditions, self._store = conditions, past
+        self._past: tuple[EventRecord, ...] = ()
+        self._written = 0
         self._streams = 0
         self._pages = LivePages(lambda path: render_steps(path, view.page()), view.epoch)
         self._pages_updated = anyio.Event()
@@ -119,10 +130,53 @@ class WebComponent:
         async with public.serving(self._public), admin.serving(self._admin):
             task_status.started()
             try:
-                await self._keep_pages()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._keep_past, name="web past")
+                    await self._keep_pages()
             finally:
                 self._stopping.set()
                 self._pages_updated.set()
+
+    async def _keep_past(self) -> None:
+        """Take up what the last agent told, and keep what this one tells, for the next."""
+        try:
+            self._past = await self._read_past()
+            while True:
+                await anyio.sleep(until_beat(KEEP_SECONDS))
+                await self._write_past()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._write_past()
+            self._store.close()
+
+    async def _read_past(self) -> tuple[EventRecord, ...]:
+        stored = await self._store.read()
+        troubles, events = list(stored.troubles), tuple[EventRecord, ...]()
+        if stored.body is not None:
+            try:
+                events = decode_past(stored.body)
+            except PastUnreadable as error:
+                troubles.append(await self._store.discard(str(error)))
+        if troubles:
+            self._log.warning("stored_events_unusable", troubles=troubles)
+            self._conditions.set("events-lost", detail="; ".join(troubles))
+        return events
+
+    async def _write_past(self) -> None:
+        """Write what is told now, where anything but readings came since the last time."""
+        newest = max((one.seq for one in self._bus.history() if not isinstance(one.value, NodeSample)), default=0)
+        if newest == self._written:
+            return
+        trouble = await self._store.write(encode_past(self._list_events()))
+        if trouble:
+            self._log.warning("events_not_stored", reason=trouble)
+        else:
+            self._written = newest
+
+    def _list_events(self) -> list[EventRecord]:
+        """Those of earlier lives, then those that the history still has."""
+        teller = Teller(self._view.names())
+        return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
 
     async def _keep_pages(self) -> None:
         """Remember the last minutes, and render anew what somebody reads."""
@@ -191,7 +245,11 @@ class WebComponent:
     def _readyz(self) -> Answer:
         state = self._view.state()
         text = render_readyz(
-            ready=state.ready, gates=state.gates, components=state.components, conditions=state.conditions
+            ready=state.ready,
+            gates=state.gates,
+            components=state.components,
+            conditions=state.conditions,
+            sentence=state.sentence,
         )
         return Response(text.encode(), status=200 if state.ready else 503, content_type=TEXT)
 
@@ -243,9 +301,8 @@ class WebComponent:
         except QueryMalformed as error:
             return render_problem(400, str(error), "see /api/v1/openapi.json")
         if not is_followed:
-            teller = Teller(self._view.names())
-            events = [build_event(envelope, teller) for envelope in self._bus.history()]
-            return _json([one for one in events if is_wanted(one.type, types) and one.seq > (last_seen or 0)])
+            wanted = [one for one in self._list_events() if is_wanted(one.type, types)]
+            return _json([one for one in wanted if last_seen is None or one.seq > last_seen])
         if self._streams >= self._live.now.http.max_event_streams:
             return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
         return Stream(self._follow(types, last_seen))

@@ -20,6 +20,7 @@ from nodeagent.model.events import (
     GpuAppeared,
     GpuCleared,
     GpuEventReported,
+    GpuForgotten,
     GpuVanished,
     LabelsApplied,
     LabelsContested,
@@ -78,7 +79,8 @@ class Teller:
         # of the kernel, which pure files know by shape alone
         if type(value).__name__ == "ActiveConditions":
             return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
-        return describe_event(value, self.names)
+        text = describe_event(value, self.names)
+        return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
 
     def _tell_conditions(self, codes: tuple[str, ...]) -> str:
         before, self._codes = self._codes, codes
@@ -142,6 +144,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
+    GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
     CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
     RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
     RuntimeRestarted: lambda one, _names: (

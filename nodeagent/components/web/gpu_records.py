@@ -1,11 +1,16 @@
 """Joins what is known of each GPU: identity, sample, health, holders; pure."""
 
+from typing import Final
+
 from nodeagent.components.web.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
+
+OLD_SECONDS_MIN: Final = 2.0
+"""A reading younger than this is not old, however short the period: a page itself takes a moment."""
 
 
 def join_gpus(
@@ -24,6 +29,7 @@ def join_gpus(
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
+        vanished=inventory.vanished,
     )
 
 
@@ -38,6 +44,8 @@ class _Known:
         now_seconds: float,
     ) -> None:
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
+        patience = max(OLD_SECONDS_MIN, 2 * sample.period_seconds) if sample is not None else 0.0
+        self._is_old = self._age_seconds is not None and self._age_seconds > patience
         self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
         self._verdicts: dict[str, list[DeviceHealth]] = {}
         for verdict in health.devices if health is not None else ():
@@ -55,6 +63,7 @@ class _Known:
             gpu=gpu,
             sample=newest,
             sample_age_seconds=self._age_seconds if newest is not None else None,
+            sample_is_old=newest is not None and self._is_old,
             health=tuple(self._verdicts.get(gpu.uuid, ())),
             allocations=self._find_allocations(gpu),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from nodeagent.components.web.groups import group_conditions
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
 
 
@@ -11,8 +12,9 @@ def render_readyz(
     gates: Sequence[GateRecord],
     components: Sequence[ComponentRecord],
     conditions: Sequence[ConditionRecord],
+    sentence: str,
 ) -> str:
-    """A line per gate, per component that is in trouble, and per condition; the last line is the verdict."""
+    """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready."""
     lines = [f"[{'+' if gate.open else '-'}] gate {gate.name} {'open' if gate.open else 'closed'}" for gate in gates]
     lines += [
         f"[{'-' if component.vital else '!'}] component {component.name} {component.phase}"
@@ -20,7 +22,12 @@ def render_readyz(
         for component in components
         if component.phase in {"failed", "backing_off", "degraded"}
     ]
-    lines += [render_condition(condition) for condition in conditions]
+    for group in group_conditions(conditions):
+        named, rest = group.split()
+        lines += [render_condition(condition) for condition in named]
+        one = group.first
+        lines += [f"[!] {one.severity} {one.code} {len(rest)} more, all in /api/v1/conditions"] if rest else []
+    lines.append(f"[i] {one_line(sentence)}")
     lines.append("ready" if ready else "not ready")
     return "\n".join(lines) + "\n"
 

@@ -5,7 +5,14 @@ from typing import Any
 import msgspec
 
 from nodeagent import __version__
-from nodeagent.components.web.admin import ClearCommand, CommandDone, CrashCommand, FaultCommand, ReleaseCommand
+from nodeagent.components.web.admin import (
+    ClearCommand,
+    CommandDone,
+    CrashCommand,
+    FaultCommand,
+    ForgetCommand,
+    ReleaseCommand,
+)
 from nodeagent.components.web.api_index import ADMIN, INDEX, Index
 from nodeagent.components.web.records import (
     ComponentRecord,
@@ -56,6 +63,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/crash": CrashCommand,
     "/api/v1/release": ReleaseCommand,
     "/api/v1/clear": ClearCommand,
+    "/api/v1/forget": ForgetCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }

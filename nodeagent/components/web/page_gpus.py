@@ -19,7 +19,6 @@ VERDICT_STYLES = {
     Verdict.UNHEALTHY: "bad",
     Verdict.UNKNOWN: "warn",
 }
-STALE_AFTER_SECONDS = 10.0
 MIG_COLUMNS = 8
 NARROW_COLUMNS = 2
 """Blocks so narrow say `1g` for `1g.10gb`; their title says all."""
@@ -35,6 +34,12 @@ def render_gpus(state: StateRecord, trend: Trend) -> str:
         f'<li class="tile t-bad"><header><h3>{esc(one.address)}</h3>{mark("bad", "missing")}</header>'
         f"<p>{esc(one.reason)}</p></li>"
         for one in state.gpus.missing
+    )
+    missing += "".join(
+        f'<li class="tile t-bad"><header><h3>GPU {one.index}</h3>{mark("bad", "gone")}</header>'
+        f'<p class="dim small">{esc(one.name)}</p><p>{esc(one.uuid)}</p>'
+        f'<p class="dim small mono">{esc(one.address)}</p></li>'
+        for one in state.gpus.vanished
     )
     tiles = "".join(_render_tile(record, trend.get(record.gpu.uuid, ())) for record in state.gpus.gpus)
     if not tiles and not missing:
@@ -85,7 +90,7 @@ def render_meters(record: GpuRecord, points: tuple[Point, ...]) -> str:
         return ""
     rows = "".join(f"<dt>{one.name}</dt><dd>{render_spark(one)}</dd><dd>{esc(one.now)}</dd>" for one in curves)
     old = record.sample_age_seconds or 0.0
-    stale = f"<p>{mark('warn', f'readings are {old:.0f} s old')}</p>" if old > STALE_AFTER_SECONDS else ""
+    stale = f"<p>{mark('warn', f'readings are {old:.0f} s old')}</p>" if record.sample_is_old else ""
     return f'<dl class="meters">{rows}</dl>{stale}'
 
 
@@ -126,7 +131,8 @@ def _shorten(profile: str, width: int) -> str:
 def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
     if not names:
-        return '<p class="held dim">free</p>'
+        # Nobody can get one that is lost or unfit: that nobody has it does not make it free.
+        return f'<p class="held dim">{"held by nobody" if decide_style(record)[0] == "bad" else "free"}</p>'
     return f'<p class="held">{"<br>".join(names)}</p>'
 
 

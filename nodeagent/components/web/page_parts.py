@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nodeagent.components.web.chains import Chain, Link
+from nodeagent.components.web.groups import ConditionGroup, group_conditions
 from nodeagent.components.web.markup import (
     age,
     condition_id,
@@ -41,21 +42,30 @@ def render_conditions(state: StateRecord) -> str:
 
 
 def render_condition_list(conditions: Sequence[ConditionRecord], now_seconds: float, notes: str = "") -> str:
-    """A card for each; `notes` are cards already."""
-    cards = "".join(_render_condition(one, now_seconds) for one in conditions)
+    """A card for each kind; `notes` are cards already."""
+    cards = "".join(_render_group(group, now_seconds) for group in group_conditions(conditions))
     return f'<ul class="conditions">{cards}{notes}</ul>'
 
 
-def _render_condition(one: ConditionRecord, now_seconds: float) -> str:
+def _render_group(group: ConditionGroup, now_seconds: float) -> str:
+    one, (named, rest) = group.first, group.split()
     style = SEVERITY_STYLES.get(one.severity, "warn")
-    detail = f"<p>{esc(one.detail)}</p>" if one.detail else ""
-    anchor = condition_id(one)
+    folded = "".join(map(_render_detail, rest))
+    more = f"<details><summary>and {len(rest)} more</summary>{folded}</details>" if rest else ""
+    # The first has the card's own anchor, so that a link to it shows the title too.
+    first = f"<p>{esc(one.detail)}</p>" if one.detail else ""
     return (
-        f'<li class="card condition {style}" id="{anchor}"><h3>{mark(style, one.severity)} · {esc(one.title)}</h3>'
-        f'{detail}<p class="do"><b>What to do:</b> {prose(one.remedy)}</p>'
-        f'<p class="small dim">for {age(one.since_seconds, now_seconds)} ·'
+        f'<li class="card condition {style}" id="{condition_id(one)}">'
+        f"<h3>{mark(style, one.severity)} · {group.times}{esc(one.title)}</h3>"
+        f"{first}{''.join(map(_render_detail, named[1:]))}{more}"
+        f'<p class="do"><b>What to do:</b> {prose(one.remedy)}</p>'
+        f'<p class="small dim">for {age(group.since_seconds, now_seconds)} ·'
         f' <a href="{condition_path(one.code)}"><code>{esc(one.code)}</code></a></p></li>'
     )
+
+
+def _render_detail(one: ConditionRecord) -> str:
+    return f'<p id="{condition_id(one)}">{esc(one.detail or one.key)}</p>'
 
 
 def render_allocations(state: StateRecord) -> str:

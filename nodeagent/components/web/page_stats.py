@@ -43,7 +43,7 @@ def _gpu_stats(records: tuple[GpuRecord, ...]) -> list[Stat]:
         Stat("GPUs fit for work", str(fit), f"of {number}", "bad" if fit < number else "ok"),
         Stat("GPUs in use", str(held), f"of {number}"),
     ]
-    samples = [record.sample for record in records if record.sample is not None and not record.gpu.lost]
+    samples = [record.sample for record in records if record.sample is not None and is_true_now(record)]
     percents = _known(one.gpu_utilization_percent for one in samples)
     if percents:
         stats.append(Stat("Utilisation", f"{sum(percents) / len(percents):.0f}", "% on average"))
@@ -58,6 +58,11 @@ def _gpu_stats(records: tuple[GpuRecord, ...]) -> list[Stat]:
     if degrees:
         stats.append(Stat("Hottest GPU", str(max(degrees)), "°C"))
     return stats
+
+
+def is_true_now(record: GpuRecord) -> bool:
+    """Whether the reading says how the GPU is: not so of a lost one, nor of one that is old."""
+    return not record.gpu.lost and not record.sample_is_old
 
 
 def _known(values: Iterable[int | None]) -> list[int]:

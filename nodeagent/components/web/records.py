@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
-from nodeagent.model.gpu import Gpu, GpuPair, MissingGpu, NvSwitch
+from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
 from nodeagent.model.health import DeviceHealth
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
@@ -57,6 +57,8 @@ class GpuRecord(Value, frozen=True):
     gpu: Gpu
     sample: GpuSample | None = None
     sample_age_seconds: float | None = None
+    sample_is_old: bool = False
+    """Whether the next two readings were due and did not come: it says how it was, not how it is."""
     health: tuple[DeviceHealth, ...] = ()
     allocations: tuple[Allocation, ...] = ()
 
@@ -69,6 +71,7 @@ class GpusRecord(Value, frozen=True):
     pairs: tuple[GpuPair, ...] = ()
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
+    vanished: tuple[KnownGpu, ...] = ()
 
 
 class EventRecord(Value, frozen=True):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.plugin import OfferAccount, PluginState
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:
@@ -14,9 +15,18 @@ def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentReco
 
 
 def decide_verdict(
-    *, ready: bool, conditions: Sequence[ConditionRecord], inventory: Inventory | None, gates: Sequence[GateRecord]
+    *,
+    ready: bool,
+    conditions: Sequence[ConditionRecord],
+    inventory: Inventory | None,
+    plugin: PluginState | None,
+    gates: Sequence[GateRecord],
 ) -> tuple[NodeVerdict, str]:
-    """One word and one sentence: what a person needs first."""
+    """One word and one sentence: what a person needs first.
+
+    "ok" only where pods can get every device that the node has, had and should have, or somebody wants it otherwise.
+    """
+    account = plugin.account if plugin is not None else None
     errors = [condition for condition in conditions if condition.severity == "error"]
     warnings = [condition for condition in conditions if condition.severity == "warning"]
     if errors:
@@ -28,14 +38,25 @@ def decide_verdict(
         return "starting", f"starting: waiting for {waiting or 'its components'}"
     if warnings:
         return "attention", _tell(warnings, 0)
-    return "ok", f"all is well: {count_gpus(inventory)}"
+    if account is not None and account.troubled:
+        # For the moments before a condition is old enough to be shown, and whatever none is about.
+        return "attention", account.describe()
+    return "ok", _praise(inventory, account)
+
+
+def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
+    if account is None:
+        return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
+    if account.gpus_excluded:
+        return f"{account.headline}: {account.gpus_excluded} excluded by configuration"
+    return f"all is well: {count_gpus(inventory)}"
 
 
 def _tell(conditions: Sequence[ConditionRecord], also: int) -> str:
     first = conditions[0]
     sentence = f"{first.title}: {first.detail}" if first.detail else first.title
     others = len(conditions) - 1 + also
-    return f"{sentence} (and {others} more)" if others else sentence
+    return f"{sentence} (and {others} more {'condition' if others == 1 else 'conditions'})" if others else sentence
 
 
 def count_gpus(inventory: Inventory | None) -> str:

@@ -47,6 +47,14 @@ class GpusSettings(Section):
         reload=True,
     )
 
+    expected: int | None = knob(
+        Maybe(Whole(0, 1024)),
+        None,
+        "how many GPUs this node has; fewer are an error, and one that has vanished beyond it is no longer missed",
+        "the agent remembers the GPUs that it has seen",
+        reload=True,
+    )
+
     @property
     def simulated_profile(self) -> str | None:
         """The profile of made-up GPUs; None on real hardware."""

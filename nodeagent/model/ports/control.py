@@ -51,6 +51,14 @@ class AgentControl(Protocol):
         """
         ...
 
+    async def forget_gpu(self, name: str, who: str) -> str:
+        """Take a person's word that a GPU which has vanished is gone for good; says which.
+
+        Raises:
+            ControlRefused: no such GPU is missed, or the GPUs are not known at the moment.
+        """
+        ...
+
 
 class ConfigurationControl(Protocol):
     """The named configurations of this node, one of which the cluster chooses."""

@@ -143,6 +143,17 @@ class GpuClearing(Protocol):
         """
 
 
+class GpuForgetting(Protocol):
+    """Whoever keeps the inventory, told that a GPU is gone for good."""
+
+    async def forget_gpu(self, name: str, who: str) -> str:
+        """No longer miss a GPU that has vanished; says which.
+
+        Raises:
+            ControlRefused: no such GPU is missed, or nobody keeps the inventory at the moment.
+        """
+
+
 class ProcessPlace(Value, frozen=True):
     """Where a process lives; an empty UID is a process of the host."""
 

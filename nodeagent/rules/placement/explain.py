@@ -4,7 +4,7 @@ Owns how devices are named on a command line.
 Refuses names that mean no device: a person wants to know of a slip.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
@@ -25,6 +25,7 @@ def explain_preference(
     available: Sequence[str] = (),
     must_include: Sequence[str] = (),
     resource: str = "",
+    free: Collection[DeviceId] | None = None,
 ) -> Explanation:
     """What the kubelet would be told for this request, and why.
 
@@ -32,9 +33,10 @@ def explain_preference(
         inventory: the node's GPUs.
         settings: the settings in force.
         size: how many devices the container asks for.
-        available: the free devices, by index, MIG index, UUID or device id; none named means all.
+        available: the free devices, by index, MIG index, UUID or device id; none named means those in `free`.
         must_include: those that must be among the answer.
         resource: the resource; empty means the only one, or the first by name.
+        free: what the kubelet may hand out now; `None` where nobody knows, which means all.
 
     Raises:
         GpuUnknown: a name means no device of the resource.
@@ -47,8 +49,14 @@ def explain_preference(
         hint = f"this node offers {', '.join(names) or 'nothing'}{suggest(resource, names)}"
         raise RequestInvalid(resource or "any GPU resource", hint)
     preference = Preference(chosen, plan_topology(inventory), settings.device_plugin.shared_allocation_policy)
-    free = find_devices(chosen, available) if available else tuple(device.id for device in chosen.devices)
-    return preference.explain(free, find_devices(chosen, must_include), size)
+    required = find_devices(chosen, must_include)
+    offered_now = tuple(device.id for device in chosen.devices if free is None or device.id in free)
+    among = find_devices(chosen, available) if available else offered_now
+    lacking = [device for device in required if device not in among]
+    if size > len(among) or lacking:
+        rule = f"a pod that asks for {size} waits: {len(among)} of {len(chosen.devices)} are free and healthy"
+        return Explanation(devices=(), rule=f"{rule}, {', '.join(lacking)} is not" if lacking else rule)
+    return preference.explain(among, required, size)
 
 
 def find_devices(resource: Resource, names: Sequence[str]) -> tuple[DeviceId, ...]:
@@ -68,7 +76,7 @@ def find_devices(resource: Resource, names: Sequence[str]) -> tuple[DeviceId, ..
 
 def render_explanation(explanation: Explanation) -> tuple[str, ...]:
     """The explanation in lines of text."""
-    answer = ", ".join(explanation.devices) or "none, the kubelet chooses"
+    answer = ", ".join(explanation.devices) or "none"
     lines = [f"devices    {answer}", f"because    {explanation.rule}"]
     if explanation.choice is not None:
         lines.append(f"score      {_render_scores(explanation.choice)}")

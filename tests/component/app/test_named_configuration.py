@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
+from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
 from nodeagent.kernel.bus import Bus
@@ -69,6 +70,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         gpus=gpus,
         faults=None,
         clearing=NobodyClears(),
+        forgetting=ForgettingDoor(),
     )
     try:
         yield control

@@ -30,6 +30,7 @@ HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
     ("allocations", ExitCode.UNREACHABLE): (),
     ("events", ExitCode.UNREACHABLE): (),
     ("gpu clear", ExitCode.UNREACHABLE): ("0", "--reason", "r"),
+    ("gpu forget", ExitCode.UNREACHABLE): ("0",),
     ("gpu health", ExitCode.UNREACHABLE): (),
     ("labels", ExitCode.UNREACHABLE): (),
     ("release", ExitCode.UNREACHABLE): (),
@@ -89,7 +90,7 @@ def list_commands(root: Command = ROOT, words: tuple[str, ...] = ()) -> Iterator
 COMMANDS = dict(list_commands())
 
 
-POSITIONALS = {"gpu clear": ("0", "--reason", "r"), "config import": ("/nonexistent",)}
+POSITIONALS = {"gpu clear": ("0", "--reason", "r"), "gpu forget": ("0",), "config import": ("/nonexistent",)}
 TAKING_SETTINGS = [name for name, one in COMMANDS.items() if any("--set" in each.names for each in one.arguments)]
 
 

@@ -47,6 +47,9 @@ class FakeControl:
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         raise AssertionError("nobody asked for a GPU to be cleared")
 
+    async def forget_gpu(self, name: str, who: str) -> str:
+        raise AssertionError("nobody asked for a GPU to be forgotten")
+
     async def release(self, reason: str, seconds: float | None) -> str:
         if self.refusal is not None:
             raise self.refusal

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -11,7 +12,7 @@ from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
 from nodeagent.model.events import DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import Verdict
-from nodeagent.model.plugin import HandoutFacts, PluginState
+from nodeagent.model.plugin import HandoutFacts, OfferAccount, PluginState
 from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, as_is, held, ids, report, slicing
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.virtual_time import FakeClock
@@ -241,3 +242,24 @@ async def test_switched_off_nothing_is_offered(clock: FakeClock) -> None:
         await world.publish(TWO, held(GPU, gpu_uuid(0)))
         assert world.serving.begun == []
         assert world.ready.is_set()
+
+
+async def test_what_is_not_offered_is_accounted_for(world: World) -> None:
+    """By state and conditions, as verdicts and settings come and go; a plugin that is switched off says nothing."""
+
+    def account() -> OfferAccount | None:
+        state = world.bus.latest(PluginState)
+        assert state is not None
+        return state.value.account
+
+    async with world.running():
+        await world.publish(TWO, report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY))
+        assert account() == OfferAccount(gpus=2, devices_offered=2)
+        await world.publish(report(g0=Verdict.UNHEALTHY, g1=Verdict.HEALTHY))
+        assert world.details("gpu-not-offered") == {gpu_uuid(0): "GPU 0: xid 79"}
+        await world.reload(Settings(gpus=GpusSettings(exclude=("0",))))
+        assert world.details("gpu-not-offered") == {}
+        assert world.details("gpu-excluded") == {gpu_uuid(0): "GPU 0: `gpus.exclude` names it by '0'"}
+        await world.reload(Settings(device_plugin=DevicePluginSettings(enabled=False)))
+        assert account() is None
+        assert world.details("gpu-excluded") == {}

@@ -14,6 +14,7 @@ from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.sealed_file import SealedFile
@@ -26,6 +27,7 @@ from nodeagent.kernel.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.values import Value
+from tests.support.gpu_store import open_gpu_store
 from tests.support.virtual_time import FakeClock
 
 PROFILES = {name: load_profile(name) for name in list_profiles()}
@@ -80,6 +82,7 @@ class Node:
         fact_queue_limit: int = 20_000,
         **health: Any,
     ) -> None:
+        self.state_dir = state_dir
         self.clock = FakeClock()
         self.bus = Bus(self.clock, fact_queue_limit=fact_queue_limit)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
@@ -95,7 +98,15 @@ class Node:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Node"]:
         driver = Driver(self.bus, self.gates, self.conditions, self.gpus, lambda: self.live.now.driver)
-        inventory = InventoryComponent(self.bus, self.conditions, self.gpus, self.live)
+        inventory = InventoryComponent(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.gpus,
+            self.live,
+            open_gpu_store(self.state_dir),
+            ForgettingDoor(),
+        )
         health = Health(
             self.bus, self.conditions, self.clock, self.live, self.store, self.door, kernel_log=self.kernel_log
         )

@@ -11,6 +11,7 @@ from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
 from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.sealed_file import SealedFile
@@ -24,6 +25,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import HealthReport, Verdict
 from tests.component.edge_nvml.harness import PATIENT, STRICT, running_gpus, wait_for
 from tests.fakes.nvml.control import FakeNvml
+from tests.support.gpu_store import open_gpu_store
 
 XID = 0x8
 RECOVERY_ACTION = 0x8000
@@ -67,7 +69,7 @@ async def judging(fake: FakeNvml, state_dir: Path, base: NvmlSettings = PATIENT)
     bus.publish_state(DriverState(phase=DriverPhase.READY, driver_version="570.172.08"), source="test")
     store = SealedStore(SealedFile(state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION))
     async with running_gpus(fake, base) as gpus, anyio.create_task_group() as tasks:
-        inventory = InventoryComponent(bus, conditions, gpus, live)
+        inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), ForgettingDoor())
         health = Health(bus, conditions, clock, live, store, ClearingDoor())
         await tasks.start(lambda *, task_status: inventory.run(task_status=task_status))
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))

@@ -2,23 +2,38 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.restarts import WINDOW_SECONDS
+from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
+from nodeagent.edge.host.sealed_file import SealedFile
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.errors import DriverError, DriverUnavailable
-from nodeagent.model.events import GpuEventReported, GpuVanished, MigLayoutChanged, XidReported
+from nodeagent.model.errors import ControlRefused, DriverError, DriverUnavailable
+from nodeagent.model.events import (
+    ConfigurationReloaded,
+    GpuEventReported,
+    GpuForgotten,
+    GpuVanished,
+    MigLayoutChanged,
+    XidReported,
+)
 from nodeagent.model.gpu import GpuReadout, Inventory, MissingGpu
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import DriverAccess, NodeSample
+from tests.support.gpu_store import open_gpu_store
 from tests.support.samples import make_address, make_gpu, make_mig, make_readout, make_uuid
 from tests.support.virtual_time import FakeClock
 
@@ -68,7 +83,8 @@ class ScriptedGpus:
 class Stage:
     """The component with everything round it."""
 
-    def __init__(self, clock: FakeClock) -> None:
+    def __init__(self, clock: FakeClock, state_dir: Path) -> None:
+        self.clock, self.state_dir, self.door = clock, state_dir, ForgettingDoor()
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings())
@@ -77,7 +93,8 @@ class Stage:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        component = InventoryComponent(self.bus, self.conditions, self.gpus, self.live)
+        store = open_gpu_store(self.state_dir)
+        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.door)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, component)
             yield
@@ -93,13 +110,16 @@ class Stage:
         envelope = self.bus.latest(Inventory)
         return envelope.value if envelope is not None else None
 
+    def details(self, code: str) -> list[str]:
+        return [condition.detail for condition in self.conditions.all_set() if condition.code == code]
+
     def codes(self) -> list[str]:
         return [condition.code for condition in self.conditions.all_set()]
 
 
 @pytest.fixture
-def stage(clock: FakeClock) -> Stage:
-    return Stage(clock)
+def stage(clock: FakeClock, tmp_path: Path) -> Stage:
+    return Stage(clock, tmp_path)
 
 
 async def test_it_has_started_once_the_hardware_is_known(stage: Stage) -> None:
@@ -276,4 +296,124 @@ async def test_a_worker_that_cannot_be_ended_is_a_condition(stage: Stage) -> Non
         assert stage.codes() == ["nvml-worker-left-behind"]
         stage.gpus.access = DriverAccess()
         await anyio.sleep(2)
+        assert stage.codes() == []
+
+
+async def test_a_gpu_that_vanished_is_missed_until_a_person_says_that_it_is_gone(stage: Stage) -> None:
+    """Whether the agent saw it go or was away at the time; who says so is told."""
+    async with stage.running():
+        await stage.started.wait()
+    again = Stage(stage.clock, stage.state_dir)
+    again.gpus.readout = make_readout(make_gpu(0))
+    async with again.running():
+        await again.started.wait()
+        assert make_uuid(1) in again.details("gpu-vanished")[0]
+        with pytest.raises(ControlRefused, match="no GPU 0 is missed: GPU 1"):
+            await again.door.forget_gpu("0", "me")
+        with again.bus.listen(GpuForgotten, client="test") as facts:
+            assert "gone for good" in await again.door.forget_gpu("1", "me")
+            assert (await anext(facts)).value == GpuForgotten(gpu=make_uuid(1), who="me")
+        assert again.codes() == []
+    with pytest.raises(ControlRefused, match="not known yet"):
+        await again.door.forget_gpu("1", "me")
+    third = Stage(stage.clock, stage.state_dir)
+    third.gpus.readout = make_readout(make_gpu(0))
+    async with third.running():
+        await third.started.wait()
+        assert third.codes() == []
+
+
+async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) -> None:
+    """The word of a person does not depend on a driver, and outlives the agent."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.gpus.readout = make_readout(make_gpu(0))
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        assert stage.codes() == ["gpu-vanished"]
+        stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
+        await stage.door.forget_gpu(make_uuid(1), "me")
+    again = Stage(stage.clock, stage.state_dir)
+    again.gpus.readout = make_readout(make_gpu(0))
+    async with again.running():
+        await again.started.wait()
+        assert again.codes() == []
+
+
+async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> None:
+    """Fewer are an error at once; as many as there should be excuse one that has gone."""
+
+    async def expect(count: int | None) -> None:
+        settings = stage.live.now
+        stage.live.replace(replace(settings, gpus=replace(settings.gpus, expected=count)))
+        stage.bus.publish_fact(ConfigurationReloaded(changed=("gpus.expected",)), source="test")
+        await anyio.sleep(0.1)
+
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(0.1)
+        await expect(3)
+        assert stage.details("gpus-fewer-than-expected") == ["3 by `gpus.expected`, 2 found"]
+        await expect(None)
+        assert stage.codes() == []
+        stage.gpus.readout = make_readout(make_gpu(0))
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        assert stage.codes() == ["gpu-vanished"]
+        await expect(1)
+        assert stage.codes() == []
+
+
+async def test_a_list_that_is_damaged_is_said_and_begun_anew(stage: Stage) -> None:
+    """The agent goes on with what it sees, and says what it can no longer know."""
+    (stage.state_dir / "gpus.json").write_bytes(b"nodeagent-gpus 1 3 beef\nabc")
+    async with stage.running():
+        await stage.started.wait()
+        assert "gpus.json.aside.1" in stage.details("gpus-list-lost")[0]
+    again = Stage(stage.clock, stage.state_dir)
+    async with again.running():
+        await again.started.wait()
+        assert again.codes() == []
+
+
+async def test_a_list_that_means_nothing_is_moved_aside(stage: Stage) -> None:
+    """Bytes that are whole and no list of this version are as good as none."""
+    file = SealedFile(stage.state_dir / "gpus.json", "nodeagent-gpus", ROSTER_VERSION)
+    await anyio.to_thread.run_sync(file.write, b'{"gpus": 3}')
+    async with stage.running():
+        await stage.started.wait()
+        assert "moved to gpus.json.aside.1" in stage.details("gpus-list-lost")[0]
+
+
+async def test_a_disk_that_refuses_is_said_until_it_takes_the_list(stage: Stage) -> None:
+    """A GPU that vanished during a restart would not be missed: people should know before."""
+    stage.state_dir /= "not there yet"
+    async with stage.running():
+        await stage.started.wait()
+        assert stage.codes() == ["gpus-not-remembered"]
+        stage.state_dir.mkdir()
+        await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
+        assert stage.codes() == []
+
+
+async def test_the_gpus_of_another_source_are_not_missed(stage: Stage) -> None:
+    """A node that was simulated yesterday has not lost its made-up GPUs."""
+    async with stage.running():
+        await stage.started.wait()
+    again = Stage(stage.clock, stage.state_dir)
+    again.live.replace(Settings(gpus=GpusSettings(source="simulated:t4")))
+    again.gpus.readout = make_readout(make_gpu(0))
+    async with again.running():
+        await again.started.wait()
+        assert again.codes() == []
+
+
+async def test_a_worker_that_is_replaced_again_and_again_is_a_condition(stage: Stage) -> None:
+    """Although every sample comes; and no longer once it has worked for a while."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.gpus.access = DriverAccess(worker_died=1)
+        await anyio.sleep(2)
+        stage.gpus.access = DriverAccess(worker_died=4)
+        await anyio.sleep(2)
+        assert stage.details("nvml-worker-restarts") == ["replaced 4 times because it ended, 0 times because it hung"]
+        await anyio.sleep(WINDOW_SECONDS + 1)
         assert stage.codes() == []

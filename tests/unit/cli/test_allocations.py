@@ -3,11 +3,16 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from nodeagent.cli.allocations import tabulate_rows
+from nodeagent.cli.allocations import HEAD, name_devices, tabulate_rows
+from nodeagent.cli.gpu_source import list_free
 from nodeagent.cli.table import Layout, lay_out
-from nodeagent.model.allocation import AllocationRow
+from nodeagent.model.allocation import Allocation, AllocationRow
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from tests.support.command_line import run_here
+from tests.support.gpus import gpu_uuid, make_gpu
 
 
 def _row(pod: str, until_seconds: float | None) -> AllocationRow:
@@ -27,14 +32,39 @@ def _row(pod: str, until_seconds: float | None) -> AllocationRow:
 
 def test_rows_tell_pod_devices_and_time() -> None:
     """A living allocation is as old as now says, an ended one as long as it lasted; an unnamed pod is a dash."""
-    lines = lay_out(tabulate_rows((_row("train", None), _row("", 160.0)), now_seconds=400.0), Layout(200))
-    assert lines[1].split() == ["ml/train", "-", "nvidia.com/gpu", "GPU-1", "5", "min", "held"]
-    assert lines[2].split() == ["-", "-", "nvidia.com/gpu", "GPU-1", "1", "min", "held"]
+    lines = lay_out(
+        tabulate_rows((_row("train", None), _row("", 160.0)), {"GPU-1": "3"}, now_seconds=400.0), Layout(200)
+    )
+    assert lines[1].split() == ["ml/train", "-", "nvidia.com/gpu", "5", "min", "held", "3", "GPU-1"]
+    assert lines[2].split() == ["-", "-", "nvidia.com/gpu", "1", "min", "held", "3", "GPU-1"]
+
+
+def test_a_narrow_terminal_shows_who_holds_which_gpu_for_how_long() -> None:
+    """UUIDs, resource and container give way; a device that is gone says so."""
+    row = replace(_row("a-training-with-a-long-name", None), devices=("GPU-1::3", "MIG-1", "GPU-9"), container="c" * 20)
+    head, line = lay_out(tabulate_rows((row,), {"GPU-1": "3", "MIG-1": "4:0"}, now_seconds=400.0), Layout(80))
+    assert [word for word in head.split() if word in HEAD] == ["POD", "FOR", "STATE", "GPUS"]
+    assert line.split() == ["ml/a-training-with-a-long-name", "5", "min", "held", "3,4:0,gone"]
+
+
+def test_devices_have_the_numbers_that_commands_take() -> None:
+    """A GPU its index, a MIG device the index on its GPU."""
+    cut = make_gpu(1, mig=["1g.10gb"])
+    assert name_devices([make_gpu(0), cut]) == {gpu_uuid(0): "0", gpu_uuid(1): "1", cut.mig_devices[0].uuid: "1:0"}
+
+
+def test_what_is_held_or_sick_is_not_free() -> None:
+    """Nor what the kubelet does not know."""
+    devices = tuple(AdvertisedDevice(id=DeviceId(name), healthy=name != "sick") for name in ("free", "held", "sick"))
+    known = AdvertisedResource(name=ResourceName("a"), socket="s", registered=True, devices=devices)
+    away = replace(known, registered=False, devices=(AdvertisedDevice(id=DeviceId("away"), healthy=True),))
+    held = Allocation(number=1, resource=ResourceName("a"), devices=(DeviceId("held"),), since_seconds=0.0)
+    assert list_free(PluginState(resources=(known, away)), [held]) == {"free"}
 
 
 def test_nothing_held_is_said() -> None:
     """An empty table would look like a failure."""
-    assert lay_out(tabulate_rows((), now_seconds=0.0), Layout(80)) == ["no allocation"]
+    assert lay_out(tabulate_rows((), {}, now_seconds=0.0), Layout(80)) == ["no allocation"]
 
 
 def test_a_preference_is_explained() -> None:

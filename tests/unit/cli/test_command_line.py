@@ -265,6 +265,7 @@ def test_every_table_has_json_beside_it() -> None:
         "completion",
         "config schema",
         "gpu clear",
+        "gpu forget",
         "release",
         "reload",
         "render metrics",

@@ -158,6 +158,18 @@ def test_conditions_of_the_agent_are_findings() -> None:
     assert checks[0].remedy == "word"
 
 
+def test_what_no_condition_says_yet_is_told_by_the_headline() -> None:
+    """An agent that is not well is never silent; many of one kind are counted, with where the rest is."""
+    agent = replace(AGENT, verdict="attention", sentence="7 of 8 GPUs offered: GPU 3: not looked at yet", conditions=())
+    (check,) = _find(replace(HEALTHY, agent=agent), "agent")
+    assert (check.grade, check.found) == (Grade.WARN, agent.sentence)
+    (condition, *_) = make_rich_state("word").conditions
+    many = tuple(replace(condition, key=str(number)) for number in range(9))
+    checks = _find(replace(HEALTHY, agent=replace(agent, conditions=many)), "agent")
+    assert len(checks) == 4
+    assert (checks[-1].found, checks[-1].remedy) == (f"6 more of these ({condition.code})", "nodeagent status --all")
+
+
 THREE_GRADES = {
     "agent",
     "allocatable",

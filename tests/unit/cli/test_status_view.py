@@ -81,6 +81,18 @@ def _state() -> StateRecord:
     )
 
 
+def test_readings_of_long_ago_are_not_shown_as_if_they_were_of_now() -> None:
+    """Their age stands below the table, and no number of theirs in it."""
+    state = _state()
+    assert state.gpus is not None
+    now = render_status(state, Layout(200), colour=False)
+    old = replace(state.gpus.gpus[0], sample_is_old=True, sample_age_seconds=44.0)
+    text = render_status(replace(state, gpus=replace(state.gpus, gpus=(old,))), Layout(200), colour=False)
+    assert "the last readings are 44 s old and not shown" in text
+    assert " %" in now
+    assert " %" not in text
+
+
 def test_everything_a_paged_person_needs_is_there() -> None:
     """Verdict, condition with remedy and age, troubled parts, and every GPU, without any escape from outside."""
     text = render_status(_state(), Layout(200), colour=False)

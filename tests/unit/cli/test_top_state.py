@@ -47,6 +47,7 @@ TOP = TopRecord(
     time_seconds=0.0,
     sentence="all is well",
     sample_age_seconds=0.5,
+    sample_is_old=False,
     devices=(
         make_device(
             0, 10.0, make_process(7, "ml/bert", "python train.py"), make_process(8, "ml/bert", "worker", depth=1)
@@ -205,7 +206,7 @@ def test_colour_tells_what_is_wrong_and_is_left_out_where_it_is_not_wanted() -> 
 def test_trouble_is_said_where_the_time_is() -> None:
     """An agent that went away, and readings that are old."""
     assert show(TopState(), problem="no agent answers").lines[1] == "no agent answers"
-    old = replace(TOP, sample_age_seconds=90.0)
+    old = replace(TOP, sample_age_seconds=90.0, sample_is_old=True)
     assert show(TopState(), top=old).lines[1] == "readings are 1 min 30 s old"
     lost = make_device(0, 1.0, lost="fell off\x1b")
     hurt = replace(TOP, devices=(lost,))

@@ -54,6 +54,7 @@ def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0
         gpu=make_gpu(mig=make_mig(0, mig) if mig else None),
         sample=sample,
         sample_age_seconds=age,
+        sample_is_old=age > 2.0,
         health=(health,),
         allocations=allocations,
     )
@@ -76,8 +77,8 @@ def test_an_instance_shows_its_own_use_and_holder() -> None:
     record = make_record(make_sample(mig=make_mig_shares(0, 1)), allocate("a", first.uuid), mig=2)
     devices = build_top(make_state(record), {}).devices
     assert [(one.gpu, one.name, one.use_percent, one.pods) for one in devices] == [
-        ("0:7", "1g.10gb", 50.0, ("ml/a",)),
-        ("0:8", "1g.10gb", None, ()),
+        ("0:0", "1g.10gb", 50.0, ("ml/a",)),
+        ("0:1", "1g.10gb", None, ()),
     ]
     assert devices[1].uuid == second.uuid
 

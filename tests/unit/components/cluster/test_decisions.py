@@ -24,7 +24,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.plugin import AdvertisedResource, PluginState
+from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 
 READY = DriverState(phase=DriverPhase.READY)
@@ -60,6 +60,21 @@ def offer(*, registered: bool) -> PluginState:
             {"driver": READY, "inventory": TWO, "health": judge(Verdict.HEALTHY, Verdict.UNHEALTHY)},
             "True",
             "SomeGPUsUnhealthy",
+        ),
+        (
+            {"driver": READY, "inventory": TWO, "health": judge(Verdict.UNKNOWN, Verdict.UNKNOWN)},
+            "False",
+            "AllGPUsUnhealthy",
+        ),
+        (
+            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferAccount(gpus=2, devices_offered=0))},
+            "False",
+            "NoGPUOffered",
+        ),
+        (
+            {"driver": READY, "inventory": TWO, "plugin": PluginState(account=OfferAccount(gpus=2, devices_offered=2))},
+            "True",
+            "GPUsReady",
         ),
         (
             {"driver": READY, "inventory": TWO, "health": judge(Verdict.UNHEALTHY, Verdict.UNHEALTHY)},

@@ -5,6 +5,7 @@ from math import inf, nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.components.exporter.agent_families import (
@@ -24,6 +25,7 @@ from nodeagent.components.exporter.exposition import (
     render_number,
 )
 from nodeagent.model.admission import Distribution
+from nodeagent.model.plugin import OfferAccount
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,20}", fullmatch=True)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=40)
@@ -88,6 +90,8 @@ def _facts(age: float | None) -> AgentFacts:
         gpus_present=8,
         gpus_lost=1,
         gpus_missing=0,
+        gpus_vanished=1,
+        account=OfferAccount(gpus=1, devices_offered=1),
         sample_age_seconds=age,
         sample_duration_seconds=age,
         resident_bytes=1,
@@ -107,12 +111,21 @@ def test_the_agent_describes_itself() -> None:
         for sample in family.samples
     }
     assert samples["nodeagent_gpus", (("state", "lost"),)] == 1
+    assert samples["nodeagent_gpus", (("state", "vanished"),)] == 1
+    assert samples["nodeagent_gpus", (("state", "offered"),)] == samples["nodeagent_devices_offered", ()] == 1
     assert samples["nodeagent_bus_listener_depth", (("client", "web"),)] == 3
     assert samples["nodeagent_bus_listener_lost_total", (("client", "web"),)] == 3
     assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1
     assert samples["nodeagent_sample_age_seconds", ()] == 0.25
     assert samples["nodeagent_api_requests_total", (("code", "200"), ("verb", "PATCH"))] == 4
     assert samples["nodeagent_api_requests_total", (("code", "none"), ("verb", "WATCH"))] == 1
+
+
+def test_without_a_device_plugin_nothing_is_said_of_offers() -> None:
+    """No zero, which an alert would take for a node that offers nothing."""
+    text = render_exposition(build_agent_families(replace(_facts(0.25), account=None)))
+    assert b"nodeagent_devices_offered" not in text
+    assert b'state="offered"' not in text
 
 
 def test_no_sample_yet_means_no_age() -> None:

@@ -66,7 +66,7 @@ def test_missed_looks_turn_a_device_unknown() -> None:
     assert first(render(gpu)).verdict is Verdict.HEALTHY
     gpu.see(None)
     health = first(render(gpu))
-    assert (health.verdict, health.reason) == (Verdict.UNKNOWN, "no answer in 3 looks")
+    assert (health.verdict, health.reason) == (Verdict.UNKNOWN, "no answer in 3 looks or more")
 
 
 def test_known_fault_is_worse_than_silence() -> None:
@@ -140,6 +140,19 @@ def test_driver_that_is_back_is_waited_for() -> None:
     gpu.record = replace(gpu.record, driver_was_down=True)
     health = first(render(gpu, driver=DriverState(phase=DriverPhase.READY)))
     assert (health.verdict, health.reason) == (Verdict.UNHEALTHY, "the driver is back, waiting for clean looks")
+
+
+def test_a_driver_that_is_not_back_is_not_said_to_be() -> None:
+    """The reason of a moment ago is no reason: a mismatch after a driver that was gone is no driver that is back."""
+    gpu = looked_at(Gpu0())
+    gpu.record = replace(gpu.record, driver_was_down=True)
+    driver = DriverState(phase=DriverPhase.VERSION_MISMATCH, detail="library 2, module 1", remedy="reload the module")
+    health = first(render(gpu, driver=driver))
+    assert health.verdict is Verdict.UNHEALTHY
+    assert (health.reason, health.remedy) == (
+        "the driver went and has not come back: library 2, module 1",
+        "reload the module",
+    )
 
 
 def test_since_is_kept_while_the_verdict_stands() -> None:

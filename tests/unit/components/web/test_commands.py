@@ -30,6 +30,9 @@ class RecordingControl:
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         return f"{name} because {reason} by {who}"
 
+    async def forget_gpu(self, name: str, who: str) -> str:
+        return f"{name} is gone, says {who}"
+
 
 async def give(path: str, body: bytes) -> str:
     return await Commands(RecordingControl()).list()[path](Order(body=body, uid=0, pid=7))
@@ -45,6 +48,7 @@ async def give(path: str, body: bytes) -> str:
         ("/api/v1/release", b'{"seconds": 5, "reason": "why"}', "released for 5.0 because why"),
         ("/api/v1/clear", b'{"gpu": "3", "reason": "r", "who": "me\\u001b"}', "3 because r by me (uid 0, pid 7)"),
         ("/api/v1/clear", b'{"gpu": "3", "reason": "r"}', "3 because r by uid 0, pid 7"),
+        ("/api/v1/forget", b'{"gpu": "3", "who": "me"}', "3 is gone, says me (uid 0, pid 7)"),
     ],
 )
 async def test_each_command_reaches_the_agent_with_its_words(path: str, body: bytes, done: str) -> None:
@@ -52,11 +56,11 @@ async def test_each_command_reaches_the_agent_with_its_words(path: str, body: by
     assert await give(path, body) == done
 
 
-@pytest.mark.parametrize("path", ["/api/v1/faults", "/api/v1/crash", "/api/v1/release", "/api/v1/clear"])
-async def test_a_body_that_is_none_reaches_nobody(path: str) -> None:
+@pytest.mark.parametrize("command", ["faults", "crash", "release", "clear", "forget"])
+async def test_a_body_that_is_none_reaches_nobody(command: str) -> None:
     """It is refused with the place of the mistake."""
     with pytest.raises(CommandMalformed):
-        await give(path, b"[1]")
+        await give(f"/api/v1/{command}", b"[1]")
 
 
 async def test_a_gpu_is_cleared_for_a_reason() -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from nodeagent.components.web.event_words import WORDS, Teller, build_names, describe_event
+from nodeagent.kernel.envelope import Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
@@ -144,3 +145,9 @@ def test_of_the_conditions_the_change_is_told() -> None:
     ]
     first = Teller(NAMES).tell(make_envelope(1, ActiveConditions((Coded("gpu-lost"),))))
     assert first == "conditions: gpu-lost"
+
+
+def test_what_repeated_itself_is_told_once_with_a_count() -> None:
+    """The ring keeps the first and the newest; the newest says how many were between."""
+    envelope: Envelope[XidReported] = Envelope(XidReported(gpu=make_uuid(0), xid=31), "", 9, 1.0, "test", repeats=3)
+    assert Teller({make_uuid(0): "GPU 0"}).tell(envelope) == "XID 31 on GPU 0 (and 3 times before)"

@@ -33,3 +33,11 @@ def test_gpus_that_tell_nothing_have_no_sums() -> None:
     text = _read(render_stats(replace(state, gpus=replace(state.gpus, gpus=silent))))
     assert "Utilisation" not in text
     assert "kW" not in text
+
+
+def test_averages_leave_out_what_is_old_or_lost() -> None:
+    """They are of now: a reading from before a hang is no part of them."""
+    state = make_rich_state()
+    assert state.gpus is not None
+    old = tuple(replace(record, sample_is_old=True) for record in state.gpus.gpus)
+    assert "Utilisation" not in _read(render_stats(replace(state, gpus=replace(state.gpus, gpus=old))))

@@ -14,6 +14,7 @@ from nodeagent.components.web.admin import (
 from nodeagent.components.web.api_index import INDEX
 from nodeagent.components.web.build import Identity, Known, build_state
 from nodeagent.components.web.gpu_records import find_gpu_record, join_gpus
+from nodeagent.components.web.page_gpus import render_gpus
 from nodeagent.components.web.records import (
     ComponentRecord,
     ConditionRecord,
@@ -106,6 +107,26 @@ def _state(known: Known) -> StateRecord:
         ],
         now_seconds=100.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("age", "period", "is_old"), [(1.9, 0.1, False), (2.1, 0.1, True), (59.0, 30.0, False), (61.0, 30.0, True)]
+)
+def test_a_reading_is_old_after_two_periods(age: float, period: float, *, is_old: bool) -> None:
+    """And after two seconds at least; one that there is not is not old."""
+    gpus = (make_gpu(0), make_gpu(1))
+    inventory = Inventory(generation=1, gpus=gpus)
+    sample = NodeSample(time_seconds=100.0, period_seconds=period, gpus=(GpuSample(uuid=gpus[0].uuid),))
+    joined = join_gpus(inventory, sample, None, None, now_seconds=100.0 + age).gpus
+    assert [record.sample_is_old for record in joined] == [is_old, False]
+
+
+def test_nobody_can_have_a_gpu_that_is_lost() -> None:
+    """That nobody holds it does not make it free."""
+    known = _known((make_gpu(5), make_gpu(6, lost="fell off")))
+    tiles = render_gpus(_state(known), {}).split('<li class="tile')
+    assert ["free" in tile for tile in tiles[1:]] == [True, False]
+    assert "held by nobody" in tiles[2]
 
 
 def test_records_join_what_is_known_of_a_gpu() -> None:

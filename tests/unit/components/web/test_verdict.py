@@ -1,12 +1,15 @@
 """The node in one word and one sentence."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from nodeagent.components.web.health_text import one_line, render_readyz
 from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
 from nodeagent.components.web.verdict import count_gpus, decide_ready, decide_verdict
 from nodeagent.model.gpu import Inventory
-from tests.support.samples import make_gpu, make_inventory, make_mig
+from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered, UnofferedCause
+from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 
 def _gate(name: str, *, is_open: bool = True, vital: bool = True) -> GateRecord:
@@ -21,6 +24,30 @@ def _condition(severity: str, *, detail: str = "", key: str = "") -> ConditionRe
     return ConditionRecord(
         code="a-code", severity=severity, title="title", remedy="do this", since_seconds=0.0, detail=detail, key=key
     )
+
+
+def unoffered(index: int, cause: UnofferedCause, reason: str) -> Unoffered:
+    uuid = make_uuid(index)
+    return Unoffered(device=uuid, gpu=uuid, name=f"GPU {index}", cause=cause, reason=reason)
+
+
+def offering(count: int, *without: Unoffered) -> PluginState:
+    return PluginState(account=OfferAccount(gpus=count, devices_offered=count - len(without), unoffered=tuple(without)))
+
+
+def decide(
+    *,
+    ready: bool,
+    conditions: list[ConditionRecord],
+    inventory: Inventory | None = None,
+    plugin: PluginState | None = None,
+    gates: Sequence[GateRecord] = (),
+) -> tuple[str, str]:
+    return decide_verdict(ready=ready, conditions=conditions, inventory=inventory, plugin=plugin, gates=gates)
+
+
+def judge(plugin: PluginState) -> tuple[str, str]:
+    return decide(ready=True, conditions=[], inventory=make_inventory(8), plugin=plugin)
 
 
 @pytest.mark.parametrize(
@@ -45,37 +72,64 @@ def test_only_vital_parts_decide_readiness(
 
 def test_an_error_is_told_first() -> None:
     """The worst thing is the sentence, and how much else there is follows."""
-    verdict, sentence = decide_verdict(
+    verdict, sentence = decide(
         ready=True,
         conditions=[_condition("error", detail="GPU 3"), _condition("error"), _condition("warning")],
-        inventory=None,
-        gates=[],
     )
-    assert (verdict, sentence) == ("broken", "title: GPU 3 (and 2 more)")
+    assert (verdict, sentence) == ("broken", "title: GPU 3 (and 2 more conditions)")
 
 
 def test_a_start_names_what_it_waits_for() -> None:
     """Nobody should have to guess why a node is not ready yet."""
-    verdict, sentence = decide_verdict(
-        ready=False, conditions=[], inventory=None, gates=[_gate("driver_ready", is_open=False), _gate("b")]
+    verdict, sentence = decide(
+        ready=False,
+        conditions=[],
+        inventory=None,
+        plugin=None,
+        gates=[_gate("driver_ready", is_open=False), _gate("b")],
     )
     assert (verdict, sentence) == ("starting", "starting: waiting for driver_ready")
-    assert decide_verdict(ready=False, conditions=[], inventory=None, gates=[])[1].endswith("its components")
+    assert decide(ready=False, conditions=[])[1].endswith("its components")
 
 
 def test_warnings_explain_a_start_and_trouble_a_ready_node() -> None:
     """The same warning is the reason of a slow start, or attention on a node that works."""
     warnings = [_condition("warning")]
-    assert decide_verdict(ready=False, conditions=warnings, inventory=None, gates=[]) == ("starting", "title")
-    assert decide_verdict(ready=True, conditions=warnings, inventory=None, gates=[]) == ("attention", "title")
+    assert decide(ready=False, conditions=warnings) == (
+        "starting",
+        "title",
+    )
+    assert decide(ready=True, conditions=warnings) == (
+        "attention",
+        "title",
+    )
 
 
 def test_information_does_not_worry_anybody() -> None:
     """A condition of mere information leaves the node well."""
-    verdict, sentence = decide_verdict(
-        ready=True, conditions=[_condition("info")], inventory=make_inventory(2), gates=[]
+    verdict, sentence = decide(
+        ready=True, conditions=[_condition("info")], inventory=make_inventory(2), plugin=offering(2), gates=[]
     )
     assert (verdict, sentence) == ("ok", "all is well: 2 GPUs")
+
+
+def test_all_is_well_only_where_nothing_is_left_over() -> None:
+    """A device that pods cannot get is no "ok", whatever is (not yet) shown. A plugin that is off is told."""
+    unfit = unoffered(3, UnofferedCause.UNFIT, "its health is not known yet")
+    assert judge(offering(8, unfit)) == (
+        "attention",
+        "7 of 8 GPUs offered: GPU 3: its health is not known yet",
+    )
+    assert judge(offering(8, unfit, unoffered(4, UnofferedCause.UNTOLD, "later")))[1].endswith("yet; GPU 4: later")
+    assert judge(PluginState()) == ("ok", "8 GPUs, not offered to pods: `device_plugin.enabled` is false")
+
+
+def test_what_somebody_wants_so_is_told_and_well() -> None:
+    """GPUs that the configuration leaves alone are counted in the sentence, and are no trouble."""
+    excluded = [unoffered(index, UnofferedCause.EXCLUDED, "`gpus.exclude` names it") for index in (0, 1)]
+    assert judge(offering(8, *excluded)) == ("ok", "6 of 8 GPUs offered: 2 excluded by configuration")
+    assert judge(offering(1)) == ("ok", "all is well: 8 GPUs")
+    assert judge(offering(1, unoffered(0, UnofferedCause.VANISHED, "gone")))[1].startswith("0 of 1 GPU offered")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +159,7 @@ def test_readyz_has_a_line_for_everything() -> None:
             _component("degraded", vital=False),
         ],
         conditions=[_condition("error", detail="de\ntail", key="GPU-1")],
+        sentence="7 of 8\nGPUs",
     )
     assert text.splitlines() == [
         "[+] gate a open",
@@ -112,9 +167,10 @@ def test_readyz_has_a_line_for_everything() -> None:
         "[-] component part failed: boom",
         "[!] component part degraded",
         "[!] error a-code [GPU-1] title: de tail; do this",
+        "[i] 7 of 8 GPUs",
         "not ready",
     ]
-    assert render_readyz(ready=True, gates=[], components=[], conditions=[]) == "ready\n"
+    assert render_readyz(ready=True, gates=[], components=[], conditions=[], sentence="well") == "[i] well\nready\n"
 
 
 def test_text_from_outside_stays_on_its_line() -> None:

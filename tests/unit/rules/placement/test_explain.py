@@ -43,6 +43,17 @@ def test_an_index_means_all_shares_of_a_gpu() -> None:
     assert set(explanation.devices) == {f"{gpu_uuid(0)}::0", f"{gpu_uuid(0)}::1", f"{gpu_uuid(1)}::1"}
 
 
+def test_what_a_pod_cannot_get_now_is_not_recommended() -> None:
+    """Of what is free the best, as the kubelet would be told; where there is too little the pod waits."""
+    free = [DeviceId(gpu_uuid(index)) for index in (1, 2, 5, 6, 7)]
+    assert indexes(explain_preference(NODE, Settings(), size=3, free=free)) == [5, 6, 7]
+    explanation = explain_preference(NODE, Settings(), size=6, free=free)
+    assert (explanation.devices, explanation.rule) == ((), "a pod that asks for 6 waits: 5 of 8 are free and healthy")
+    explanation = explain_preference(NODE, Settings(), size=1, must_include=("0",), free=free)
+    assert explanation.rule.endswith(f"{gpu_uuid(0)} is not")
+    assert indexes(explain_preference(NODE, Settings(), size=1, available=("0",), free=free)) == [0]
+
+
 def test_a_slip_is_told() -> None:
     """A name that means nothing, and a resource that is not offered, are errors that say what there is."""
     with pytest.raises(GpuUnknown, match="no GPU '9': known are 0, 1"):
@@ -67,7 +78,7 @@ def test_the_explanation_reads_well() -> None:
 def test_an_answer_without_a_choice_reads_well() -> None:
     """Where nothing was weighed there is a rule alone, and where nothing is proven that is said."""
     assert render_explanation(explain_preference(NODE, Settings(), size=0)) == (
-        "devices    none, the kubelet chooses",
+        "devices    none",
         "because    the request contradicts itself: the kubelet chooses",
     )
     group = Group(devices=(DeviceId("a"),), score=1, total=2)

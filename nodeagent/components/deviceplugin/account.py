@@ -1,0 +1,167 @@
+"""What pods cannot get, and why: hardware, remembered and expected, less what is offered, explained to the last device.
+
+Owns the account and the conditions that it calls for; what is lost, missing or vanished is told by those who find it.
+Refuses to leave anything over: a device is offered as healthy, or it stands in the account with its reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from nodeagent.components.deviceplugin.advertise import View, explain_unfitness
+from nodeagent.config.schema import Settings
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
+from nodeagent.rules.ids import parse_device_id
+from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
+from nodeagent.rules.selectors import is_for_work, select_gpus, selects_gpu
+
+TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
+"""Those that no other condition is sure to tell."""
+
+
+def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
+    """The devices that the kubelet may hand out."""
+    return frozenset(
+        parse_device_id(device.id)[0]
+        for resource in resources
+        if resource.registered
+        for device in resource.devices
+        if device.healthy
+    )
+
+
+def plan_account(
+    inventory: Inventory, settings: Settings, plan: ResourcePlan, view: View, offered: frozenset[str]
+) -> OfferAccount:
+    """The account of this node; `offered` are the devices that the kubelet may hand out."""
+    selected = select_gpus(inventory.gpus, settings.gpus.include, settings.gpus.exclude)
+    chosen = {id(gpu) for gpu in selected}
+    planned: dict[str, dict[str, PluginDevice]] = {}
+    for resource in plan.resources:
+        for device in resource.devices:
+            planned.setdefault(device.gpu, {})[device.uuid] = device
+    unoffered: list[Unoffered] = []
+    for gpu in inventory.gpus:
+        if id(gpu) not in chosen:
+            unoffered.append(_explain_exclusion(gpu, settings, is_any=bool(selected)))
+        else:
+            unoffered += _explain_gpu(gpu, planned.get(gpu.uuid, {}), plan, view, offered)
+    unoffered += _list_absent(inventory)
+    absent = len(inventory.unlisted) + len(inventory.vanished) + inventory.shortfall
+    return OfferAccount(
+        gpus=len(inventory.gpus) + absent,
+        devices_offered=len(offered),
+        unoffered=tuple(unoffered),
+    )
+
+
+def _explain_exclusion(gpu: Gpu, settings: Settings, *, is_any: bool) -> Unoffered:
+    excluding = [selector for selector in settings.gpus.exclude if selects_gpu(selector, gpu)]
+    if not is_for_work(gpu):
+        reason = f"a {gpu.name} is no GPU to work with"
+    elif excluding:
+        reason = f"`gpus.exclude` names it by {excluding[0]!r}"
+    else:
+        reason = f"`gpus.include` is {', '.join(map(repr, settings.gpus.include))} and does not name it"
+    is_slip = not is_any and not excluding and is_for_work(gpu)
+    cause = UnofferedCause.UNSELECTED if is_slip else UnofferedCause.EXCLUDED
+    return Unoffered(device=gpu.uuid, gpu=gpu.uuid, name=f"GPU {gpu.index}", cause=cause, reason=reason)
+
+
+def _explain_gpu(
+    gpu: Gpu, planned: Mapping[str, PluginDevice], plan: ResourcePlan, view: View, offered: frozenset[str]
+) -> tuple[Unoffered, ...]:
+    """Each device of a GPU that is to be offered: the whole, or its parts where it is cut."""
+    parts = gpu.mig_devices
+    if not parts or gpu.uuid in planned:
+        whole = _explain_device(gpu, None, planned.get(gpu.uuid), plan, view, offered)
+        if whole is not None:
+            return (whole,)
+        reason = "`device_plugin.mig_strategy` is none: pods get the GPU as a whole"
+        return tuple(_tell(gpu, part, UnofferedCause.PARTITIONED, reason) for part in parts)
+    explained = (_explain_device(gpu, part, planned.get(part.uuid), plan, view, offered) for part in parts)
+    found = tuple(one for one in explained if one is not None)
+    if len(found) == len(parts) and len({one.cause for one in found}) == 1:
+        # Of all its parts: so it is of the GPU, and told once.
+        return (_tell(gpu, None, found[0].cause, "; ".join(dict.fromkeys(one.reason for one in found))),)
+    return found
+
+
+def _explain_device(
+    gpu: Gpu,
+    mig: MigDevice | None,
+    device: PluginDevice | None,
+    plan: ResourcePlan,
+    view: View,
+    offered: frozenset[str],
+) -> Unoffered | None:
+    if device is None:
+        return _tell(gpu, mig, UnofferedCause.WITHHELD, _find_problem(gpu, mig, plan))
+    if device.withheld:
+        return _tell(gpu, mig, UnofferedCause.WITHHELD, device.withheld)
+    if unfit := explain_unfitness(device, view):
+        return _tell(gpu, mig, UnofferedCause.UNFIT, unfit)
+    if device.uuid not in offered:
+        return _tell(gpu, mig, UnofferedCause.UNTOLD, "the kubelet has not been told of it (yet)")
+    return None
+
+
+def _tell(gpu: Gpu, mig: MigDevice | None, cause: UnofferedCause, reason: str) -> Unoffered:
+    name = f"GPU {gpu.index}" if mig is None else f"GPU {gpu.index}:{mig.index} ({mig.profile})"
+    return Unoffered(device=gpu.uuid if mig is None else mig.uuid, gpu=gpu.uuid, name=name, cause=cause, reason=reason)
+
+
+def _find_problem(gpu: Gpu, mig: MigDevice | None, plan: ResourcePlan) -> str:
+    """What the plan says of this device, or else of the whole."""
+    subjects = {f"GPU {gpu.index}"} if mig is None else {f"GPU {gpu.index}", str(mig.uuid)}
+    own = [problem.reason for problem in plan.problems if problem.subject in subjects]
+    return "; ".join(own or [f"{problem.subject}: {problem.reason}" for problem in plan.problems])
+
+
+def _list_absent(inventory: Inventory) -> Iterator[Unoffered]:
+    for lost in inventory.unlisted:
+        at = lost.address
+        yield Unoffered(device=at, gpu=at, name=at, cause=UnofferedCause.MISSING, reason=lost.reason)
+    for gone in inventory.vanished:
+        yield Unoffered(
+            device=gone.uuid,
+            gpu=gone.uuid,
+            name=f"GPU {gone.index} ({gone.uuid})",
+            cause=UnofferedCause.VANISHED,
+            reason="the node had it and has it no more",
+        )
+    for number in range(1, inventory.shortfall + 1):
+        name = f"expected {number}"
+        yield Unoffered(
+            device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason="`gpus.expected` counts it"
+        )
+
+
+def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
+    """By code, what the account says of whom; all codes are there, those that are not true are empty."""
+    found: dict[str, dict[str, str]] = {
+        "gpu-excluded": {},
+        "gpu-include-empty": {},
+        "mig-not-offered": {},
+        "gpu-not-offered": {},
+        "nothing-offered": {},
+    }
+    by_cause: dict[UnofferedCause, list[Unoffered]] = {}
+    for one in account.unoffered:
+        by_cause.setdefault(one.cause, []).append(one)
+    for one in by_cause.get(UnofferedCause.EXCLUDED, ()):
+        found["gpu-excluded"][one.gpu] = f"{one.name}: {one.reason}"
+    if unselected := by_cause.get(UnofferedCause.UNSELECTED):
+        found["gpu-include-empty"][""] = f"{name_all(unselected)}: {unselected[0].reason}"
+    parts = by_cause.get(UnofferedCause.PARTITIONED, [])
+    for gpu, count in Counter(one.gpu for one in parts).items():
+        first = next(one for one in parts if one.gpu == gpu)
+        name = first.name.partition(":")[0]
+        found["mig-not-offered"][gpu] = f"{name}: {count} MIG {'device' if count == 1 else 'devices'}: {first.reason}"
+    for cause in TOLD_HERE:
+        for one in by_cause.get(cause, ()):
+            found["gpu-not-offered"][one.device] = f"{one.name}: {one.reason}"
+    if account.gpus and not account.devices_offered:
+        found["nothing-offered"][""] = account.describe()
+    return found

@@ -1,0 +1,64 @@
+"""What happened before this agent was started: events as the last one told them, kept over restarts; pure.
+
+Owns what of an event is worth keeping, and its number in a later life: events of earlier lives count up to -1.
+Refuses files: bytes in, bytes out.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import DecodeError, ValidationError, json
+from msgspec.structs import replace
+
+from nodeagent.components.web.records import EventRecord
+
+PAST_VERSION: Final = 1
+KEPT: Final = 200
+LARGE: Final = frozenset({"Inventory", "HealthReport", "ActiveConditions"})
+"""Values of these are left out: the sentence stays, and what was so then is not so any more."""
+
+
+class PastUnreadable(Exception):
+    """The bytes are whole, yet no events of this version."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot read the stored events: {reason}: they are moved aside")
+        self.reason = reason
+
+
+def encode_past(events: Sequence[EventRecord]) -> bytes:
+    """The newest events that say something to a person, each with the one of them that led to it."""
+    told = [event for event in events if event.text][-KEPT:]
+    causes = {event.seq: event.cause for event in events}
+    kept = {event.seq for event in told}
+    return json.encode([_shorten(event, _find_cause(event.cause, causes, kept)) for event in told])
+
+
+def decode_past(content: bytes) -> tuple[EventRecord, ...]:
+    """The events in these bytes, numbered so that the last of them is -1.
+
+    Raises:
+        PastUnreadable: there are none.
+    """
+    try:
+        events = json.decode(content, type=tuple[EventRecord, ...])
+    except (DecodeError, ValidationError) as error:
+        raise PastUnreadable(str(error)) from error
+    numbers = {event.seq: place - len(events) for place, event in enumerate(events)}
+    return tuple(
+        replace(event, seq=numbers[event.seq], cause=None if event.cause is None else numbers.get(event.cause))
+        for event in events
+    )
+
+
+def _find_cause(cause: int | None, causes: dict[int, int | None], kept: set[int]) -> int | None:
+    """The nearest event on the way back that is kept."""
+    seen: set[int] = set()
+    while cause is not None and cause not in kept and cause not in seen:
+        seen.add(cause)
+        cause = causes.get(cause)
+    return cause if cause in kept else None
+
+
+def _shorten(event: EventRecord, cause: int | None) -> EventRecord:
+    return replace(event, cause=cause, value=None if event.type in LARGE else event.value)

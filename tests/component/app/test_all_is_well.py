@@ -1,0 +1,122 @@
+"""The whole agent on simulated nodes whose GPUs pods cannot get: it never says that all is well."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agent_process import AgentProcess, run_command, running_agent, running_simulation
+
+STATE = "/api/v1/state"
+
+
+@contextmanager
+def running(*words: str) -> Iterator[AgentProcess]:
+    directory = Path(tempfile.mkdtemp(prefix="na-"))
+    with running_simulation(directory, *words) as agent:
+        yield agent
+    directory.rmdir()
+
+
+def show(node: AgentProcess) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, headline and record of `nodeagent status`."""
+    status = run_command(node.directory, "status")
+    record = json.loads(run_command(node.directory, "status", "--json").stdout)
+    return status.returncode, status.stdout.splitlines()[1], record  # after the line that says that all is made up
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "headline", "condition"),
+    [
+        (("--set", "gpus.include=[nope]"), 1, "✗ broken", "gpu-include-empty"),
+        (("--set", "gpus.exclude=[0,1]"), 0, "6 of 8 GPUs offered: 2 excluded by configuration", "gpu-excluded"),
+        (("--set", "gpus.expected=9"), 1, "9 by `gpus.expected`, 8 found", "gpus-fewer-than-expected"),
+        (("--set", "device_plugin.enabled=false"), 0, "not offered to pods: `device_plugin.enabled` is false", ""),
+        (("--profile", "a100-80gb-mig"), 1, "GPU 0: it is cut into MIG devices", "gpu-not-offered"),
+    ],
+)
+def test_a_configuration_that_offers_less_is_told(
+    words: tuple[str, ...], code: int, headline: str, condition: str
+) -> None:
+    """By the headline, by a condition, by the exit code, and by `/readyz`."""
+    with running(*words) as node:
+        node.wait_for("/readyz", "\nready\n")
+        node.wait_for("/api/v1/conditions", condition)
+        returned, first, record = show(node)
+        assert returned == code, first
+        assert headline in first
+        assert "all is well" not in first
+        assert record["sentence"] in node.get("/readyz")[1]
+
+
+def test_a_gpu_taken_out_is_missed_until_it_is_forgotten() -> None:
+    """Under a running pod and after; pods can get seven of eight."""
+    with running("--pods", "8") as node:
+        node.wait_for("/readyz", "\nready\n")
+        node.wait_for(STATE, '"pod":{')
+        assert run_command(node.directory, "simulate", "fault", "unplug", "3").returncode == 0
+        node.wait_for("/api/v1/conditions", "gpu-vanished")
+        returned, first, record = show(node)
+        assert (returned, record["verdict"]) == (1, "broken")
+        assert "a GPU that this node had is gone" in first
+        assert 'nodeagent_gpus{state="vanished"} 1' in node.get("/metrics")[1]
+        (gone,) = record["gpus"]["vanished"]
+        assert "gone: GPU 3" in run_command(node.directory, "gpu", "list").stdout
+        assert "no longer missed" in run_command(node.directory, "gpu", "forget", gone["uuid"]).stdout
+        node.wait_gone("/api/v1/conditions", "gpu-vanished")
+        assert run_command(node.directory, "gpu", "forget", "3").returncode != 0
+
+
+def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
+    """Headline, metrics and the gauges that clusters alert on agree."""
+    quick = ("--set", "health.poll_seconds=0.5", "--set", "driver.call_timeout_seconds=0.5")
+    with running(*quick) as node:
+        node.wait_for("/readyz", "\nready\n")
+        node.wait_for(STATE, "all is well")
+        run_command(node.directory, "simulate", "fault", "hang", "sample", "forever")
+        node.wait_for("/metrics", "nodeagent_devices_offered 0")
+        node.wait_for("/api/v1/conditions", "nothing-offered")
+        returned, first, record = show(node)
+        assert (returned, record["verdict"]) == (1, "broken")
+        assert "0 of 8 GPUs offered" in first
+        metrics = node.get("/metrics")[1]
+        assert 'gpu_operator_node_plugin_ready{node="' in metrics
+        assert "plugin_ready" in metrics
+        (line,) = [line for line in metrics.splitlines() if line.startswith("gpu_operator_node_plugin_ready{")]
+        assert line.endswith(" 0")
+
+
+def test_a_preference_is_of_what_pods_can_get_now() -> None:
+    """A lost GPU is not recommended, nor one that is held; a pod that asks for more than there is waits."""
+    with running("--pods", "0") as node:
+        node.wait_for("/readyz", "\nready\n")
+        assert run_command(node.directory, "simulate", "fault", "lost", "0").returncode == 0
+        node.wait_for("/metrics", "nodeagent_devices_offered 7")
+        lost = node.get_json("/api/v1/gpus/0")["gpu"]["uuid"]
+        seven = json.loads(run_command(node.directory, "gpu", "prefer", "--size", "7", "--json").stdout)["devices"]
+        assert len(seven) == 7
+        assert lost not in seven
+        waits = run_command(node.directory, "gpu", "prefer", "--size", "8").stdout
+        assert "a pod that asks for 8 waits: 7 of 8 are free and healthy" in waits
+
+
+def test_what_happened_outlives_the_agent(short_dir: Path) -> None:
+    """Events of the last life stand before those of this one, with their causes; a damaged file is said."""
+    words = ("--set", "gpus.source=simulated:t4", "--set", "kubernetes.enabled=false")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/events?follow=false", "driver ready")
+        assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "0"]})[0] == 200
+        agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")
+        events = agent.get_json("/api/v1/events?follow=false")
+        assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+        assert next(event for event in events if "XID 79" in event["text"])["seq"] < 0 < events[-1]["seq"]
+        assert all(event["seq"] > 0 for event in agent.get_json("/api/v1/events?follow=false&since=0"))
+    (short_dir / "state" / "events.json").write_bytes(b"nodeagent-events 1 3 beef\nabc")
+    with running_agent(short_dir, *words) as agent:
+        assert "events.json.aside.1" in agent.wait_for("/api/v1/conditions", "events-lost")

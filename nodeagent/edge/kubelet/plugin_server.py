@@ -13,13 +13,13 @@ from typing import Any, Final, cast
 
 from anyio import move_on_after
 from google.protobuf.message import Message
-from grpclib.const import Status
 
+from nodeagent.edge.grpc.calls import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
+from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
+from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
-from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.hearing import Hearing
 from nodeagent.model.ids import DeviceId
@@ -58,8 +58,12 @@ class PluginServer:
         """Whether the kubelet would find us at our socket."""
         return self._server.owns_file()
 
+    def wake(self) -> None:
+        """Let whoever waits for streams look at what it knows."""
+        self._stream_changed.set()
+
     async def wait_stream_change(self) -> None:
-        """Return when a stream has begun or ended."""
+        """Return when a stream has begun or ended, or somebody says `wake`."""
         self._stream_changed.clear()
         await self._stream_changed.wait()
 

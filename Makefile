@@ -64,9 +64,10 @@ deb: dist ## a Debian package with the pinned libraries, for this Debian, Python
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster check
 	@$(BIN)/python -m tests.integration.cluster build
+	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
-	$(BIN)/python -m pytest tests/integration tests/prometheus $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/conformance tests/integration tests/prometheus $(PYTEST_ARGS)
 
 pictures: $(STAMP) ## the page as pictures for the documentation, at three widths in both themes
 	$(BIN)/python -m tests.browser.pictures docs/images

@@ -5,14 +5,12 @@ thread is remembered, gets nothing more, and ends when the call returns, if it e
 Refuses to start more threads once as many as allowed are stuck, and any thread that would keep the process from ending.
 
 A short call costs less than the loop's way to its result and back: waking the loop, a turn of it, a turn of the task,
-together about 0.15 ms for a call of 0.1 ms. `run_promptly` stands still for it instead, but never for long; an
-`Interlude` is what the loop's thread does meanwhile, once the other one needs nothing but its device.
+together about 0.15 ms for a call of 0.1 ms. A caller with patience stands still for it instead, but never for long.
 """
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -27,50 +25,24 @@ T = TypeVar("T")
 _STUCK_LIMIT = 4
 
 
-class Interlude:
-    """What the loop's thread does while a call waits for its device, when it stands still for the call anyway.
-
-    Not before: only one thread at a time runs Python, and the call would reach its device that much later.
-    """
-
-    __slots__ = ("_begun", "_may_begin", "_work")
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        """`work` must not raise: the call's outcome has to be heard whatever becomes of this."""
-        self._work = work
-        self._begun = False
-        self._may_begin = threading.Lock()
-        self._may_begin.acquire()
-
-    def begin(self) -> None:
-        """In the call's thread: nothing but the device is waited for from here on; only the first time counts."""
-        if not self._begun:
-            self._begun = True
-            self._may_begin.release()
-
-    def play(self, patience_seconds: float) -> None:
-        """In the loop's thread: do the work once the call has begun to wait or is over, if that comes soon."""
-        if self._may_begin.acquire(timeout=patience_seconds):
-            self._work()
-
-
 class WorkerThread:
     """Runs one call after the other in a thread; belongs to the event loop's thread."""
 
     def __init__(self, name: str, *, stuck_limit: int = _STUCK_LIMIT) -> None:
         self.name = name
         self._stuck_limit = stuck_limit
-        # A semaphore, because `run_promptly` has no task that could own a lock.
-        self._turn = anyio.Semaphore(1, fast_acquire=True)
+        self._turn = anyio.Lock(fast_acquire=True)
         self._thread: _Thread | None = None
         self._stuck: list[_Thread] = []
         self._log = get_logger(component=name)
 
-    async def run(self, call: Callable[[], T], *, timeout_seconds: float, what: str) -> T:
+    async def run(
+        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
+    ) -> T:
         """What `call` returns or raises; `what` says in words what it does, for errors and logs.
 
-        The time counts from this call's turn. When the caller is cancelled meanwhile, the call goes on in its thread,
-        which is treated as stuck until it returns.
+        For as long as the patience lasts the event loop stands still; after it the loop goes on, and the time counts.
+        When the caller is cancelled meanwhile, the call goes on in its thread, which counts as stuck until it returns.
 
         Raises:
             WorkerStuck: the call is past its deadline.
@@ -78,59 +50,10 @@ class WorkerThread:
         """
         async with self._turn:
             thread = self._free_thread(what)
-            return await self._finish(thread, thread.give(call, what), timeout_seconds)
-
-    def run_promptly(
-        self,
-        call: Callable[[], T],
-        *,
-        patience_seconds: float,
-        timeout_seconds: float,
-        what: str,
-        interlude: Interlude | None = None,
-    ) -> T | Awaitable[T]:
-        """What `call` returns, if it does within the patience, for which the event loop stands still.
-
-        Otherwise what to await for it, as for `run`; it must be awaited, because the next call waits for it.
-        The interlude, which the call begins, is played only while the loop stands still, and counts as patience.
-
-        Raises:
-            WorkersExhausted: too many threads are stuck; the call was not tried.
-        """
-        if patience_seconds <= 0 or not self._turn.value:
-            return self.run(call, timeout_seconds=timeout_seconds, what=what)
-        thread = self._free_thread(what)
-        began = time.perf_counter()
-        job = thread.give(call, what, interlude)
-        if interlude is not None:
-            interlude.play(patience_seconds)
-            patience_seconds = max(0.0, patience_seconds - (time.perf_counter() - began))
-        if job.wait(patience_seconds):
-            return job.outcome()
-        self._turn.acquire_nowait()
-        return self._finish_in_turn(thread, job, timeout_seconds)
-
-    def begin(self, call: Callable[[], T], *, timeout_seconds: float, what: str) -> "Begun[T]":
-        """Have the call made before its result is wanted, and without the loop being woken for it.
-
-        The result must be asked for, because the next call waits for it. While another call is under way this one is
-        begun only then.
-
-        Raises:
-            WorkersExhausted: too many threads are stuck; the call was not tried.
-        """
-        if not self._turn.value:
-            return Begun(None, lambda: self.run(call, timeout_seconds=timeout_seconds, what=what), self._turn.release)
-        thread = self._free_thread(what)
-        job = thread.give(call, what)
-        self._turn.acquire_nowait()
-        return Begun(job, lambda: self._finish_in_turn(thread, job, timeout_seconds), self._turn.release)
-
-    async def _finish_in_turn(self, thread: "_Thread", job: "_Job[T]", timeout_seconds: float) -> T:
-        try:
+            job = thread.give(call, what)
+            if patience_seconds > 0 and job.wait(patience_seconds):
+                return job.outcome()
             return await self._finish(thread, job, timeout_seconds)
-        finally:
-            self._turn.release()
 
     async def _finish(self, thread: "_Thread", job: "_Job[T]", timeout_seconds: float) -> T:
         try:
@@ -167,31 +90,14 @@ class WorkerThread:
         self._log.warning("worker_thread_set_aside", call=thread.what, stuck=len(self._stuck))
 
 
-class Begun(Generic[T]):
-    """A call that somebody will want the result of."""
-
-    def __init__(self, job: "_Job[T] | None", finish: Callable[[], Awaitable[T]], end_turn: Callable[[], None]) -> None:
-        self._job, self._finish, self._end_turn = job, finish, end_turn
-
-    def collect(self, patience_seconds: float) -> T | Awaitable[T]:
-        """Once: what the call returned, or returns within the patience, for which the event loop stands still.
-
-        Otherwise what must be awaited for it; the time that the call may take counts from here.
-        """
-        if self._job is None or not self._job.wait(patience_seconds):
-            return self._finish()
-        self._end_turn()
-        return self._job.outcome()
-
-
 class _Job(Generic[T]):
     """One call: made in the thread, waited for by the loop's, which may stand still for it or go on meanwhile."""
 
-    __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_interlude", "_result", "what")
+    __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_result", "what")
 
-    def __init__(self, call: Callable[[], T], what: str, interlude: Interlude | None) -> None:
+    def __init__(self, call: Callable[[], T], what: str) -> None:
         self.what = what
-        self._call, self._interlude = call, interlude
+        self._call = call
         self._result: T | None = None
         self._error: BaseException | None = None
         self._future: asyncio.Future[T] | None = None
@@ -210,8 +116,6 @@ class _Job(Generic[T]):
         """In the thread: tell whoever waits. Each side writes first and looks after, so one of them sees the other."""
         self._has_ended = True
         self._ended.release()
-        if self._interlude is not None:
-            self._interlude.begin()
         future = self._future
         if future is not None:
             with suppress(RuntimeError):  # the loop was closed while the call hung, so nobody waits for this
@@ -254,11 +158,11 @@ class _Thread(threading.Thread):
         self.is_idle = True
         """Read by the loop's thread; true before a result is handed over."""
 
-    def give(self, call: Callable[[], T], what: str, interlude: Interlude | None = None) -> _Job[T]:
+    def give(self, call: Callable[[], T], what: str) -> _Job[T]:
         """Make this call next."""
         self.is_idle = False
         self.what = what
-        job = _Job(call, what, interlude)
+        job = _Job(call, what)
         self._jobs.put(job)
         return job
 

@@ -15,9 +15,11 @@ MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
 
 FENCES: dict[str, tuple[str, ...]] = {
     "pynvml": ("nodeagent/edge/nvml/",),
-    "grpclib": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/", "nodeagent/edge/container_runtime/cri.py"),
-    "google.protobuf": ("nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
-    "hpack": ("nodeagent/edge/kubelet/wire/",),
+    # Beside its house: the stand-in kubelet, and the stubs generated for it.
+    "grpclib": ("nodeagent/edge/grpc/", "nodeagent/edge/simulated/kubelet/", "nodeagent/edge/kubelet/proto/"),
+    "h2": ("nodeagent/edge/grpc/",),
+    "hpack": ("nodeagent/edge/grpc/",),
+    "google.protobuf": ("nodeagent/edge/grpc/", "nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
     "kubernetes_asyncio": ("nodeagent/edge/kube/",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
     "structlog": ("nodeagent/kernel/log.py",),

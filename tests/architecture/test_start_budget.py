@@ -12,8 +12,7 @@ from tests.bench.node import bench_node, find_free_port
 
 LATE = (
     "aiohttp",
-    "grpclib.client",
-    "h2",
+    "grpclib.server",
     "html",
     "http.client",
     "http.server",

@@ -49,8 +49,8 @@ def measure_whole(rounds: int) -> list[Row]:
     rows: list[Row] = []
     with bench_node() as node, node.running_agent() as agent:
         settle(node, agent, devices=8)
-        for size, p50, p99 in ((4, 1.0, 2.5), (1, None, None), (8, None, None)):
-            rows += admit(node, agent, f"prefer + Allocate, {size} of 8, durable", (size, rounds), (p50, p99))
+        for size in (4, 1, 8):
+            rows += admit(node, agent, f"prefer + Allocate, {size} of 8, durable", size, rounds)
         hurried = node.kubelet.admit(4, rounds, pause_seconds=0)
         rows.append(Row("prefer + Allocate, 4 of 8, pods without a pause", "ms", hurried))
     return rows
@@ -60,14 +60,14 @@ def measure_by_core(rounds: int) -> list[Row]:
     """Four of eight, asked by a client that is not ours."""
     with bench_node(caller="core") as node, node.running_agent() as agent:
         settle(node, agent, devices=8)
-        return admit(node, agent, "prefer + Allocate, 4 of 8, by C core", (4, rounds), (None, None))[:1]
+        return admit(node, agent, "prefer + Allocate, 4 of 8, by C core", 4, rounds)[:1]
 
 
 def measure_shared(rounds: int) -> list[Row]:
     """One of 1,600."""
     with bench_node() as node, node.running_agent(*SHARED) as agent:
         settle(node, agent, devices=1600)
-        return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", (1, rounds), (None, 10))
+        return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", 1, rounds, slowest_at_most=10)
 
 
 def settle(node: BenchNode, agent: PluginProcess, devices: int) -> None:
@@ -81,16 +81,16 @@ def admit(
     node: BenchNode,
     agent: PluginProcess,
     name: str,
-    work: tuple[int, int],
-    limits: tuple[float | None, float | None],
+    size: int,
+    rounds: int,
+    slowest_at_most: float | None = None,
 ) -> list[Row]:
     """Rows for one kind of pod; the processor time is the agent's alone, and the same on a busy machine."""
-    size, rounds = work
     with scraping(agent.port, scrapers=1, pause_seconds=SCRAPE_PAUSE_SECONDS):
         before = agent.cpu_seconds()
         millis = node.kubelet.admit(size, rounds)
         spent = (agent.cpu_seconds() - before) * 1000 / rounds
-    rows = [Row(name, "ms", millis, limit=limits[0])]
-    if limits[1] is not None:
-        rows.append(Row(f"{name}, the slowest", "ms", millis, limit=limits[1], limit_is_for=0.99))
+    rows = [Row(name, "ms", millis)]
+    if slowest_at_most is not None:
+        rows.append(Row(f"{name}, the slowest", "ms", millis, limit=slowest_at_most, limit_is_for=0.99))
     return [*rows, Row(f"  processor time of the agent each, {size}", "ms", [spent])]

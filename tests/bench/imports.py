@@ -19,6 +19,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "rules": ("nodeagent.rules",),
     "edge.host": ("nodeagent.edge.host",),
     "edge.nvml": ("nodeagent.edge.nvml.client",),
+    "edge.grpc": ("nodeagent.edge.grpc",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
     "edge.http": ("nodeagent.edge.http",),

@@ -4,6 +4,7 @@ The same functions that the components call, with values in place of the hardwar
 """
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.journal import encode_lines
+from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Entry, Freed, Granted, Ledger, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
@@ -222,10 +223,8 @@ class _Sink(FakeStore):
     def size_bytes(self) -> int:
         return 0
 
-    def append(self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None) -> None:
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
         """Nothing is kept: what is measured is the way to here."""
-        if meanwhile is not None:
-            meanwhile()
 
 
 class _Admission:
@@ -235,7 +234,7 @@ class _Admission:
         clock, live, kubelet = SystemClock(), LiveSettings(Settings()), FakeKubelet()
         kubelet.run_name = RUN.identity
         kubelet.listing = _list_pods(_make_ledger(pods))
-        content, _ = encode_lines([open_record(_make_ledger(pods), "machine", "boot")], 0)
+        content, _ = encode_records([open_record(_make_ledger(pods), "machine", "boot")], 0)
         bus = Bus(clock)
         self._keeper = Allocations(
             bus,
@@ -247,12 +246,16 @@ class _Admission:
             door=JournalDoor("/state/allocations.journal"),
             node=Node("machine", "boot"),
         )
-        asyncio.run(self._keeper._recover())
+        self._loop = asyncio.new_event_loop()
+        weakref.finalize(self, self._loop.close)
+        self._loop.run_until_complete(self._keeper._recover())
 
     def admit(self) -> object:
         """What is doubtful is asked for at each preference, then devices are recorded; always the same ones."""
-        doubtful, recorded = self._keeper.doubtful(), self._keeper.record(GPU, (_share(0),))
-        assert isinstance(recorded, Allocation), "with a disk as fast as this nothing need be awaited"
+        doubtful, recorded = (
+            self._keeper.doubtful(),
+            self._loop.run_until_complete(self._keeper.record(GPU, (_share(0),))),
+        )
         self._keeper._tell_granted()
         return doubtful, recorded
 
@@ -264,13 +267,13 @@ def _recover(pods: int) -> Work:
         records.append(granted)
         if number % 2:
             records.append(Freed(number=number, at_seconds=START, why="given back"))
-    content, _ = encode_lines(records, 0)
+    content, _ = encode_records(records, 0)
     return lambda: recover_ledger(Found(current=content, previous=None), "machine", "boot", 1000)
 
 
 def _begin_anew(pods: int) -> Work:
     ledger = _make_ledger(pods)
-    return lambda: encode_lines([open_record(ledger, "machine", "boot")], 0)
+    return lambda: encode_records([open_record(ledger, "machine", "boot")], 0)
 
 
 def _look(pods: int) -> Work:

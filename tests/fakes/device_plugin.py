@@ -1,14 +1,11 @@
 """A device plugin that does as a test says: the kubelet edge asks it, in place of the component."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from nodeagent.model.errors import AllocationError, DeviceUnknown
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
-
-T = TypeVar("T")
 
 
 def make_devices(count: int, *, numa_nodes: int = 0, prefix: str = "GPU-") -> tuple[AdvertisedDevice, ...]:
@@ -58,7 +55,7 @@ class FakeDevicePlugin:
         rest = sorted(set(available) - set(must_include))
         return [*must_include, *rest][:size]
 
-    async def allocate(self, devices: Sequence[DeviceId], render: Callable[[ContainerAnswer], T]) -> T:
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
         self._maybe_crash()
         self.asked.append(tuple(devices))
         if self.allocate_gate is not None:
@@ -70,7 +67,7 @@ class FakeDevicePlugin:
             if device not in known:
                 raise DeviceUnknown(self.resource, device)
         self.allocated.append(tuple(devices))
-        return render(ContainerAnswer(environment={"NVIDIA_VISIBLE_DEVICES": ",".join(devices)}))
+        return ContainerAnswer(environment={"NVIDIA_VISIBLE_DEVICES": ",".join(devices)})
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         self._maybe_crash()

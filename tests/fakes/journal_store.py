@@ -1,8 +1,5 @@
 """A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-
 import anyio
 
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
@@ -25,10 +22,7 @@ class FakeStore:
         self.synced = True
         self.append_seconds: float | None = None
         """`None` for a disk that is through at once."""
-        self.plays_interlude = True
-        """Whether the disk leaves time to prepare what follows."""
-        self.is_open = self._begun = False
-        self.appends = 0
+        self.is_open = False
         self.path = "/state/allocations.journal"
 
     @property
@@ -36,69 +30,33 @@ class FakeStore:
         return len(self.current or b"")
 
     async def open(self) -> tuple[bytes | None, bytes | None, str]:
-        self._maybe_fail(self.failure)
+        self._maybe_fail()
         self.is_open = True
         return self.current, self.previous, self.problem
 
     async def set_aside(self, stamp: str) -> None:
-        self._maybe_fail(self.failure)
+        self._maybe_fail()
         self.set_aside_names.append(stamp)
         self.current = None
 
     async def begin(self, content: bytes) -> None:
-        self._maybe_fail(self.failure)
+        self._maybe_fail()
         self.current, self.previous = content, self.current
         self.begun += 1
 
-    def append(
-        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
-    ) -> Awaitable[None] | None:
-        if self.plays_interlude and durable and meanwhile is not None:
-            meanwhile()
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
         if self.append_seconds is not None:
-            return self._append_slowly(content, self.append_seconds, durable=durable)
-        self._append(content, durable=durable)
-        return None
-
-    def begin_append(self, content: bytes) -> Callable[[], Awaitable[None] | None]:
-        """What is begun is there before it is collected; that it has failed is heard only then."""
-        assert not self._begun, "what was begun before was not collected"
-        self._begun = True
-        failure, self.appends = self.failure, self.appends + 1
-        if not failure:
-            self.synced, self.current = True, (self.current or b"") + content
-        return partial(self._collect, failure)
-
-    def _collect(self, failure: str) -> Awaitable[None] | None:
-        assert self._begun, "collected twice"
-        self._begun = False
-        if self.append_seconds is not None:
-            return self._fail_slowly(failure, self.append_seconds)
-        self._maybe_fail(failure)
-        return None
-
-    async def _fail_slowly(self, failure: str, seconds: float) -> None:
-        await anyio.sleep(seconds)
-        self._maybe_fail(failure)
-
-    async def _append_slowly(self, content: bytes, seconds: float, *, durable: bool) -> None:
-        await anyio.sleep(seconds)
-        self._append(content, durable=durable)
-
-    def _append(self, content: bytes, *, durable: bool) -> None:
-        self._maybe_fail(self.failure)
-        self.appends += 1
+            await anyio.sleep(self.append_seconds)
+        self._maybe_fail()
         self.synced = durable
         self.current = (self.current or b"") + content
 
     async def aclose(self) -> None:
-        assert not self._begun, "what was begun was not collected"
         self.is_open = False
 
-    def _maybe_fail(self, failure: str) -> None:
-        assert not self._begun, "what was begun before was not collected"
-        if failure:
-            raise JournalUnavailable(self.path, failure)
+    def _maybe_fail(self) -> None:
+        if self.failure:
+            raise JournalUnavailable(self.path, self.failure)
 
 
 class FakeKubelet:

@@ -12,7 +12,7 @@ from typing import Final
 
 from hpack import Decoder, Encoder
 
-from nodeagent.edge.kubelet.wire import frames
+from tests.support import http2_frames as frames
 
 USER_AGENT: Final = "grpc-go/1.79.1"
 PATIENCE_SECONDS: Final = 30.0

@@ -1,7 +1,7 @@
 """Waiting for what has no event to wait for: another process, a log line, a counter."""
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
@@ -17,11 +17,6 @@ async def wait_until(is_so: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         while not is_so():  # noqa: ASYNC110  # the very purpose of this function
             await anyio.sleep(0.001)
-
-
-async def settled(outcome: T | Awaitable[T]) -> T:
-    """What is there already, or what has to be awaited for it."""
-    return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
 async def in_thread(work: Callable[[], T]) -> T:

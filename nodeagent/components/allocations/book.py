@@ -4,16 +4,15 @@ Owns the ledger in force, the seal of the journal's last line, and whether the j
 Refuses to go on in a journal that has failed, and to begin one before what the last agent left was read.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nodeagent.components.allocations.journal import Withdrawn, encode_lines
-from nodeagent.components.allocations.ledger import Granted, Identified, Ledger, Record, apply_records, open_record
+from nodeagent.components.allocations.journal import encode_records
+from nodeagent.components.allocations.ledger import Identified, Ledger, Record, apply_records, open_record
 from nodeagent.components.allocations.neighbours import JournalStore
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.hearing import Hearing
-from nodeagent.model.prepared import Prepared
 
 
 class Node(NamedTuple):
@@ -21,14 +20,6 @@ class Node(NamedTuple):
 
     machine: str
     boot: str
-
-
-class _Expected(NamedTuple):
-    """A grant that is being written although nobody has asked for it yet."""
-
-    granted: Granted
-    seal: int
-    collect: Callable[[], Awaitable[None] | None]
 
 
 class Book:
@@ -39,16 +30,15 @@ class Book:
         store: JournalStore,
         live: LiveSettings,
         node: Node,
-        report: Callable[[JournalUnavailable | None, str], None],
+        report: Callable[[JournalUnavailable | None], None],
     ) -> None:
-        """`report` is told of each failure of the journal, with `None` that it is sound again, and what was before."""
+        """`report` is told of each failure of the journal, and with `None` that it is sound again."""
         self._store, self._live, self._node, self._report = store, live, node, report
         self._ledger = Ledger()
         self._seal = self._size_when_begun = 0
         self._is_open = False
         self._broken = "not begun"
         self._nameless: set[int] = set()
-        self._expected: _Expected | None = None
         self._hearing_failures = Hearing(JournalUnavailable, self.note_failure)
 
     @property
@@ -65,16 +55,6 @@ class Book:
     def broken(self) -> str:
         """Why the journal must be begun anew; empty when it need not."""
         return self._broken
-
-    @property
-    def expected(self) -> Granted | None:
-        """What was written before anybody asked for it; to be granted or withdrawn before anything else is written."""
-        return None if self._expected is None else self._expected.granted
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether one more record may simply be added."""
-        return not self._broken and not self.is_full()
 
     def open(self, ledger: Ledger) -> None:
         """What the last agent left is part of this ledger."""
@@ -102,74 +82,14 @@ class Book:
         Raises:
             JournalUnavailable: they are not written, and not part of the ledger.
         """
-        if not self.is_sound:
-            await self._begin(self._after(records))
+        after = self._after(records)
+        if self._broken or self.is_full():
+            await self._begin(after)
             return
-        data, seal = encode_lines(records, self._seal)
+        data, seal = encode_records(records, self._seal)
         with self._hearing_failures:
-            pending = self._store.append(data, durable=durable)
-            if pending is not None:
-                await pending
-        self._ledger, self._seal = self._after(records), seal
-
-    def grant(self, granted: Granted, meanwhile: Callable[[], None] | None = None) -> Awaitable[None] | None:
-        """Write a grant down in the present journal, unless that was begun when it was expected.
-
-        `meanwhile` is called while the disk is waited for, at most once and perhaps not at all; it must not raise.
-
-        Returns:
-            `None` when it is durable and part of the ledger, else what must be awaited for that.
-
-        Raises:
-            JournalUnavailable: it is not written, and not part of the ledger.
-        """
-        after = Prepared(lambda: self._after([granted]))
-
-        def prepare() -> None:
-            after.prepare()
-            if meanwhile is not None:
-                meanwhile()
-
-        if self._expected is not None and self._expected.granted is granted:
-            expected, self._expected = self._expected, None
-            prepare()
-            with self._hearing_failures:
-                return self._enter(expected.collect(), after, expected.seal)
-        data, seal = encode_lines([granted], self._seal)
-        with self._hearing_failures:
-            return self._enter(self._store.append(data, meanwhile=prepare), after, seal)
-
-    def expect(self, granted: Granted) -> None:
-        """Write a grant down that is likely to be asked for, and go on meanwhile.
-
-        Raises:
-            JournalUnavailable: it cannot be written.
-        """
-        data, seal = encode_lines([granted], self._seal)
-        with self._hearing_failures:
-            collect = self._store.begin_append(data)
-        self._expected = _Expected(granted, seal, collect)
-
-    async def withdraw(self) -> None:
-        """Take back what nobody has asked for, if there is such.
-
-        Raises:
-            JournalUnavailable: it may or may not be written.
-        """
-        expected, self._expected = self._expected, None
-        if expected is None:
-            return
-        with self._hearing_failures:
-            pending = expected.collect()
-            if pending is not None:
-                await pending
-            withdrawn = Withdrawn(number=expected.granted.entry.allocation.number)
-            data, seal = encode_lines([withdrawn], expected.seal)
-            # Not synced: whatever is synced next follows it, and until then nothing was promised.
-            pending = self._store.append(data, durable=False)
-            if pending is not None:
-                await pending
-        self._seal = seal
+            await self._store.append(data, durable=durable)
+        self._ledger, self._seal = after, seal
 
     async def begin(self) -> None:
         """Begin the journal anew with what is known.
@@ -179,19 +99,8 @@ class Book:
         """
         await self._begin(self._ledger)
 
-    def _enter(self, pending: Awaitable[None] | None, after: Prepared[Ledger], seal: int) -> Awaitable[None] | None:
-        if pending is not None:
-            return self._enter_when(pending, after, seal)
-        self._ledger, self._seal = after.take(), seal
-        return None
-
-    async def _enter_when(self, pending: Awaitable[None], after: Prepared[Ledger], seal: int) -> None:
-        with self._hearing_failures:
-            await pending
-        self._enter(None, after, seal)
-
     async def _begin(self, ledger: Ledger) -> None:
-        data, seal = encode_lines([open_record(ledger, *self._node)], 0)
+        data, seal = encode_records([open_record(ledger, *self._node)], 0)
         with self._hearing_failures:
             if not self._is_open:
                 raise JournalUnavailable(self._store.path, self._broken)
@@ -199,13 +108,13 @@ class Book:
         self._ledger, self._seal, self._size_when_begun = ledger, seal, len(data)
         self._nameless.clear()
         if self._broken:
-            before, self._broken = self._broken, ""
-            self._report(None, before)
+            self._broken = ""
+            self._report(None)
 
     def note_failure(self, error: JournalUnavailable) -> None:
         """The journal is not to be written until it was begun anew."""
-        before, self._broken = self._broken, error.reason
-        self._report(error, before)
+        self._broken = error.reason
+        self._report(error)
 
     def _after(self, records: Sequence[Record]) -> Ledger:
         return apply_records(self._ledger, records, self._live.now.journal.history_entries)

@@ -4,8 +4,8 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import anyio
@@ -13,8 +13,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.grants import fits, may_expect, plan_grant
-from nodeagent.components.allocations.ledger import Ended, Entry, Granted, Record
+from nodeagent.components.allocations.ledger import Ended, Entry, Freed, Granted, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -47,8 +46,6 @@ from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
-CLOSE_SECONDS = 5.0
-"""How long to wait at the end for what is on its way to the disk; the disk itself is bounded, so this is in reserve."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
 
@@ -74,8 +71,8 @@ class Allocations:
         self._kubelet, self._store, self._door, self._node = kubelet, store, door, node
         self._log = get_logger(component=self.name)
         self._book = Book(store, live, node, self._note_journal)
-        # A semaphore, because `record` may be through before there is a task that could own a lock.
-        self._turn = anyio.Semaphore(1, fast_acquire=True)
+        self._trouble = ""
+        self._turn = anyio.Lock(fast_acquire=True)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
         self._run: KubeletRun | None = None
@@ -103,40 +100,18 @@ class Allocations:
                     await self._tend_forever()
         finally:
             self._tell_granted()
-            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
-                async with self._alone():
-                    pass
             await self._store.aclose()
 
-    def record(
-        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
-    ) -> Allocation | Awaitable[Allocation]:
-        """Make an allocation durable; the port's contract is in `model.ports`.
-
-        It is through at once when nobody else writes, the kubelet need not be asked, and the disk is as fast as usual.
-        """
-        run = self._identify_run()
-        expected = self._book.expected
-        is_ready = self._book.is_sound if expected is None else fits(expected, resource, devices, run)
-        if not self._turn.value or not is_ready or self._find_contested(devices, run):
-            return self._record_in_turn(resource, devices)
-        granted = self._grant(resource, devices, run) if expected is None else expected
-        try:
-            pending = self._book.grant(granted, meanwhile)
-        except JournalUnavailable as error:
-            return self._conclude(granted, error)
-        if pending is None:
-            return self._conclude(granted)
-        self._turn.acquire_nowait()
-        return self._conclude_when(pending, granted)
-
-    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Begin to write down what will be asked for next as a rule; whether it is, is not known yet."""
-        run = self._identify_run()
-        is_idle = self._turn.value and self._book.is_sound and self._book.expected is None
-        if is_idle and may_expect(self._book.ledger, devices, run):
-            with suppress(JournalUnavailable):  # noted already; whoever asks for the devices is told
-                self._book.expect(self._grant(resource, devices, run))
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
+        """Make an allocation durable; the port's contract is in `model.ports`."""
+        async with self._turn:
+            run = self._identify_run()
+            try:
+                await self._refuse_held(devices, run)
+                return await self._grant(resource, devices, run)
+            except AllocationError as error:
+                self._tell_refused(resource, devices, error)
+                raise
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Ask the kubelet whose these devices are, unless its present run has said so already.
@@ -157,56 +132,18 @@ class Allocations:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return find_doubtful(self._book.ledger, self._identify_run())
 
-    async def _record_in_turn(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
-        """The long way: others are let finish, the kubelet is asked, a new journal is begun."""
-        async with self._alone():
-            run = self._identify_run()
-            try:
-                await self._refuse_held(devices, run)
-            except AllocationError as error:
-                self._tell_refused(resource, devices, error)
-                raise
-            granted = self._grant(resource, devices, run)
-            try:
-                await self._write([granted])
-            except JournalUnavailable as error:
-                return self._conclude(granted, error)
-            return self._conclude(granted)
-
-    async def _conclude_when(self, pending: Awaitable[None], granted: Granted) -> Allocation:
-        """The disk takes its time; nobody else writes until it is done, because the turn is ours."""
+    async def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Allocation:
+        """Write it down, and let everybody be told of what is written, or may stand although it is not."""
+        ledger = self._book.ledger
+        allocation = Allocation(
+            number=ledger.next_number, resource=resource, devices=tuple(devices), since_seconds=self._clock.wall()
+        )
+        granted = Granted(entry=Entry(allocation=allocation, seen_by=run.identity if run is not None else ""))
         try:
-            with anyio.CancelScope(shield=True):
-                await pending
-        except JournalUnavailable as error:
-            return self._conclude(granted, error)
-        else:
-            return self._conclude(granted)
-        finally:
-            self._turn.release()
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Nobody else writes, nothing is on its way to the disk, and what was expected is taken back."""
-        async with self._turn:
-            with anyio.CancelScope(shield=True), suppress(JournalUnavailable):  # noted already
-                await self._book.withdraw()
-            yield
-
-    def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Granted:
-        return plan_grant(self._book.ledger, resource, devices, run, self._clock.wall())
-
-    def _conclude(self, granted: Granted, failure: JournalUnavailable | None = None) -> Allocation:
-        """Let everybody be told of an allocation that is written, or may stand although it is not.
-
-        Raises:
-            JournalUnavailable: it is not written, and may not stand.
-        """
-        allocation = granted.entry.allocation
-        if failure is not None:
+            await self._write([granted])
+        except JournalUnavailable:
             if self._live.now.journal.on_failure == "refuse":
-                self._tell_refused(allocation.resource, allocation.devices, failure)
-                raise failure
+                raise
             self._book.accept([granted])
         self._untold.append(allocation)
         self._has_news.wake()
@@ -221,7 +158,9 @@ class Allocations:
     def _tell_granted(self) -> None:
         """What was granted first is told first, and before anything that follows from it."""
         untold, self._untold = self._untold, []
-        envelope = self._bus.publish_state(self._book.ledger.table, source=self.name) if untold else None
+        if not untold:
+            return
+        envelope = self._bus.publish_state(self._book.ledger.table, source=self.name)
         for one in untold:
             allocated = DevicesAllocated(resource=one.resource, devices=one.devices, number=one.number)
             self._bus.publish_fact(allocated, source=self.name, cause=envelope)
@@ -231,14 +170,12 @@ class Allocations:
         refused = AllocationRefused(resource=resource, devices=tuple(devices), reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
 
-    def _find_contested(self, devices: Sequence[DeviceId], run: KubeletRun | None) -> tuple[Entry, ...]:
-        """Who may hold these devices although the kubelet does not know it."""
-        return find_holders(self._book.ledger, devices, run) if self._live.now.device_plugin.refuse_held_devices else ()
-
     async def _refuse_held(self, devices: Sequence[DeviceId], run: KubeletRun | None) -> None:
         """Refuse what a living pod surely holds; asks the kubelet only where it may have forgotten somebody."""
-        holders = self._find_contested(devices, run)
-        if not holders or run is None:
+        if run is None or not self._live.now.device_plugin.refuse_held_devices:
+            return
+        holders = find_holders(self._book.ledger, devices, run)
+        if not holders:
             return
         listing = await self._read_pods(ASK_SECONDS)
         refusal = decide_refusal(
@@ -252,10 +189,7 @@ class Allocations:
         """Begin with the newest state that is beyond doubt, and ask the kubelet about the rest."""
         await self._open()
         if not await self._look():
-            # Where the kubelet cannot be asked, what it wrote down is better than nothing.
-            checkpoint = await self._read_checkpoint()
-            if checkpoint is not None:
-                await self._follow(adopt_checkpoint(self._book.ledger, checkpoint, self._clock.wall()))
+            await self._adopt_checkpoint()
         await self._mend()
         self._publish()
 
@@ -284,6 +218,12 @@ class Allocations:
                 self._log.warning("journal_not_set_aside", error=str(error))
         return True
 
+    async def _adopt_checkpoint(self) -> None:
+        """Where the kubelet cannot be asked, what it wrote down is better than nothing."""
+        checkpoint = await self._read_checkpoint()
+        if checkpoint is not None:
+            await self._follow(adopt_checkpoint(self._book.ledger, checkpoint, self._clock.wall()))
+
     async def _read_checkpoint(self) -> KubeletCheckpoint | None:
         """The kubelet's own notes; advisory, so a node without them has nothing to mend."""
         try:
@@ -295,15 +235,10 @@ class Allocations:
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
-        expected = None
         async for _ in Ticker(TEND_SECONDS):
-            if expected is not None and self._book.expected is expected:
-                async with self._alone():  # nobody has asked for it in all this time
-                    pass
-            expected = self._book.expected
             # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
             if self._book.broken or self._book.is_full(share=0.5):
-                async with self._alone():
+                async with self._turn:
                     await self._mend()
                     self._publish()
             run = self._identify_run()
@@ -321,7 +256,7 @@ class Allocations:
             return False
         self._bus.publish_state(ClaimTable(devices=listing.claimed), source=self.name)
         checkpoint = await self._read_checkpoint() if listing.containers and lacks_uid(self._book.ledger) else None
-        async with self._alone():
+        async with self._turn:
             look = Look(
                 listing=listing,
                 run=run,
@@ -340,7 +275,8 @@ class Allocations:
 
     async def _follow(self, result: Reconciliation) -> None:
         """Write down what was learnt, and tell of it; what a broken disk does not take is written when it is back."""
-        gone = result.find_gone(self._book.ledger)
+        freed = {record.number for record in result.records if isinstance(record, Freed)}
+        gone = [entry.allocation for number, entry in self._book.ledger.entries.items() if number in freed]
         if result.records:
             try:
                 # Not synced: a power cut that loses this ends the containers too, and the kubelet would say it again.
@@ -354,7 +290,8 @@ class Allocations:
         for difference in result.differences:
             if difference not in self._differences:
                 self._bus.publish_fact(difference.fact, source=self.name)
-                self._log.warning("allocation_differed", **difference.words)
+                kind, devices, detail = difference.kind, list(difference.devices), difference.detail
+                self._log.warning("allocation_differed", kind=kind, devices=devices, detail=detail)
         self._differences = result.differences
         self._conditions.replace("allocations-differ", describe_differences(result.differences))
 
@@ -376,24 +313,30 @@ class Allocations:
         return run
 
     async def _write(self, records: Sequence[Record], *, durable: bool = True) -> None:
-        """Write records down as the book does; shielded, so that a cancellation cannot part journal and ledger."""
+        """Write records down; shielded, so that a cancellation cannot part journal and ledger.
+
+        Raises:
+            JournalUnavailable: they are not written, and not part of the ledger.
+        """
         with anyio.CancelScope(shield=True):
             await self._book.write(records, durable=durable)
 
     async def _mend(self) -> None:
         """Begin anew with what is known."""
-        with anyio.CancelScope(shield=True), suppress(JournalUnavailable):  # noted already, and tried again before long
+        with anyio.CancelScope(shield=True):
             if await self._open():
-                await self._book.begin()
+                with suppress(JournalUnavailable):  # noted already, and tried again before long
+                    await self._book.begin()
 
-    def _note_journal(self, failure: JournalUnavailable | None, before: str) -> None:
+    def _note_journal(self, failure: JournalUnavailable | None) -> None:
         """One line in the log for each change, not for each try."""
         if failure is None:
             self._conditions.clear("journal-unavailable")
-            return
-        if failure.reason != before:
-            self._log.error("journal_unavailable", path=failure.path, reason=failure.reason)
-        self._conditions.set("journal-unavailable", detail=str(failure))
+        else:
+            if self._trouble != failure.reason:
+                self._log.error("journal_unavailable", path=failure.path, reason=failure.reason)
+            self._conditions.set("journal-unavailable", detail=str(failure))
+        self._trouble = "" if failure is None else failure.reason
 
     def _publish(self) -> Envelope[AllocationTable]:
         self._tell_granted()

@@ -4,7 +4,7 @@ Owns nothing.
 Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -40,10 +40,8 @@ class JournalDoor:
         finally:
             self._keeper = None
 
-    def record(
-        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
-    ) -> Allocation | Awaitable[Allocation]:
-        """Make an allocation durable; it is so when it is returned, or when what is returned has been awaited.
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
+        """Make an allocation durable.
 
         Raises:
             DeviceHeld: a living pod surely holds one of the devices.
@@ -51,12 +49,7 @@ class JournalDoor:
         """
         if self._keeper is None:
             raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
-        return self._keeper.record(resource, devices, meanwhile)
-
-    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """Say what will be recorded next as a rule, if anybody keeps the journal."""
-        if self._keeper is not None:
-            self._keeper.expect(resource, devices)
+        return await self._keeper.record(resource, devices)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn which container is about to start with these devices, if anybody keeps the journal."""

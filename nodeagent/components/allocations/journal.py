@@ -4,12 +4,14 @@ One record is one line: checksum, length, JSON. The checksum covers length and t
 the record before it, so that a flipped bit, a lost, doubled or moved line and a cut within a line are all found.
 A file that ends between two records cannot be told from a shorter history; what it lacks is found by `reconcile`.
 
+An earlier version wrote grants before they were asked for, and withdrew by the next line what was not: that is read.
+
 Owns the format.
 Refuses to mend: everything from the first damage on is left out.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,13 +21,12 @@ from nodeagent.model.values import Value
 
 
 class Withdrawn(Value, frozen=True, tag="withdrawn"):
-    """Nobody asked for what the line before granted: it was given to nobody, and who held the devices holds them."""
+    """The grant of the line before was never asked for; read, and no longer written."""
 
     number: int
 
 
 Line = Record | Withdrawn
-"""What may stand in a line."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Line)
@@ -36,33 +37,19 @@ class Parsed(Value, frozen=True):
     """What a journal file holds."""
 
     records: tuple[Record, ...]
-    """What its lines come to."""
     seal: int = 0
     """Checksum of the last record, from which the next one goes on."""
     damage: str = ""
     """What is wrong with the rest of it, a last line that was never finished included; empty for a sound file."""
 
 
-def settle(lines: Iterable[Line]) -> Iterator[Record]:
-    """What lines come to. A grant that ends its journal stands: the kubelet may have been answered."""
-    granted: Granted | None = None
-    for line in lines:
-        if granted is not None and line != Withdrawn(number=granted.entry.allocation.number):
-            yield granted
-        granted = line if isinstance(line, Granted) else None
-        if not isinstance(line, Granted | Withdrawn):
-            yield line
-    if granted is not None:
-        yield granted
-
-
-def encode_lines(lines: Sequence[Line], seal: int) -> tuple[bytes, int]:
-    """How these are written down after a line with this checksum, and the checksum of the last."""
-    written: list[bytes] = []
-    for line in lines:
-        text, seal = _encode(_ENCODER.encode(line), seal)
-        written.append(text)
-    return b"".join(written), seal
+def encode_records(records: Sequence[Line], seal: int) -> tuple[bytes, int]:
+    """The lines for these records after one with this checksum, and the checksum of the last."""
+    lines: list[bytes] = []
+    for record in records:
+        line, seal = _encode(_ENCODER.encode(record), seal)
+        lines.append(line)
+    return b"".join(lines), seal
 
 
 def _encode(text: bytes, seal: int) -> tuple[bytes, int]:
@@ -72,30 +59,33 @@ def _encode(text: bytes, seal: int) -> tuple[bytes, int]:
 
 
 def parse_journal(content: bytes) -> Parsed:
-    """What it holds up to the first damage."""
-    read: list[Line] = []
+    """The records up to the first damage."""
+    records: list[Record] = []
     seal = 0
     position = 0
-    for line in _lines(content):
+    for count, line in enumerate(_lines(content), 1):
         if not line.endswith(b"\n"):
-            return _damaged(read, seal, position, "it was never finished")
+            return _damaged(records, count, seal, position, "it was never finished")
         text = line[_HEAD_BYTES:-1]
         expected, checksum = _encode(text, seal)
         if line != expected:
-            return _damaged(read, seal, position, "its checksum or length is wrong")
+            return _damaged(records, count, seal, position, "its checksum or length is wrong")
         try:
             record = _DECODER.decode(text)
         except msgspec.DecodeError as error:
-            return _damaged(read, seal, position, f"it makes no sense: {error}")
-        problem = _find_misplaced(record, first=not read)
+            return _damaged(records, count, seal, position, f"it makes no sense: {error}")
+        problem = _find_misplaced(record, first=count == 1)
         if problem:
-            return _damaged(read, seal, position, problem)
-        read.append(record)
+            return _damaged(records, count, seal, position, problem)
+        if not isinstance(record, Withdrawn):
+            records.append(record)
+        elif isinstance(records[-1], Granted) and records[-1].entry.allocation.number == record.number:
+            records.pop()
         seal = checksum
         position += len(line)
-    if not read:
-        return _damaged(read, seal, 0, "it has no beginning")
-    return Parsed(records=tuple(settle(read)), seal=seal)
+    if not records:
+        return _damaged(records, 1, seal, 0, "it has no beginning")
+    return Parsed(records=tuple(records), seal=seal)
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
@@ -115,6 +105,6 @@ def _find_misplaced(record: Line, *, first: bool) -> str:
     return ""
 
 
-def _damaged(read: Sequence[Line], seal: int, position: int, problem: str) -> Parsed:
-    damage = f"record {len(read) + 1} at byte {position}: {problem}"
-    return Parsed(records=tuple(settle(read)), seal=seal, damage=damage)
+def _damaged(records: Sequence[Record], count: int, seal: int, position: int, problem: str) -> Parsed:
+    damage = f"record {count} at byte {position}: {problem}"
+    return Parsed(records=tuple(records), seal=seal, damage=damage)

@@ -1,6 +1,5 @@
 """What the keeper of allocations needs of its disk and of the kubelet; the edges have it."""
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
@@ -31,20 +30,8 @@ class JournalStore(Protocol):
         """Replace it durably, also after a failure."""
         ...
 
-    def append(
-        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
-    ) -> Awaitable[None] | None:
-        """Add to it, durably where somebody relies on it; `None` when that is done, else what must be awaited.
-
-        `meanwhile` is called while the disk is waited for, at most once and perhaps not at all; it must not raise.
-        """
-        ...
-
-    def begin_append(self, content: bytes) -> Callable[[], Awaitable[None] | None]:
-        """Add to it durably, before anybody relies on it.
-
-        Returns what to call, once and before anything else is done here, for what `append` would have returned.
-        """
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
+        """Add to it, durably where somebody relies on it."""
         ...
 
     async def aclose(self) -> None:

@@ -119,11 +119,6 @@ class Difference(Value, frozen=True):
         """As everybody is told of it, once."""
         return AllocationDiffered(kind=self.kind, resource=self.resource, devices=self.devices, detail=self.detail)
 
-    @property
-    def words(self) -> dict[str, object]:
-        """For a line of the log."""
-        return {"kind": self.kind, "devices": list(self.devices), "detail": self.detail}
-
 
 def describe_differences(differences: Iterable[Difference]) -> dict[str, str]:
     """In words, for as long as they stand."""
@@ -136,11 +131,6 @@ class Reconciliation(Value, frozen=True):
     records: tuple[Record, ...] = ()
     absences: Mapping[int, Absence] = {}
     differences: tuple[Difference, ...] = ()
-
-    def find_gone(self, ledger: Ledger) -> tuple[Allocation, ...]:
-        """What this ledger holds and the records free."""
-        freed = {record.number for record in self.records if isinstance(record, Freed)}
-        return tuple(entry.allocation for number, entry in ledger.entries.items() if number in freed)
 
 
 def reconcile(ledger: Ledger, look: Look, absences: Mapping[int, Absence]) -> Reconciliation:

@@ -30,10 +30,8 @@ def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]
     )
 
 
-def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun | None) -> tuple[Entry, ...]:
+def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun) -> tuple[Entry, ...]:
     """Those whose claim is worth a question to the kubelet before the devices are handed out."""
-    if run is None:
-        return ()
     return tuple(
         entry
         for entry in ledger.holders(devices)

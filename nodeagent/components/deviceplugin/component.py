@@ -6,7 +6,7 @@ containers on it: such a resource is served, with its gone devices unhealthy, un
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 import anyio
@@ -34,7 +34,7 @@ from nodeagent.kernel.log import get_logger
 from nodeagent.kernel.mailbox import Waker
 from nodeagent.kernel.news import News
 from nodeagent.kernel.ticker import Ticker
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
@@ -51,7 +51,6 @@ from nodeagent.model.plugin import (
     PluginState,
 )
 from nodeagent.model.ports import AllocationJournal, DevicePlugin
-from nodeagent.model.prepared import Prepared
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import EXTRA_KINDS
 from nodeagent.rules.ids import find_uuid
@@ -59,8 +58,6 @@ from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
 from nodeagent.rules.offer.resources import plan_resources
 from nodeagent.rules.placement.prefer import Preference
 from nodeagent.rules.placement.topology import plan_topology
-
-T = TypeVar("T")
 
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
@@ -142,13 +139,10 @@ class ResourcePlugin:
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """The best devices of those available, away from what somebody may still hold."""
-        preferred = self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
-        if preferred and self._fit.issuperset(preferred):
-            self._journal.expect(self.resource, preferred)
-        return preferred
+        return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
 
-    def allocate(self, devices: Sequence[DeviceId], render: Callable[[ContainerAnswer], T]) -> T | Awaitable[T]:
-        """What one container needs in order to use these devices, or what to await for it; durable by then.
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """What one container needs in order to use these devices; durable when it is returned.
 
         Raises:
             AllocationError: the devices must not be handed out.
@@ -158,18 +152,7 @@ class ResourcePlugin:
         unfit = next((device for device in selected if device.id not in self._fit), None)
         if unfit is not None:
             raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
-        answer = Prepared(lambda: render(self._answer(offer, selected)))
-        recorded = self._journal.record(offer.resource.name, devices, answer.prepare)
-        if isinstance(recorded, Allocation):
-            return answer.take()
-        return self._answer_when(recorded, answer)
-
-    @staticmethod
-    async def _answer_when(recorded: Awaitable[Allocation], answer: Prepared[T]) -> T:
-        await recorded
-        return answer.take()
-
-    def _answer(self, offer: _Offer, selected: Sequence[PluginDevice]) -> ContainerAnswer:
+        await self._journal.record(offer.resource.name, devices)
         # Randomness is asked of the kernel, and a pod waits: only where it has a use.
         token = str(uuid4()) if "cdi-annotations" in offer.settings.device_list_strategy else ""
         return plan_answer(selected, offer.settings, offer.facts, token)

@@ -5,15 +5,15 @@ are read at its next start.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
-from grpclib.client import Channel, UnaryUnaryMethod
-from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.container_runtime.wire import AnswerMalformed, parse_fields, parse_text_map, parse_texts
+from nodeagent.edge.grpc.caller import call_unary
+from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
@@ -32,43 +32,27 @@ class CriAnswer(Value, frozen=True):
     """Runtime classes; `None` when it does not tell."""
 
 
-class _RawCodec(CodecBase):
-    """Bytes in, bytes out."""
-
-    __content_subtype__ = "proto"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002  # the interface's own signature
-        return bytes(message)
-
-    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002  # the interface's own signature
-        return data
-
-
 async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
     """Who answers at the socket, and what is in force.
 
     Raises:
         RuntimeSilent: nobody, or not in time, or nonsense.
     """
-    channel = Channel(path=socket, codec=_RawCodec())
     try:
         with anyio.fail_after(timeout_seconds):
-            version = parse_texts(await _call(channel, "Version", b""))
-            status = await _call(channel, "Status", _VERBOSE)
+            version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
+            status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
         return _describe(version, status)
     except TimeoutError as error:
         raise RuntimeSilent(socket, f"nothing within {timeout_seconds:g} s") from error
-    except GRPCError as error:
-        raise RuntimeSilent(socket, f"{error.status.name.lower()}, {error.message or 'without a reason'}") from error
-    except (OSError, ProtocolError, StreamTerminatedError, AnswerMalformed) as error:
+    except AnswerRefused as error:
+        raise RuntimeSilent(socket, f"{error.status.name.lower()}, {error.text or 'without a reason'}") from error
+    except (OSError, AnswerBroken, AnswerMalformed) as error:
         raise RuntimeSilent(socket, str(error) or type(error).__name__) from error
-    finally:
-        channel.close()
 
 
-async def _call(channel: Channel, name: str, request: bytes) -> bytes:
-    method: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, f"{_SERVICE}/{name}", bytes, bytes)
-    return await method(request)
+async def _call(socket: str, name: str, request: bytes, timeout_seconds: float) -> bytes:
+    return await call_unary(Path(socket), f"{_SERVICE}/{name}", request, timeout_seconds=timeout_seconds)
 
 
 def _describe(version: dict[int, str], status: bytes) -> CriAnswer:

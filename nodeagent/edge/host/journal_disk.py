@@ -11,7 +11,7 @@ still no longer than its patience, and for a while not at all once the patience 
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,14 +24,14 @@ from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.kernel.durations import Durations
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.worker_thread import Begun, Interlude, WorkerThread
+from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.hearing import Hearing
 
 T = TypeVar("T")
 
 JOURNAL_NAME: Final = "allocations.journal"
 LOCK_NAME: Final = "state.lock"
+WRITING: Final = "writing the allocation journal"
 READ_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 2.0
 """How long a pod's admission may wait for the disk; the kubelet itself would wait for ever."""
@@ -76,7 +76,6 @@ class JournalDisk:
         self._locked = False
         self._failed = False
         self._misses, self._slow_until = 0, 0.0
-        self._hearing_failures = Hearing(Exception, self._hear)
 
     @property
     def path(self) -> str:
@@ -128,68 +127,25 @@ class JournalDisk:
         await self._do(begin, self._write_seconds, "beginning the allocation journal")
         self._failed = False
 
-    def append(
-        self, content: bytes, *, durable: bool = True, meanwhile: Callable[[], None] | None = None
-    ) -> Awaitable[None] | None:
+    async def append(self, content: bytes, *, durable: bool = True) -> None:
         """Add to the journal, durably where somebody relies on it.
 
-        `meanwhile` is called at most once, while the loop stands still for the disk; it must not raise.
-
-        Returns:
-            `None` when that is done, else what must be awaited for it.
-
-        Raises:
-            JournalUnavailable: it may or may not be there; `begin` is needed.
-        """
-        began, patience = self._find_patience()
-        self._tally.writes += 1
-        interlude = Interlude(meanwhile) if durable and meanwhile is not None else None
-        syncing = interlude.begin if interlude is not None else None
-        with self._hearing_failures:
-            pending = self._worker.run_promptly(
-                partial(self._file.append, content, durable=durable, syncing=syncing),
-                patience_seconds=patience,
-                timeout_seconds=self._write_seconds,
-                what="writing the allocation journal",
-                interlude=interlude,
-            )
-        return self._learn_pace(pending, began, patience)
-
-    def begin_append(self, content: bytes) -> Callable[[], Awaitable[None] | None]:
-        """Add to the journal durably before anybody relies on it.
-
-        Returns:
-            What to call, once and before anything else is done here, for what `append` would have returned or raised.
+        The loop stands still for it as long as its patience lasts, and not again soon for a disk that outlasts that.
 
         Raises:
             JournalUnavailable: it may or may not be there; `begin` is needed.
         """
         self._tally.writes += 1
-        with self._hearing_failures:
-            begun = self._worker.begin(
-                partial(self._file.append, content),
-                timeout_seconds=self._write_seconds,
-                what="writing the allocation journal",
-            )
-        return partial(self._collect, begun)
-
-    def _collect(self, begun: Begun[None]) -> Awaitable[None] | None:
-        began, patience = self._find_patience()
-        with self._hearing_failures:
-            pending = begun.collect(patience)
-        return self._learn_pace(pending, began, patience)
-
-    def _find_patience(self) -> tuple[float, float]:
-        """The time, and how long the loop may stand still for the disk now."""
-        now = self._now()
-        return now, PATIENCE_SECONDS if now >= self._slow_until else 0.0
-
-    def _learn_pace(self, pending: Awaitable[None] | None, began: float, patience: float) -> Awaitable[None] | None:
-        """A disk that outlasted the patience is not waited for again soon."""
-        if patience:
-            self._misses = 0 if pending is None else self._misses + 1
+        write = partial(self._file.append, content, durable=durable)
+        began = self._now()
+        if began < self._slow_until:
+            await self._do(write, self._write_seconds, WRITING)
+            return
+        try:
+            await self._do(write, self._write_seconds, WRITING, patience_seconds=PATIENCE_SECONDS)
+        finally:
+            self._misses = 0 if self._now() - began < PATIENCE_SECONDS else self._misses + 1
             self._slow_until = began + plan_slowness(self._misses) if self._misses else 0.0
-        return pending if pending is None else self._await(pending)
 
     async def aclose(self) -> None:
         """Let go of file, lock and thread, after the call that may be under way; what was acknowledged is durable."""
@@ -218,16 +174,16 @@ class JournalDisk:
                 raise JournalUnavailable(self.path, str(error)) from error
             self._locked = True
 
-    async def _do(self, call: Callable[[], T], timeout_seconds: float, what: str) -> T:
-        return await self._await(self._worker.run(call, timeout_seconds=timeout_seconds, what=what))
-
-    async def _await(self, pending: Awaitable[T]) -> T:
-        with self._hearing_failures:
-            return await pending
-
-    def _hear(self, error: Exception) -> None:
-        if isinstance(error, (WorkerError, JournalUnavailable, StateLocked)):
+    async def _do(
+        self, call: Callable[[], T], timeout_seconds: float, what: str, *, patience_seconds: float = 0.0
+    ) -> T:
+        try:
+            return await self._worker.run(
+                call, timeout_seconds=timeout_seconds, what=what, patience_seconds=patience_seconds
+            )
+        except (WorkerError, JournalUnavailable, StateLocked) as error:
             self._failed = True
             self._tally.failures += 1
-        if isinstance(error, WorkerError):
-            raise JournalUnavailable(self.path, str(error)) from error
+            if isinstance(error, WorkerError):
+                raise JournalUnavailable(self.path, str(error)) from error
+            raise

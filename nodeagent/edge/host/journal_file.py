@@ -113,10 +113,8 @@ class JournalFile:
         except FileNotWritten as error:
             raise JournalUnavailable(str(self.path), str(error)) from error
 
-    def append(self, content: bytes, *, durable: bool = True, syncing: Callable[[], None] | None = None) -> None:
+    def append(self, content: bytes, *, durable: bool = True) -> None:
         """Add to the end; what is not durable yet survives a kill, and a power cut once something after it is durable.
-
-        `syncing` is called when all is written and only the disk remains to be waited for.
 
         Raises:
             JournalUnavailable: it may or may not be there; the journal must be begun anew.
@@ -127,8 +125,6 @@ class JournalFile:
             if known is not None and not foreign:
                 self._write(content)
                 if durable:
-                    if syncing is not None:
-                        syncing()
                     self._sync()
                 device, inode, size_bytes = known
                 self._expected = device, inode, size_bytes + len(content)

@@ -1,7 +1,6 @@
 """What can go wrong between the agent and the kubelet.
 
 KubeletError
-├── SocketUnavailable          our own socket cannot be opened
 ├── KubeletUnavailable         the kubelet is not there or does not answer: wait for it
 ├── RegistrationRefused        the kubelet has looked at the plugin and says no
 ├── PodResourcesUnavailable    the account of who holds what cannot be had now
@@ -14,14 +13,6 @@ from nodeagent.model.errors import NodeagentError
 
 class KubeletError(NodeagentError):
     """Something between the agent and the kubelet."""
-
-
-class SocketUnavailable(KubeletError):
-    """A socket that the kubelet should find cannot be opened."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"cannot listen on {path}: {reason}")
-        self.path, self.reason = path, reason
 
 
 class KubeletUnavailable(KubeletError):

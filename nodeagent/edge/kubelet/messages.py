@@ -27,10 +27,8 @@ def render_devices(devices: Iterable[AdvertisedDevice]) -> wire.ListAndWatchResp
     return response
 
 
-def render_answer(answer: ContainerAnswer) -> wire.AllocateResponse:
-    """What one container gets, as the answer to a question about it alone; filled in place, like the list."""
-    response = wire.AllocateResponse()
-    message = response.container_responses.add()
+def render_answer(answer: ContainerAnswer, message: wire.ContainerAllocateResponse) -> None:
+    """What one container gets, filled into its part of the answer to its pod."""
     message.envs.update(answer.environment)
     for mount in answer.mounts:
         message.mounts.add(container_path=mount.container_path, host_path=mount.host_path, read_only=mount.read_only)
@@ -41,4 +39,3 @@ def render_answer(answer: ContainerAnswer) -> wire.AllocateResponse:
     message.annotations.update(answer.annotations)
     for name in answer.cdi_devices:
         message.cdi_devices.add(name=name)
-    return response

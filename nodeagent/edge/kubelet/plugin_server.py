@@ -8,19 +8,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 from anyio import move_on_after
 from google.protobuf.message import Message
-from grpclib.const import Status
 
+from nodeagent.edge.grpc.calls import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
+from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
+from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.call_times import Call, CallTimes, Outcome
 from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.edge.kubelet.wire.connection import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
-from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceUnknown, JournalUnavailable, RequestInvalid
 from nodeagent.model.hearing import Hearing
 from nodeagent.model.ids import DeviceId
@@ -59,8 +58,12 @@ class PluginServer:
         """Whether the kubelet would find us at our socket."""
         return self._server.owns_file()
 
+    def wake(self) -> None:
+        """Let whoever waits for streams look at what it knows."""
+        self._stream_changed.set()
+
     async def wait_stream_change(self) -> None:
-        """Return when a stream has begun or ended."""
+        """Return when a stream has begun or ended, or somebody says `wake`."""
         self._stream_changed.clear()
         await self._stream_changed.wait()
 
@@ -100,31 +103,22 @@ class PluginServer:
             f"{service}/PreStartContainer": Unary(wire.PreStartContainerRequest, self._pre_start),
         }
 
-    def _timed(
-        self, method: str, handler: Callable[[Any], Message | Awaitable[Message]]
-    ) -> Callable[[Any], Message | Awaitable[Message]]:
-        """The same handler, each answer of which is timed, however it comes about."""
+    def _timed(self, method: str, handler: Callable[[Any], Awaitable[Message]]) -> Callable[[Any], Awaitable[Message]]:
+        """The same handler, each answer of which is timed."""
 
-        def observe(began: float, outcome: Outcome) -> None:
-            self._times.observe(Call(method, self._plugin.resource, outcome), time.perf_counter() - began)
-
-        def observe_error(began: float, error: Exception) -> None:
-            observe(began, "refused" if isinstance(error, CallRefused) else "failed")
-
-        async def wait(began: float, pending: Awaitable[Message]) -> Message:
-            with Hearing(Exception, partial(observe_error, began)):
-                answer = await pending
-            observe(began, "ok")
-            return answer
-
-        def timed(request: Any) -> Message | Awaitable[Message]:
+        async def timed(request: Any) -> Message:
             began = time.perf_counter()
-            with Hearing(Exception, partial(observe_error, began)):
-                answer = handler(request)
-            if not isinstance(answer, Message):
-                return wait(began, answer)
-            observe(began, "ok")
-            return answer
+            outcome: Outcome = "failed"
+            try:
+                answer = await handler(request)
+            except CallRefused:
+                outcome = "refused"
+                raise
+            else:
+                outcome = "ok"
+                return answer
+            finally:
+                self._times.observe(Call(method, self._plugin.resource, outcome), time.perf_counter() - began)
 
         return timed
 
@@ -150,7 +144,7 @@ class PluginServer:
             self._streams.discard(replies)
             self._stream_changed.set()
 
-    def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
+    async def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
         return wire.PreferredAllocationResponse(
             container_responses=[
                 wire.ContainerPreferredAllocationResponse(deviceIDs=self._prefer(container))
@@ -169,43 +163,19 @@ class PluginServer:
             self._report_crash("GetPreferredAllocation", error)
             return []
 
-    def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse | Awaitable[wire.AllocateResponse]:
-        """One container at a time; as long as the plugin answers at once, so do we."""
-        containers = [_names(container.devices_ids) for container in request.container_requests]
-        response: wire.AllocateResponse | None = None
-        while containers:
-            with _REFUSALS:
-                answer = self._plugin.allocate(containers.pop(0), render_answer)
-            if not isinstance(answer, wire.AllocateResponse):
-                return self._allocate_rest(response, answer, containers)
-            response = _join(response, answer)
-        return wire.AllocateResponse() if response is None else response
-
-    async def _allocate_rest(
-        self,
-        response: wire.AllocateResponse | None,
-        pending: Awaitable[wire.AllocateResponse],
-        containers: Sequence[Sequence[DeviceId]],
-    ) -> wire.AllocateResponse:
+    async def _allocate(self, request: wire.AllocateRequest) -> wire.AllocateResponse:
+        """One container at a time; as a rule a pod has one with devices."""
+        response = wire.AllocateResponse()
         with _REFUSALS:
-            response = _join(response, await pending)
-            for devices in containers:
-                answer = self._plugin.allocate(devices, render_answer)
-                response = _join(response, answer if isinstance(answer, wire.AllocateResponse) else await answer)
+            for container in request.container_requests:
+                answer = await self._plugin.allocate(_names(container.devices_ids))
+                render_answer(answer, response.container_responses.add())
         return response
 
     async def _pre_start(self, request: wire.PreStartContainerRequest) -> wire.PreStartContainerResponse:
         with _REFUSALS:
             await self._plugin.pre_start([DeviceId(device) for device in request.devices_ids])
         return wire.PreStartContainerResponse()
-
-
-def _join(before: wire.AllocateResponse | None, answer: wire.AllocateResponse) -> wire.AllocateResponse:
-    """As a rule a pod has one container with devices, and nothing is copied."""
-    if before is None:
-        return answer
-    before.MergeFrom(answer)
-    return before
 
 
 def _names(texts: Sequence[str]) -> Sequence[DeviceId]:

@@ -17,14 +17,15 @@ from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.grpc.calls import CrashReporter
+from nodeagent.edge.grpc.errors import SocketUnavailable
+from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, ReadAllocatable
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
-from nodeagent.edge.kubelet.wire.connection import CrashReporter
-from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
 from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
@@ -93,7 +94,7 @@ class PluginSession:
                 self._registered_once = True
                 task_status.started()
             return await self._wait_end(kubelet)
-        except KubeletError as error:
+        except (KubeletError, SocketUnavailable) as error:
             return str(error)
 
     async def _wait_end(self, kubelet: FileIdentity) -> str:

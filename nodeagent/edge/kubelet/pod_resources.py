@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from anyio import sleep
 from google.protobuf.message import DecodeError, Message
-from grpclib.const import Status
 
+from nodeagent.edge.grpc.caller import call_unary
+from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
+from nodeagent.edge.grpc.status import Status
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
-from nodeagent.edge.kubelet.wire.caller import call_unary
-from nodeagent.edge.kubelet.wire.unary_call import AnswerBroken, AnswerRefused
 from nodeagent.model.allocation import ClaimedDevice, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, PodListing

@@ -14,14 +14,14 @@ from anyio import TASK_STATUS_IGNORED, move_on_after, sleep
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.edge.grpc.calls import CrashReporter, Methods, Unary
+from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.messages import API_VERSION
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
-from nodeagent.edge.kubelet.wire.connection import CrashReporter, Methods, Unary
-from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
@@ -91,9 +91,7 @@ class RegistrySession:
 
     async def _take_status(self, status: wire.RegistrationStatus) -> wire.RegistrationStatusResponse:
         self._say(registered=status.plugin_registered, last_error=status.error)
-        if status.plugin_registered and self._started is not None:
-            self._started.started()
-            self._started = None
+        self._server.wake()
         return wire.RegistrationStatusResponse()
 
     async def _wait_end(self, registration: GrpcServer) -> None:
@@ -101,12 +99,18 @@ class RegistrySession:
         patience = FIRST_STREAM_SECONDS
         while await self._stream_begins(patience):
             while self._server.streaming:
+                self._tell_started()
                 with move_on_after(until_beat(STANDING_LOOK_SECONDS)):
                     await self._server.wait_stream_change()
                 if not registration.owns_file():
                     return
             self._say(registered=False, last_error="the kubelet does not follow the list of devices")
             patience = RETURN_SECONDS
+
+    def _tell_started(self) -> None:
+        if self._standing.registered and self._started is not None:
+            self._started.started()
+            self._started = None
 
     async def _stream_begins(self, patience_seconds: float) -> bool:
         with move_on_after(patience_seconds):

@@ -9,7 +9,7 @@ from typing import Final
 
 from anyio import sleep
 
-from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
+from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 from nodeagent.kernel.ticker import until_beat
 
 LOOK_EVERY_SECONDS: Final = 0.2

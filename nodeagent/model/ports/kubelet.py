@@ -1,7 +1,7 @@
 """What is asked of the kubelet, and what it asks of us."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from msgspec import field
 
@@ -10,30 +10,16 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.values import Value
 
-T = TypeVar("T")
-
 
 class AllocationJournal(Protocol):
     """The port that matters most: the kubelet is answered only after `record` is through."""
 
-    def record(
-        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
-    ) -> Allocation | Awaitable[Allocation]:
-        """Make an allocation durable; it is so when it is returned, or when what is returned has been awaited.
-
-        `meanwhile` is for what can be prepared before: it is called at most once and perhaps not at all, while the disk
-        is waited for, and must not raise.
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
+        """Make an allocation durable.
 
         Raises:
             DeviceHeld: a living pod surely holds one of the devices.
             JournalUnavailable: it could not be made durable.
-        """
-        ...
-
-    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        """These devices were named to the kubelet, and are what `record` is called with next as a rule.
-
-        Costs the caller no time to speak of, and promises nothing: `record` says whether all is well.
         """
         ...
 
@@ -80,11 +66,8 @@ class DevicePlugin(Protocol):
         """Which of the available devices serve one container best; odd questions get a valid answer, not an error."""
         ...
 
-    def allocate(self, devices: Sequence[DeviceId], render: Callable[[ContainerAnswer], T]) -> T | Awaitable[T]:
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """What one container needs in order to use these devices; there is an answer only when it is durable.
-
-        It is returned where that takes but a moment, else what must be awaited for it. `render` puts it in the asker's
-        words; that is done while the disk works, so it must have no effect of its own.
 
         Raises:
             AllocationError: the devices must not be handed out; the message reaches the pod's event.

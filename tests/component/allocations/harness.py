@@ -21,7 +21,6 @@ from nodeagent.model.conditions import CATALOGUE
 from tests.fakes.journal_store import FakeKubelet, FakeStore
 from tests.support.allocations import GPU, device_ids, holding, listing
 from tests.support.virtual_time import FakeClock
-from tests.support.waiting import settled
 
 NODE = Node("machine", "boot")
 
@@ -87,7 +86,7 @@ async def told() -> None:
 
 async def held_by_an_earlier_run(world: World) -> None:
     """A pod holds a device, the kubelet restarts and has lost its memory."""
-    await settled(world.door.record(GPU, device_ids("a")))
+    await world.door.record(GPU, device_ids("a"))
     world.kubelet.listing = listing(holding("train", "a"))
     await anyio.sleep(11)
     world.kubelet.run_name, world.kubelet.run_since_seconds = "second", world.clock.wall()

@@ -4,17 +4,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from nodeagent.components.allocations.journal import encode_lines
+from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Granted, Opened
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
-from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import AllocationDiffered, AllocationRefused, DevicesAllocated
 from tests.component.allocations.harness import World, told
 from tests.support.allocations import GPU, device_ids, holding, listing, make_entry, pod_named
 from tests.support.virtual_time import FakeClock
-from tests.support.waiting import settled
 
 pytestmark = pytest.mark.virtual_time
 
@@ -22,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> None:
     """When `record` returns the journal holds it; everybody is told in the next turn of the loop."""
     async with world.running():
-        allocation = await settled(world.door.record(GPU, device_ids("ab")))
+        allocation = await world.door.record(GPU, device_ids("ab"))
         assert world.durable_devices() == ["a", "b"]
         await told()
         assert world.published() == {"a": "-", "b": "-"}
@@ -34,11 +32,11 @@ async def test_an_allocation_is_durable_before_it_is_answered(world: World) -> N
 async def test_what_was_granted_is_told_before_what_follows(world: World) -> None:
     """Nobody hears of a refusal before the grants that came before it, nor of an end before the beginning."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
         world.store.failure = "disk full"
         with pytest.raises(JournalUnavailable):
-            await settled(world.door.record(GPU, device_ids("c")))
+            await world.door.record(GPU, device_ids("c"))
         heard = [type(one) for one in world.facts(DevicesAllocated, AllocationRefused)]
         assert heard == [DevicesAllocated, DevicesAllocated, AllocationRefused]
 
@@ -46,30 +44,17 @@ async def test_what_was_granted_is_told_before_what_follows(world: World) -> Non
 async def test_a_grant_is_told_even_when_the_keeper_stops(world: World) -> None:
     """What the kubelet was told everybody is told, at the latest as the component ends."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
     assert len(world.facts(DevicesAllocated)) == 1
 
 
-@pytest.mark.parametrize("in_time", [True, False])
-async def test_what_follows_is_prepared_where_the_disk_leaves_time(world: World, *, in_time: bool) -> None:
-    """Whether or not there was time, the ledger after it is the same, and nothing is prepared twice."""
-    prepared: list[int] = []
-    world.store.plays_interlude = in_time
-    async with world.running():
-        await settled(world.door.record(GPU, device_ids("a"), lambda: prepared.append(1)))
-        await settled(world.door.record(GPU, device_ids("b"), lambda: prepared.append(2)))
-        await told()
-        assert world.published() == {"a": "-", "b": "-"}
-        assert prepared == ([1, 2] if in_time else [])
-
-
-async def test_what_was_prepared_for_a_record_that_fails_is_forgotten(world: World) -> None:
+async def test_a_record_that_fails_changes_nothing(world: World) -> None:
     """The disk fails after the next ledger was worked out: the present one stays."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
         world.store.failure = "disk full"
         with pytest.raises(JournalUnavailable):
-            await settled(world.door.record(GPU, device_ids("b")))
+            await world.door.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-"}
         assert world.durable_devices() == ["a"]
@@ -78,10 +63,10 @@ async def test_what_was_prepared_for_a_record_that_fails_is_forgotten(world: Wor
 async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) -> None:
     """Allocations outlive the agent, and numbers go on."""
     async with world.running():
-        first = await settled(world.door.record(GPU, device_ids("a")))
+        first = await world.door.record(GPU, device_ids("a"))
     assert not world.store.is_open
     async with world.running():
-        second = await settled(world.door.record(GPU, device_ids("b")))
+        second = await world.door.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert second.number == first.number + 1
@@ -90,20 +75,20 @@ async def test_a_restarted_keeper_knows_what_the_last_one_wrote(world: World) ->
 async def test_nobody_is_answered_while_nobody_keeps_the_journal(world: World) -> None:
     """Before the start and after the end an Allocate fails at once, and other questions have empty answers."""
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
     await world.door.identify(GPU, device_ids("a"))
     assert not world.door.doubtful()
     assert world.door.history == ()
     async with world.running():
         pass
     with pytest.raises(JournalUnavailable):
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
 
 
 async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
     """An answer to the kubelet waits for the disk; what the kubelet says can be heard again."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
         assert world.store.synced
         world.kubelet.listing = listing(holding("train", "a"))
         await world.door.identify(GPU, device_ids("a"))
@@ -113,24 +98,24 @@ async def test_only_what_somebody_relies_on_is_synced(world: World) -> None:
 async def test_a_full_disk_refuses_and_heals(world: World) -> None:
     """While the journal cannot be written no pod is admitted; when it can be, everything goes on by itself."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable, match="no space left"):
-            await settled(world.door.record(GPU, device_ids("b")))
+            await world.door.record(GPU, device_ids("b"))
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
         assert "journal-unavailable" not in world.set_conditions()
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("b"))
     assert world.durable_devices() == ["a", "b"]
 
 
 async def test_no_container_starts_whose_name_is_not_written_down(world: World) -> None:
     """A restart would lose the name, and with it the only ground on which its devices can be defended."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
         world.kubelet.listing = listing(holding("train", "a"))
         await world.door.identify(GPU, device_ids("a"))
         world.store.failure = "no space left on device"
@@ -150,9 +135,9 @@ async def test_an_allocate_right_after_the_disk_is_back_succeeds(world: World) -
     async with world.running():
         world.store.failure = "no space left on device"
         with pytest.raises(JournalUnavailable):
-            await settled(world.door.record(GPU, device_ids("a")))
+            await world.door.record(GPU, device_ids("a"))
         world.store.failure = ""
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("b"))
         assert world.durable_devices() == ["b"]
         assert "journal-unavailable" not in world.set_conditions()
 
@@ -162,7 +147,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
         world.store.failure = "read-only file system"
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
         await told()
         assert world.published() == {"a": "-"}
         assert "journal-unavailable" in world.set_conditions()
@@ -175,7 +160,7 @@ async def test_degraded_operation_admits_and_makes_up_for_it(clock: FakeClock) -
 async def test_what_the_kubelet_says_is_kept_while_the_disk_fails(world: World) -> None:
     """Names and releases are learnt in memory and written when the disk is back."""
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
         world.store.failure = "input/output error"
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(12)
@@ -192,7 +177,7 @@ async def test_an_agent_starts_although_its_disk_fails(world: World) -> None:
         assert "journal-unavailable" in world.set_conditions()
         world.store.failure = ""
         await anyio.sleep(2)
-        await settled(world.door.record(GPU, device_ids("a")))
+        await world.door.record(GPU, device_ids("a"))
     assert world.durable_devices() == ["a"]
 
 
@@ -200,12 +185,12 @@ async def test_a_journal_that_cannot_be_opened_is_not_written_over(clock: FakeCl
     """What the last agent left is read before anything is written, however late, and joined with what is new."""
     world = World(clock, Settings(journal=JournalSettings(on_failure="degrade")))
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("a")))
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("a"))
+        await world.door.record(GPU, device_ids("b"))
     world.store.failure = "input/output error"
     world.kubelet.listing = listing(holding("train", "a"))
     async with world.running():
-        await settled(world.door.record(GPU, device_ids("c")))
+        await world.door.record(GPU, device_ids("c"))
         await told()
         assert world.published() == {"a": "train", "c": "-"}
         world.store.failure = ""
@@ -222,7 +207,7 @@ async def test_damage_is_set_aside_told_and_made_up_for(
 ) -> None:
     """The state before the damage is used, the kubelet fills in the rest, and people are told."""
     opened, first = Opened(machine="machine", boot="boot"), Granted(entry=make_entry(1, "a", seen_by="first"))
-    content = encode_lines([opened, first, Granted(entry=make_entry(2, "b"))], 0)[0]
+    content = encode_records([opened, first, Granted(entry=make_entry(2, "b"))], 0)[0]
     world.store.current = content[:-1]
     world.kubelet.listing = listing(holding("train", "a"), holding("other", "b"))
     if not may_set_aside:
@@ -245,7 +230,7 @@ async def test_a_long_journal_is_begun_anew(clock: FakeClock) -> None:
     async with world.running():
         began = world.store.begun
         for _ in range(100):
-            await settled(world.door.record(GPU, device_ids("a")))
+            await world.door.record(GPU, device_ids("a"))
         assert world.store.begun > began
         assert world.store.size_bytes < 3 * 4096
     assert world.durable_devices() == ["a"]
@@ -259,7 +244,7 @@ async def test_a_journal_is_begun_anew_between_pods(clock: FakeClock) -> None:
         await anyio.sleep(0.5)
         began = world.store.begun
         while world.store.size_bytes <= 4096 / 2:
-            await settled(world.door.record(GPU, device_ids("a")))
+            await world.door.record(GPU, device_ids("a"))
         assert world.store.begun == began
         await anyio.sleep(1)
         assert world.store.begun == began + 1
@@ -273,9 +258,9 @@ async def test_a_cancelled_call_leaves_journal_and_ledger_alike(world: World) ->
     async with world.running():
         world.store.append_seconds = 0.5
         with anyio.move_on_after(0.1):
-            await settled(world.door.record(GPU, device_ids("a")))
+            await world.door.record(GPU, device_ids("a"))
         await anyio.sleep(1)
-        await settled(world.door.record(GPU, device_ids("b")))
+        await world.door.record(GPU, device_ids("b"))
         await told()
         assert world.published() == {"a": "-", "b": "-"}
     assert world.durable_devices() == ["a", "b"]
@@ -285,37 +270,27 @@ async def test_what_is_under_way_to_a_slow_disk_is_waited_for(world: World) -> N
     """Whoever comes while the disk works writes after it, also where the disk is fast by then."""
     async with world.running():
         world.store.append_seconds = 0.5
-        first = world.door.record(GPU, device_ids("a"))
-        world.store.append_seconds = None
-        second = world.door.record(GPU, device_ids("b"))
-        assert world.published() == {}
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(settled, second)
-            await anyio.lowlevel.checkpoint()
-            tasks.start_soon(settled, first)
+            tasks.start_soon(world.door.record, GPU, device_ids("a"))
+            await anyio.sleep(0.1)
+            world.store.append_seconds = None
+            tasks.start_soon(world.door.record, GPU, device_ids("b"))
+            await anyio.sleep(0.1)
+            assert world.published() == {}
         assert world.published() == {"a": "-", "b": "-"}
     assert world.durable_devices() == ["a", "b"]
 
 
-async def test_a_fast_disk_is_not_waited_for(world: World) -> None:
-    """Where nothing has to be awaited, the allocation is there when `record` returns."""
-    world.store.append_seconds = None
-    async with world.running():
-        allocation = world.door.record(GPU, device_ids("a"))
-        assert isinstance(allocation, Allocation)
-        assert world.durable_devices() == ["a"]
-
-
 async def test_racing_calls_are_written_one_after_the_other(world: World) -> None:
     """Many admissions at once give each its own number and one sound journal."""
-    got: list[Allocation] = []
+    got: list[int] = []
 
     async def ask(device: str) -> None:
-        got.append(await settled(world.door.record(GPU, device_ids(device))))
+        got.append((await world.door.record(GPU, device_ids(device))).number)
 
     async with world.running():
         async with anyio.create_task_group() as tasks:
             for device in "abcdefgh":
                 tasks.start_soon(ask, device)
-        assert sorted(allocation.number for allocation in got) == list(range(1, 9))
+        assert sorted(got) == list(range(1, 9))
     assert sorted(world.durable_devices()) == list("abcdefgh")

@@ -20,7 +20,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, ContainerAnswer, HandoutFacts
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -28,11 +28,6 @@ from tests.support.virtual_time import FakeClock
 GPU = ResourceName("nvidia.com/gpu")
 SHARED = ResourceName("nvidia.com/gpu.shared")
 CDI = "k8s.device-plugin.nvidia.com"
-
-
-def as_is(answer: ContainerAnswer) -> ContainerAnswer:
-    """The answer in no other words."""
-    return answer
 
 
 class ServingFailed(NodeagentError):
@@ -44,25 +39,15 @@ class FakeJournal:
 
     def __init__(self) -> None:
         self.recorded: list[tuple[DeviceId, ...]] = []
-        self.expected: list[tuple[ResourceName, tuple[DeviceId, ...]]] = []
         self.identified: list[tuple[DeviceId, ...]] = []
         self.doubted: frozenset[DeviceId] = frozenset()
         self.refusal: Exception | None = None
-        self.plays_interlude = True
-        """Whether what can be prepared is, before anything is recorded."""
 
-    async def record(
-        self, resource: ResourceName, devices: Sequence[DeviceId], meanwhile: Callable[[], None] | None = None
-    ) -> Allocation:
-        if self.plays_interlude and meanwhile is not None:
-            meanwhile()
+    async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
         if self.refusal is not None:
             raise self.refusal
         self.recorded.append(tuple(devices))
         return Allocation(number=len(self.recorded), resource=resource, devices=tuple(devices), since_seconds=0.0)
-
-    def expect(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        self.expected.append((resource, tuple(devices)))
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         self.identified.append(tuple(devices))

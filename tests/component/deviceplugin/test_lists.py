@@ -13,10 +13,9 @@ from nodeagent.model.events import DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import Verdict
 from nodeagent.model.plugin import HandoutFacts, OfferAccount, PluginState
-from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, as_is, held, ids, report, slicing
+from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, held, ids, report, slicing
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.virtual_time import FakeClock
-from tests.support.waiting import settled
 
 pytestmark = pytest.mark.virtual_time
 
@@ -146,7 +145,7 @@ async def test_without_a_driver_nothing_is_handed_out(world: World, phase: Drive
         assert world.serving.newest() == {"0": healthy, "1": healthy}
         if not healthy:
             with pytest.raises(DeviceUnhealthy, match="the driver is not ready: in words"):
-                await settled(world.serving.plugins[GPU].allocate(ids(0), as_is))
+                await world.serving.plugins[GPU].allocate(ids(0))
         await world.publish(DriverState(phase=DriverPhase.READY))
         assert world.serving.newest() == {"0": True, "1": True}
         assert world.serving.begun == [GPU]
@@ -161,7 +160,7 @@ async def test_a_resource_that_containers_hold_is_served_to_the_end(world: World
         assert world.serving.newest(GPU) == {"1": False}
         await world.serving.plugins[GPU].pre_start(ids(1))
         with pytest.raises(DeviceUnknown):
-            await settled(world.serving.plugins[GPU].allocate(ids(1), as_is))
+            await world.serving.plugins[GPU].allocate(ids(1))
         assert list(world.serving.plugins[GPU].prefer(ids(1), [], 1)) == ids(1)
         await world.publish(AllocationTable())
         assert list(world.serving.plugins) == [SHARED]

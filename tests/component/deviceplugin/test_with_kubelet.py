@@ -22,12 +22,7 @@ from nodeagent.edge.host import journal_disk
 from nodeagent.edge.host.journal_disk import JournalDisk
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.plugin_session import PluginSession
-from nodeagent.edge.kubelet.proto.device_plugin_pb2 import (
-    AllocateRequest,
-    ContainerAllocateRequest,
-    ContainerPreferredAllocationRequest,
-    PreferredAllocationRequest,
-)
+from nodeagent.edge.kubelet.proto.device_plugin_pb2 import AllocateRequest, ContainerAllocateRequest
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused
 from nodeagent.kernel.bus import Bus
@@ -116,14 +111,13 @@ async def node(short_dir: Path, settings: Settings | None = None) -> AsyncIterat
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("expected", [False, True], ids=["out of the blue", "after its preference"])
 @pytest.mark.parametrize("patience_seconds", [0.0, 30.0], ids=["awaited", "stood still for"])
 async def test_no_answer_leaves_before_the_journal_holds_it(
-    short_dir: Path, monkeypatch: pytest.MonkeyPatch, patience_seconds: float, *, expected: bool
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, patience_seconds: float
 ) -> None:
-    """As long as the sync of its record has not returned an Allocate has no answer, though its preference has one."""
+    """As long as the sync of its record has not returned, an Allocate has no answer; then it has."""
     monkeypatch.setattr(journal_disk, "PATIENCE_SECONDS", patience_seconds)
-    syncing, released, asked, answered = (threading.Event() for _ in range(4))
+    syncing, released, answered = threading.Event(), threading.Event(), threading.Event()
 
     def sync(_: int) -> None:
         syncing.set()
@@ -131,12 +125,7 @@ async def test_no_answer_leaves_before_the_journal_holds_it(
 
     def allocate(socket: Path, device: str) -> None:
         client = GoClient(socket)
-        if expected:
-            wanted = ContainerPreferredAllocationRequest(available_deviceIDs=[device], allocation_size=1)
-            question = PreferredAllocationRequest(container_requests=[wanted])
-            client.call("/v1beta1.DevicePlugin/GetPreferredAllocation", question.SerializeToString())
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=[device])])
-        asked.set()
         client.call("/v1beta1.DevicePlugin/Allocate", request.SerializeToString())
         answered.set()
         client.close()
@@ -144,7 +133,6 @@ async def test_no_answer_leaves_before_the_journal_holds_it(
     def watch() -> bool:
         """In a thread of its own, because the loop may stand still; whether an answer came too early."""
         assert syncing.wait(20)
-        assert asked.wait(20)
         came_early = answered.wait(0.1)
         released.set()
         return came_early

@@ -1,14 +1,16 @@
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 
 from nodeagent.kernel.errors import WorkersExhausted, WorkerStuck
-from nodeagent.kernel.worker_thread import Interlude, WorkerThread
-from tests.support.waiting import PATIENCE_SECONDS, settled, wait_until
+from nodeagent.kernel.worker_thread import WorkerThread
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = 0.02
 
@@ -93,19 +95,22 @@ async def test_cancelled_caller_leaves_the_call_to_its_thread(release: threading
 
 
 async def test_a_short_call_is_stood_still_for() -> None:
-    """What ends within the patience is returned or raised at once, in the same thread as everything else."""
+    """What ends within the patience is returned or raised in this very turn of the loop, by the thread as ever."""
 
     def fail() -> None:
         raise OSError("the disk said so")
 
     async with working() as worker:
         promptly = partial(
-            worker.run_promptly, patience_seconds=PATIENCE_SECONDS, timeout_seconds=PATIENCE_SECONDS, what="writing"
+            worker.run, patience_seconds=PATIENCE_SECONDS, timeout_seconds=PATIENCE_SECONDS, what="writing"
         )
-        assert promptly(lambda: threading.current_thread().name) == "files"
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        assert await promptly(lambda: threading.current_thread().name) == "files"
         with pytest.raises(OSError, match="the disk said so"):
-            promptly(fail)
-        assert promptly(lambda: 7) == 7
+            await promptly(fail)
+        assert turns == []
+        assert await promptly(lambda: 7) == 7
 
 
 async def test_a_long_call_is_awaited_and_others_wait_for_it(release: threading.Event) -> None:
@@ -117,105 +122,22 @@ async def test_a_long_call_is_awaited_and_others_wait_for_it(release: threading.
             release.wait()
             order.append("first")
 
-        first = worker.run_promptly(last, patience_seconds=AT_ONCE, timeout_seconds=PATIENCE_SECONDS, what="waiting")
-        second = worker.run_promptly(
-            lambda: order.append("second"),
-            patience_seconds=PATIENCE_SECONDS,
-            timeout_seconds=PATIENCE_SECONDS,
-            what="adding",
-        )
-        release.set()
-        await settled(first)
-        await settled(second)
+        async def promptly(call: Callable[[], None], seconds: float) -> None:
+            await worker.run(call, patience_seconds=seconds, timeout_seconds=PATIENCE_SECONDS, what="waiting")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(promptly, last, AT_ONCE)
+            tasks.start_soon(promptly, lambda: order.append("second"), PATIENCE_SECONDS)
+            await wait_all_tasks_blocked()
+            release.set()
         assert order == ["first", "second"]
-
-
-async def test_a_result_that_came_before_it_was_awaited_is_there(release: threading.Event) -> None:
-    """A call may end between the patience and the awaiting."""
-    async with working() as worker:
-        pending = worker.run_promptly(
-            lambda: release.wait() and 7,
-            patience_seconds=AT_ONCE,
-            timeout_seconds=PATIENCE_SECONDS,
-            what="waiting",
-        )
-        release.set()
-        await anyio.sleep(5 * AT_ONCE)
-        assert await settled(pending) == 7
-
-
-async def test_a_call_without_patience_is_awaited() -> None:
-    """Whoever has none gets what to await."""
-    async with working() as worker:
-        pending = worker.run_promptly(lambda: 7, patience_seconds=0, timeout_seconds=PATIENCE_SECONDS, what="adding")
-        assert isinstance(pending, Awaitable)
-        assert await pending == 7
-
-
-async def test_an_interlude_is_played_while_the_call_waits_for_its_device(release: threading.Event) -> None:
-    """In the loop's thread, after the call has said that it only waits, and before its result is used."""
-    played: list[str] = []
-
-    def play() -> None:
-        played.append(threading.current_thread().name)
-        release.set()
-
-    interlude = Interlude(play)
-
-    def call() -> bool:
-        assert played == []
-        interlude.begin()
-        return release.wait(PATIENCE_SECONDS)
-
-    async with working() as worker:
-        done = worker.run_promptly(
-            call,
-            patience_seconds=PATIENCE_SECONDS,
-            timeout_seconds=PATIENCE_SECONDS,
-            what="writing",
-            interlude=interlude,
-        )
-        assert done is True
-        assert played == [threading.current_thread().name]
-
-
-async def test_a_call_that_never_waits_plays_its_interlude_at_its_end(release: threading.Event) -> None:
-    """A call that fails or is through before it has to wait costs no patience."""
-    played: list[int] = []
-
-    def fail() -> None:
-        raise OSError("the disk said so")
-
-    async with working() as worker:
-        with pytest.raises(OSError, match="the disk said so"):
-            worker.run_promptly(
-                fail,
-                patience_seconds=PATIENCE_SECONDS,
-                timeout_seconds=PATIENCE_SECONDS,
-                what="writing",
-                interlude=Interlude(lambda: played.append(1)),
-            )
-        assert played == [1]
-        pending = worker.run_promptly(
-            release.wait,
-            patience_seconds=AT_ONCE,
-            timeout_seconds=PATIENCE_SECONDS,
-            what="waiting",
-            interlude=Interlude(lambda: played.append(2)),
-        )
-        release.set()
-        assert await settled(pending) is True
-        assert played == [1]
 
 
 async def test_a_call_that_outlasts_patience_and_deadline_is_left(release: threading.Event) -> None:
     """The deadline counts on where the patience ended, and the thread is used no more."""
     async with working() as worker:
-        pending = worker.run_promptly(
-            release.wait, patience_seconds=AT_ONCE, timeout_seconds=AT_ONCE, what="reading /sys/x"
-        )
         with pytest.raises(WorkerStuck, match=r"reading /sys/x did not return within 0.02 s"):
-            await settled(pending)
+            await worker.run(release.wait, patience_seconds=AT_ONCE, timeout_seconds=AT_ONCE, what="reading /sys/x")
         assert worker.stuck() == ("reading /sys/x",)
         assert await worker.run(lambda: 7, timeout_seconds=PATIENCE_SECONDS, what="adding") == 7
         release.set()
@@ -237,46 +159,3 @@ def test_result_that_comes_after_the_loop_is_dropped(release: threading.Event) -
 
     anyio.run(give_up)
     release.set()
-
-
-async def test_a_call_is_begun_before_its_result_is_wanted() -> None:
-    """It goes on in its thread; what it returned or raised is heard when it is collected, at once if it has ended."""
-
-    def fail() -> None:
-        raise OSError("the disk said so")
-
-    async with working() as worker:
-        made = threading.Event()
-
-        def make() -> int:
-            made.set()
-            return 7
-
-        begun = worker.begin(make, timeout_seconds=PATIENCE_SECONDS, what="writing")
-        assert made.wait(PATIENCE_SECONDS)
-        assert begun.collect(PATIENCE_SECONDS) == 7
-        with pytest.raises(OSError, match="the disk said so"):
-            worker.begin(fail, timeout_seconds=PATIENCE_SECONDS, what="writing").collect(PATIENCE_SECONDS)
-        assert await worker.run(lambda: 8, timeout_seconds=PATIENCE_SECONDS, what="adding") == 8
-
-
-async def test_a_begun_call_that_takes_its_time_is_awaited(release: threading.Event) -> None:
-    """Past the patience the loop goes on; whoever comes meanwhile waits, also when that one only begins."""
-    async with working() as worker:
-        begin = partial(worker.begin, timeout_seconds=PATIENCE_SECONDS, what="waiting")
-        first = begin(lambda: release.wait() and 7)
-        second = begin(lambda: 8)
-        pending = first.collect(AT_ONCE)
-        release.set()
-        assert await settled(pending) == 7
-        assert await settled(second.collect(PATIENCE_SECONDS)) == 8
-
-
-async def test_a_begun_call_that_hangs_is_left_at_its_deadline(release: threading.Event) -> None:
-    """The deadline counts from the collecting; the next call has a fresh thread."""
-    async with working() as worker:
-        begun = worker.begin(release.wait, timeout_seconds=AT_ONCE, what="waiting")
-        with pytest.raises(WorkerStuck, match="waiting did not return"):
-            await settled(begun.collect(0))
-        assert worker.stuck() == ("waiting",)
-        assert await worker.run(lambda: 8, timeout_seconds=PATIENCE_SECONDS, what="adding") == 8

@@ -27,7 +27,6 @@ from nodeagent.model.errors import JournalUnavailable
 from tests.fakes.journal_store import FakeKubelet
 from tests.faults.journal.scenario import NODE, find_faults
 from tests.support.allocations import GPU, device_ids
-from tests.support.waiting import settled
 
 HEALED_SECONDS = 5.0
 
@@ -76,7 +75,7 @@ async def check(directory: Path) -> None:
     async def record_often(device: str) -> None:
         """One record may still fit into the last block, many do not."""
         for _ in range(64):
-            await settled(door.record(GPU, device_ids(device)))
+            await door.record(GPU, device_ids(device))
 
     async def refuse(device: str, words: str) -> None:
         with pytest.raises(JournalUnavailable, match=words):
@@ -91,13 +90,13 @@ async def check(directory: Path) -> None:
 
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda task_status: keeper.run(task_status=task_status))
-        await settled(door.record(GPU, device_ids("a")))
+        await door.record(GPU, device_ids("a"))
         disk.fill()
         await refuse("b", "no space left on device")
         disk.empty()
         await heal()
-        await settled(door.record(GPU, device_ids("c")))
-        await settled(door.record(GPU, device_ids("d")))
+        await door.record(GPU, device_ids("c"))
+        await door.record(GPU, device_ids("d"))
         # the keeper holds the journal open for writing, which forbids a change to read-only until it has let go
         disk.fill()
         await refuse("e", "no space left on device")
@@ -113,7 +112,7 @@ async def check(directory: Path) -> None:
         await refuse("f", "read-only file system")
         disk.make_writable()
         await heal()
-        await settled(door.record(GPU, device_ids("g")))
+        await door.record(GPU, device_ids("g"))
         tasks.cancel_scope.cancel()
     faults = find_faults(directory, "GPU-a GPU-c GPU-d GPU-g")
     assert not faults, faults

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from nodeagent.components.allocations.journal import encode_lines
+from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Freed, Identified, Ledger, Opened, Record, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from tests.support.allocations import granted, pod_named
@@ -17,9 +17,9 @@ RECORDS: list[Record] = [
     Freed(number=1, at_seconds=3.0, why="given back"),
     granted(3, "ad"),
 ]
-PREVIOUS = encode_lines([Opened(machine="machine", boot="boot"), granted(9, "z")], 0)[0]
+PREVIOUS = encode_records([Opened(machine="machine", boot="boot"), granted(9, "z")], 0)[0]
 STATES = [replay(RECORDS[:length], 10) for length in range(len(RECORDS) + 1)]
-CONTENT = encode_lines(RECORDS, 0)[0]
+CONTENT = encode_records(RECORDS, 0)[0]
 
 
 def recover(content: bytes) -> tuple[Ledger, bool]:

@@ -28,12 +28,12 @@ def find_cache() -> Path:
     return (Path(chosen) if chosen else Path(home) / "nodeagent") / "cluster"
 
 
-def read_plan() -> BuildPlan:
-    """The plan for the go.mod beside this file and the Go tool chain in PATH."""
+def read_plan(module: Path = MODULE) -> BuildPlan:
+    """The plan for the go.mod in this folder (the cluster's) and the Go tool chain in PATH."""
     version = subprocess.run(
-        ["go", "env", "GOVERSION", "GOARCH"], cwd=MODULE, capture_output=True, text=True, check=True
+        ["go", "env", "GOVERSION", "GOARCH"], cwd=module, capture_output=True, text=True, check=True
     )
-    return plan_build((MODULE / "go.mod").read_text(), (MODULE / "go.sum").read_text(), version.stdout)
+    return plan_build((module / "go.mod").read_text(), (module / "go.sum").read_text(), version.stdout)
 
 
 def find_binaries(plan: BuildPlan) -> Path | None:
@@ -42,7 +42,7 @@ def find_binaries(plan: BuildPlan) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def build(plan: BuildPlan, say: Callable[[str], None]) -> Path:
+def build(plan: BuildPlan, say: Callable[[str], None], module: Path = MODULE) -> Path:
     """Return the folder with the programs, building what is missing.
 
     Raises:
@@ -60,7 +60,7 @@ def build(plan: BuildPlan, say: Callable[[str], None]) -> Path:
         for program in plan.programs:
             progress.begin(program.name)
             if not (partial / program.name).exists():
-                _build_program(plan, program, partial, progress.tell)
+                _build_program(module, plan, program, partial, progress.tell)
         for log in partial.glob("*.log"):
             log.unlink()
         return partial.rename(cache / plan.key)
@@ -81,11 +81,11 @@ class _Progress:
         self._say(f"building {self._name}, {self._number} of {self._total}, {spent:.0f} s")
 
 
-def _build_program(plan: BuildPlan, program: Program, folder: Path, say: Callable[[], None]) -> None:
+def _build_program(module: Path, plan: BuildPlan, program: Program, folder: Path, say: Callable[[], None]) -> None:
     unfinished, log = folder / f"{program.name}.new", folder / f"{program.name}.log"
     command = ["nice", "-n", "10", "go", "build", *plan.flags, "-o", str(unfinished), program.package]
     with log.open("w") as output:
-        go = subprocess.Popen(command, cwd=MODULE, env={**os.environ, **GO_ENVIRONMENT}, stdout=output, stderr=output)
+        go = subprocess.Popen(command, cwd=module, env={**os.environ, **GO_ENVIRONMENT}, stdout=output, stderr=output)
         try:
             _wait_saying(go, say)
         finally:

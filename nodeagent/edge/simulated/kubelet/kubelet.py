@@ -16,7 +16,7 @@ from anyio import TASK_STATUS_IGNORED, Event, Lock, create_task_group
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.edge.kubelet.wire.server import open_grpc_server
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint, render_checkpoint
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager, DeviceRefused, Offer
 from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed

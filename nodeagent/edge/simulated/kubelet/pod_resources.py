@@ -9,6 +9,7 @@ from typing import Final
 
 from grpclib.const import Status
 
+from nodeagent.edge.grpc.calls import CallRefused, Methods, Unary
 from nodeagent.edge.kubelet.proto.pod_resources_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,
@@ -22,7 +23,6 @@ from nodeagent.edge.kubelet.proto.pod_resources_pb2 import (
     PodResources,
     TopologyInfo,
 )
-from nodeagent.edge.kubelet.wire.connection import CallRefused, Methods, Unary
 from nodeagent.edge.simulated.kubelet.checkpoint import NO_NUMA_NODE
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
 from nodeagent.edge.simulated.kubelet.pods import Pod

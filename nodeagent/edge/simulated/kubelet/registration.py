@@ -13,8 +13,8 @@ from typing import Final
 from anyio.abc import TaskGroup
 from grpclib.const import Status
 
+from nodeagent.edge.grpc.calls import CallRefused, Methods, Unary
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import Empty, RegisterRequest
-from nodeagent.edge.kubelet.wire.connection import CallRefused, Methods, Unary
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
 from nodeagent.edge.simulated.kubelet.plugin_client import PluginClient, PluginFailed
 

@@ -11,9 +11,9 @@ from typing import Final
 from anyio import sleep
 from grpclib.client import Channel
 
+from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
 from nodeagent.edge.kubelet.proto.plugin_registration_grpc import RegistrationStub
 from nodeagent.edge.kubelet.proto.plugin_registration_pb2 import InfoRequest, PluginInfo, RegistrationStatus
-from nodeagent.edge.kubelet.wire.unix_socket import FileIdentity, identify_file
 from nodeagent.edge.simulated.kubelet.plugin_client import LINE_ERRORS, PluginFailed, describe_call_error
 from nodeagent.edge.simulated.kubelet.registration import SUPPORTED_VERSION, PluginRegistry, is_extended_resource
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from grpclib.client import Channel
 
+from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
-from nodeagent.edge.kubelet.wire import frames
-from nodeagent.edge.kubelet.wire.server import GrpcServer, open_grpc_server
 from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.support.kubelets import no_crash
 
@@ -30,11 +29,3 @@ async def serving(
     methods = PluginServer(plugin, report, lambda _: None).methods()
     async with open_grpc_server(path, methods, report) as opened, Channel(path=str(path)) as channel:
         yield opened, DevicePluginStub(channel), channel
-
-
-def raw_call(path: str, body: bytes) -> bytes:
-    fields = {":method": "POST", ":path": path, "content-type": "application/grpc"}
-    block = b"".join(frames.encode_header(name.encode(), value.encode()) for name, value in fields.items())
-    return frames.encode_frame(frames.HEADERS, frames.END_HEADERS, 1, block) + frames.encode_frame(
-        frames.DATA, frames.END_STREAM, 1, body
-    )

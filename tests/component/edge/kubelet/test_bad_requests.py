@@ -10,13 +10,14 @@ import pytest
 from grpclib.const import Status
 from hpack import Decoder
 
+from nodeagent.edge.grpc.calls import encode_message
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from nodeagent.edge.kubelet.wire import frames
-from nodeagent.edge.kubelet.wire.grpc_status import encode_message
-from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from tests.fakes.device_plugin import FakeDevicePlugin
+from tests.support import http2_frames as frames
 from tests.support.kubelets import no_crash
+from tests.support.raw_caller import raw_call
 
 METHODS = ("Allocate", "GetPreferredAllocation", "PreStartContainer", "GetDevicePluginOptions", "Nothing")
 GOOD = {
@@ -44,26 +45,24 @@ def make_request(method: str, dice: random.Random) -> bytes:
             return bytes(byte ^ (1 << dice.randrange(8)) if dice.random() < 0.1 else byte for byte in good)
 
 
-def render_call(stream_id: int, method: str, message: bytes) -> bytes:
-    fields = {":method": "POST", ":path": f"/v1beta1.DevicePlugin/{method}", "content-type": "application/grpc"}
-    block = b"".join(frames.encode_header(name.encode(), value.encode()) for name, value in fields.items())
-    return frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, block) + frames.encode_frame(
-        frames.DATA, frames.END_STREAM, stream_id, encode_message(message)
-    )
+class Answers:
+    """What a server says, as it comes."""
 
+    def __init__(self) -> None:
+        self._decoder, self._unread = Decoder(), b""
+        self.statuses: dict[int, Status] = {}
 
-def read_statuses(received: bytes) -> dict[int, Status]:
-    """The status of each stream that has ended."""
-    found, position, decoder = {}, 0, Decoder()
-    while position + 9 <= len(received):
-        size, kind, flags, stream_id = frames.parse_frame_header(received, position)
-        if position + 9 + size > len(received):
-            break
-        if kind == frames.HEADERS and flags & frames.END_STREAM:
-            fields = dict(decoder.decode(received[position + 9 : position + 9 + size], raw=True))
-            found[stream_id] = Status(int(fields[b"grpc-status"]))
-        position += 9 + size
-    return found
+    def read(self, received: bytes) -> None:
+        self._unread += received
+        while len(self._unread) >= 9:
+            size, kind, flags, stream_id = frames.parse_frame_header(self._unread, 0)
+            if len(self._unread) < 9 + size:
+                return
+            payload, self._unread = self._unread[9 : 9 + size], self._unread[9 + size :]
+            if kind == frames.HEADERS:
+                fields = dict(self._decoder.decode(payload, raw=True))
+                if flags & frames.END_STREAM:
+                    self.statuses[stream_id] = Status(int(fields[b"grpc-status"]))
 
 
 @pytest.mark.slow
@@ -79,18 +78,17 @@ async def test_every_bad_request_gets_an_answer(short_dir: Path) -> None:
             caller.connect(str(path))
             greeting = frames.PREFACE + frames.encode_settings({frames.SETTING_INITIAL_WINDOW_SIZE: 2**30})
             caller.send(greeting + frames.encode_window_update(0, 2**30))
-            statuses: dict[int, Status] = {}
-            received = b""
+            answers = Answers()
             for stream_id in range(1, 20_001, 2):
                 method = dice.choice(METHODS)
-                caller.send(render_call(stream_id, method, make_request(method, dice)))
+                caller.send(
+                    raw_call(f"/v1beta1.DevicePlugin/{method}", encode_message(make_request(method, dice)), stream_id)
+                )
                 with anyio.fail_after(20):
-                    while stream_id not in statuses:
+                    while stream_id not in answers.statuses:
                         await anyio.wait_readable(caller)
-                        received += caller.recv(1 << 16)
-                        statuses |= read_statuses(received)
-                received = received[-200:] if stream_id not in statuses else b""
+                        answers.read(caller.recv(1 << 16))
         assert server.connection_count <= 1
-    counts = Counter(statuses.values())
+    counts = Counter(answers.statuses.values())
     assert counts.keys() <= {Status.OK, Status.INVALID_ARGUMENT, Status.NOT_FOUND, Status.UNIMPLEMENTED}
     assert min(counts.values()) > 50

@@ -8,8 +8,9 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
+from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.kubelet import plugin_server, plugin_session, registrar
-from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused, SocketUnavailable
+from nodeagent.edge.kubelet.errors import KubeletUnavailable, RegistrationRefused
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registrar import register_plugin
 from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS

@@ -12,13 +12,14 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Server, Stream
 
+from nodeagent.edge.grpc import caller
+from nodeagent.edge.grpc.calls import CallRefused, Unary
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet import pod_resources
 from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerBase
-from nodeagent.edge.kubelet.wire.connection import CallRefused, Unary
-from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from tests.support.kubelets import no_crash
 
 
@@ -108,6 +109,20 @@ async def test_long_accounts_are_read_whole(short_dir: Path) -> None:
     async with open_grpc_server(path, methods, no_crash):
         account = PodResourcesClient(path)
         assert len(await account.read_containers()) == 12_000
+
+
+async def test_endless_accounts_are_cut_off(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever answers at the kubelet's socket cannot fill the agent's memory."""
+    monkeypatch.setattr(caller, "MAX_ANSWER_BYTES", 1000)
+
+    async def list_pods(_request: Message) -> Message:
+        return wire.ListPodResourcesResponse(pod_resources=[wire.PodResources(name="x" * 2000)])
+
+    path = short_dir / "kubelet.sock"
+    methods = {"/v1.PodResourcesLister/List": Unary(wire.ListPodResourcesRequest, list_pods)}
+    async with open_grpc_server(path, methods, no_crash):
+        with pytest.raises(PodResourcesUnavailable, match="connection ended"):
+            await PodResourcesClient(path).read_pods()
 
 
 class OtherServer(PodResourcesListerBase):

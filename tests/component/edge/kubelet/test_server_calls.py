@@ -12,12 +12,12 @@ from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from nodeagent.edge.grpc.calls import Replies, Streaming
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub, RegistrationStub
-from nodeagent.edge.kubelet.wire.connection import Replies, Streaming
-from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from nodeagent.model.errors import AllocationError, DeviceHeld, JournalUnavailable, RequestInvalid
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.component.edge.kubelet.harness import Crashes, allocate_request, serving

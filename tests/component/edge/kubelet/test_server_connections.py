@@ -11,19 +11,20 @@ import anyio
 import pytest
 from grpclib.client import Channel, Stream
 from grpclib.exceptions import GRPCError, StreamTerminatedError
+from h2.connection import H2Connection
 
-from nodeagent.edge.kubelet.errors import SocketUnavailable
+from nodeagent.edge.grpc import line, server
+from nodeagent.edge.grpc.calls import encode_message
+from nodeagent.edge.grpc.errors import SocketUnavailable
+from nodeagent.edge.grpc.server import GrpcServer
+from nodeagent.edge.grpc.serving import Call, Caller, ServerLine
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
-from nodeagent.edge.kubelet.wire import frames, server
-from nodeagent.edge.kubelet.wire.connection import Connection
-from nodeagent.edge.kubelet.wire.grpc_status import encode_message
-from nodeagent.edge.kubelet.wire.http2 import ServerConnection
-from nodeagent.edge.kubelet.wire.sender import Sender
-from nodeagent.edge.kubelet.wire.server import GrpcServer
-from tests.component.edge.kubelet.harness import allocate_request, raw_call, serving
+from tests.component.edge.kubelet.harness import allocate_request, serving
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
+from tests.support import http2_frames as frames
 from tests.support.kubelets import no_crash
+from tests.support.raw_caller import raw_call
 from tests.support.waiting import wait_until
 
 
@@ -99,36 +100,6 @@ def directory_listing(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
 
 
-async def test_client_that_never_reads_is_not_read_from(short_dir: Path) -> None:
-    """A flood of pings from a client that does not read stops at a bound; when it reads, all are answered."""
-    path = short_dir / "p.sock"
-    async with serving(path, FakeDevicePlugin()):
-        with socket.socket(socket.AF_UNIX) as flood:
-            flood.setblocking(False)
-            flood.connect(str(path))
-            flood.send(frames.PREFACE + frames.encode_settings({}))
-            sent = await flood_until_refused(flood, frames.encode_frame(frames.PING, 0, 0, bytes(8)) * 1000)
-            assert sent < 16 * 1024 * 1024
-            pings, answers = sent // 17, b""
-            with anyio.fail_after(20):
-                while answers.count(frames.encode_frame(frames.PING, frames.ACK, 0, bytes(8))) < pings:
-                    await anyio.wait_readable(flood)
-                    answers += flood.recv(1 << 20)
-
-
-async def flood_until_refused(flood: socket.socket, data: bytes) -> int:
-    """Send until nothing is taken any more; returns how many bytes were."""
-    sent = refused = 0
-    while refused < 50:
-        try:
-            sent += flood.send(data[sent % len(data) :])
-            refused = 0
-        except BlockingIOError:
-            refused += 1
-        await anyio.sleep(0.001)
-    return sent
-
-
 async def test_stopping_finishes_calls_in_progress(short_dir: Path) -> None:
     """At the end, an Allocate in progress is answered, a stream is ended, and a new call is turned away."""
     plugin = FakeDevicePlugin()
@@ -168,6 +139,7 @@ async def test_stopping_is_bounded(short_dir: Path, monkeypatch: pytest.MonkeyPa
     """A call that never ends and a client that never leaves hold up the end for a bounded time only."""
     monkeypatch.setattr(server, "DRAIN_SECONDS", 0.05)
     monkeypatch.setattr(server, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(line, "LEAVE_SECONDS", 0.05)
     plugin = FakeDevicePlugin(make_devices(20_000))
     plugin.allocate_gate = asyncio.Event()
     with socket.socket(socket.AF_UNIX) as stuck:
@@ -189,11 +161,9 @@ async def test_garbage_ends_only_its_own_connection(short_dir: Path) -> None:
     async with serving(path, FakeDevicePlugin()) as (opened, stub, _):
         async with await anyio.connect_unix(str(path)) as nonsense:
             await nonsense.send(b"GET / HTTP/1.1\r\n\r\n")
-            received = b""
             with anyio.fail_after(10):
-                async for piece in nonsense:
-                    received += piece
-        assert b"preface" in received
+                async for _ in nonsense:
+                    pass
         await stub.GetDevicePluginOptions(wire.Empty())
         await wait_until(lambda: opened.connection_count == 1)
 
@@ -237,5 +207,5 @@ async def test_callers_that_come_and_go_leave_nothing(short_dir: Path) -> None:
 
 def count_server_objects() -> int:
     gc.collect()
-    kinds = (Connection, ServerConnection, Sender)
+    kinds = (Call, Caller, H2Connection, ServerLine)
     return sum(isinstance(thing, kinds) for thing in gc.get_objects())

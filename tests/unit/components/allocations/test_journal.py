@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from nodeagent.components.allocations.journal import Line, Withdrawn, encode_lines, parse_journal
+from nodeagent.components.allocations.journal import Line, Withdrawn, encode_records, parse_journal
 from nodeagent.components.allocations.ledger import FORMAT, Forgotten, Freed, Opened, Record
 from tests.support.allocations import granted
 
@@ -17,26 +17,26 @@ RECORDS: list[Record] = [
 
 
 def lines(records: list[Record]) -> list[bytes]:
-    return encode_lines(records, 0)[0].splitlines(keepends=True)
+    return encode_records(records, 0)[0].splitlines(keepends=True)
 
 
 def test_what_is_written_is_read() -> None:
     """The records come back with the checksum that the next one goes on from."""
-    content, seal = encode_lines(RECORDS, 0)
+    content, seal = encode_records(RECORDS, 0)
     parsed = parse_journal(content)
     assert (list(parsed.records), parsed.seal, parsed.damage) == (RECORDS, seal, "")
 
 
 def test_appending_goes_on_from_the_last_checksum() -> None:
     """Writing in two steps gives the same bytes as writing at once."""
-    first, seal = encode_lines(RECORDS[:2], 0)
-    second, _ = encode_lines(RECORDS[2:], seal)
-    assert first + second == encode_lines(RECORDS, 0)[0]
+    first, seal = encode_records(RECORDS[:2], 0)
+    second, _ = encode_records(RECORDS[2:], seal)
+    assert first + second == encode_records(RECORDS, 0)[0]
 
 
 def test_every_cut_is_noticed_or_is_an_earlier_state() -> None:
     """However many bytes are missing at the end, whole records before the cut are used, and half ones are damage."""
-    content = encode_lines(RECORDS, 0)[0]
+    content = encode_records(RECORDS, 0)[0]
     ends = [0]
     for line in lines(RECORDS):
         ends.append(ends[-1] + len(line))
@@ -49,7 +49,7 @@ def test_every_cut_is_noticed_or_is_an_earlier_state() -> None:
 
 def test_every_flipped_bit_is_noticed() -> None:
     """No single flipped bit is read as a record; the records before it are used."""
-    content = encode_lines(RECORDS, 0)[0]
+    content = encode_records(RECORDS, 0)[0]
     for position in range(len(content)):
         for bit in range(8):
             flipped = bytearray(content)
@@ -88,9 +88,9 @@ def sealed(text: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (encode_lines([Opened(format=FORMAT + 1)], 0)[0], "newer than"),
-        (encode_lines([Forgotten(number=1)], 0)[0], "does not belong there"),
-        (encode_lines([Opened(), Opened()], 0)[0], "record 2 at byte"),
+        (encode_records([Opened(format=FORMAT + 1)], 0)[0], "newer than"),
+        (encode_records([Forgotten(number=1)], 0)[0], "does not belong there"),
+        (encode_records([Opened(), Opened()], 0)[0], "record 2 at byte"),
         (sealed(b'{"type":"opened","format":"x"}'), "makes no sense"),
         (sealed(b'{"type":"renamed"}'), "makes no sense"),
         (b"", "no beginning"),
@@ -114,10 +114,19 @@ def test_what_makes_no_sense_is_damage(content: bytes, words: str) -> None:
     ],
     ids=["stands", "withdrawn", "another instead", "the last only", "too late", "of another number", "of nothing"],
 )
-def test_a_grant_stands_unless_the_next_line_withdraws_it(read: list[Line], records: list[Record]) -> None:
-    """What was written before it was asked for, and was not asked for, never was; in doubt it was."""
-    content = encode_lines([Opened(), *read], 0)[0]
-    assert list(parse_journal(content).records) == [Opened(), *records]
+def test_a_grant_that_an_earlier_version_withdrew_never_was(read: list[Line], records: list[Record]) -> None:
+    """That version wrote grants before they were asked for; what the next line does not take back stands."""
+    content, seal = encode_records([Opened(), *read], 0)
+    parsed = parse_journal(content)
+    assert (list(parsed.records), parsed.seal, parsed.damage) == ([Opened(), *records], seal, "")
+
+
+def test_damage_after_a_withdrawn_grant_is_named_by_its_line() -> None:
+    """Lines are counted as they are in the file."""
+    content, _ = encode_records([Opened(), granted(1, "a"), Withdrawn(number=1)], 0)
+    parsed = parse_journal(content + b"torn")
+    assert parsed.records == (Opened(),)
+    assert "record 4 at byte" in parsed.damage
 
 
 def test_fields_of_a_later_version_are_ignored() -> None:

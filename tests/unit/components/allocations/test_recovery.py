@@ -2,14 +2,14 @@
 
 import pytest
 
-from nodeagent.components.allocations.journal import encode_lines
+from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Opened, Record
 from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
 from tests.support.allocations import granted, make_entry
 
 
 def journal(*records: Record, machine: str = "m", boot: str = "b") -> bytes:
-    return encode_lines([Opened(machine=machine, boot=boot), *records], 0)[0]
+    return encode_records([Opened(machine=machine, boot=boot), *records], 0)[0]
 
 
 def recover(current: bytes | None, previous: bytes | None = None, *, boot: str = "b") -> Recovered:

@@ -21,7 +21,9 @@ T = TypeVar("T")
 class StuckThread(WorkerThread):
     """A file system that never answers."""
 
-    async def run(self, call: Callable[[], T], *, timeout_seconds: float, what: str) -> T:
+    async def run(
+        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
+    ) -> T:
         await anyio.lowlevel.checkpoint()
         raise WorkerStuck(self.name, what, timeout_seconds)
 

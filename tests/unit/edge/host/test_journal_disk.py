@@ -1,9 +1,10 @@
 """The journal as the event loop uses it: one agent at a time, bounded in time, mended by beginning anew."""
 
 import asyncio
-import errno
 import os
 import threading
+import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally, plan_slo
 from nodeagent.edge.host.journal_file import JournalFile
 from nodeagent.kernel.introspect import count_descriptors
 from nodeagent.model.errors import JournalUnavailable
-from tests.support.waiting import settled, wait_until
+from tests.support.waiting import wait_until
 
 
 async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ async def test_what_one_agent_wrote_the_next_one_reads(tmp_path: Path) -> None:
     disk = JournalDisk(tmp_path)
     assert await disk.open() == (None, None, "")
     await disk.begin(b"one\n")
-    await settled(disk.append(b"two\n"))
+    await disk.append(b"two\n")
     assert disk.size_bytes == 8
     await disk.aclose()
     disk = JournalDisk(tmp_path)
@@ -117,11 +118,11 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     with monkeypatch.context() as patched:
         patched.setattr(JournalFile, "append", hang)
         with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
-            await settled(disk.append(b"two\n"))
+            await disk.append(b"two\n")
     await disk.begin(b"three\n")
     back.set()
     assert ended.wait(10)
-    await settled(disk.append(b"four\n"))
+    await disk.append(b"four\n")
     await disk.aclose()
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
 
@@ -135,12 +136,12 @@ async def test_a_sync_that_comes_back_late_lets_go_of_its_file(tmp_path: Path, m
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _descriptor: back.wait(10))
         with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
-            await settled(disk.append(b"two\n"))
+            await disk.append(b"two\n")
         await disk.begin(b"three\n")
         held = count_descriptors()
         back.set()
         await wait_until(lambda: count_descriptors() == held - 1)
-    await settled(disk.append(b"four\n"))
+    await disk.append(b"four\n")
     await disk.aclose()
     assert (tmp_path / "allocations.journal").read_bytes() == b"three\nfour\n"
 
@@ -151,13 +152,14 @@ async def test_a_hung_call_keeps_its_file_and_nobody_waits(tmp_path: Path, monke
     await disk.open()
     await disk.begin(b"one\n")
     back, ended = threading.Event(), threading.Event()
-    close, hanging = JournalFile.close, disk._file
+    # By its number: a function that holds the file's last reference would be called by the file's end as it ends.
+    close, hanging = JournalFile.close, id(disk._file)
 
     def hang(file: JournalFile) -> None:
-        if file is hanging:  # another one may be closed by the collector of garbage at any moment, in any thread
+        if id(file) == hanging:  # another one may be closed by the collector of garbage at any moment, in any thread
             back.wait(10)
         close(file)
-        if file is hanging:
+        if id(file) == hanging:
             ended.set()
 
     monkeypatch.setattr(JournalFile, "close", hang)
@@ -183,17 +185,25 @@ class Hanging:
         monkeypatch.setattr(JournalFile, "append", hang)
 
 
+async def lets_the_loop_go_on(work: Awaitable[None]) -> bool:
+    """Whether anything else has its turn before the work is done."""
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    await work
+    return bool(turns)
+
+
 def be_patient(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(journal_disk, "PATIENCE_SECONDS", seconds)
 
 
 async def test_the_loop_stands_still_for_a_fast_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An append within the patience is through when it returns: nothing is awaited for it."""
+    """An append within the patience is through in the very turn of the loop."""
     be_patient(monkeypatch, 10)
     disk = JournalDisk(tmp_path)
     await disk.open()
     await disk.begin(b"one\n")
-    assert disk.append(b"two\n") is None
+    assert not await lets_the_loop_go_on(disk.append(b"two\n"))
     assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
     await disk.aclose()
 
@@ -205,47 +215,43 @@ async def test_the_loop_goes_on_while_a_disk_hangs(tmp_path: Path, monkeypatch: 
     await disk.open()
     await disk.begin(b"one\n")
     hanging = Hanging(monkeypatch)
-    pending = disk.append(b"two\n")
-    assert pending is not None
-    assert (tmp_path / "allocations.journal").read_bytes() == b"one\n"
     asyncio.get_running_loop().call_later(0.01, hanging.back.set)
-    await pending
+    assert await lets_the_loop_go_on(disk.append(b"two\n"))
     assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
     await disk.aclose()
 
 
 async def test_a_slow_disk_is_not_stood_still_for_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After one append that outlasted the patience the next goes without, until the disk has had its time."""
-    now = 1000.0
+    offset = 0.0
     be_patient(monkeypatch, 0.001)
-    disk = JournalDisk(tmp_path, now=lambda: now)
+    disk = JournalDisk(tmp_path, now=lambda: time.monotonic() + offset)
     await disk.open()
     await disk.begin(b"one\n")
     with monkeypatch.context() as patched:
         hanging = Hanging(patched)
-        pending = disk.append(b"two\n")
-        hanging.back.set()
-        await settled(pending)
+        asyncio.get_running_loop().call_later(0.01, hanging.back.set)
+        await disk.append(b"two\n")
     be_patient(monkeypatch, 10)
-    pending = disk.append(b"three\n")
-    assert pending is not None
-    await pending
-    now += plan_slowness(1)
-    assert disk.append(b"four\n") is None
+    offset -= 60.0  # however slow this test is, no time has passed for the disk
+    assert await lets_the_loop_go_on(disk.append(b"three\n"))
+    offset += 60.0 + plan_slowness(1)
+    assert not await lets_the_loop_go_on(disk.append(b"four\n"))
+    assert not await lets_the_loop_go_on(disk.append(b"five\n"))
     await disk.aclose()
 
 
 async def test_a_refusal_of_a_fast_disk_is_heard_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the disk says within the patience is raised by `append` itself, and the journal begun anew after it."""
+    """What the disk says within the patience is raised, and the journal begun anew after it."""
     be_patient(monkeypatch, 10)
     disk = JournalDisk(tmp_path)
     await disk.open()
     await disk.begin(b"one\n")
     (tmp_path / "allocations.journal").write_bytes(b"somebody else\n")
     with pytest.raises(JournalUnavailable, match="somebody else has changed it"):
-        await settled(disk.append(b"two\n"))
+        await disk.append(b"two\n")
     await disk.begin(b"three\n")
-    assert disk.append(b"four\n") is None
+    assert not await lets_the_loop_go_on(disk.append(b"four\n"))
     await disk.aclose()
 
 
@@ -255,11 +261,11 @@ async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
     disk = JournalDisk(tmp_path, tally=tally)
     await disk.open()
     await disk.begin(b"one\n")
-    await settled(disk.append(b"two\n"))
-    await settled(disk.append(b"three\n", durable=False))
+    await disk.append(b"two\n")
+    await disk.append(b"three\n", durable=False)
     (tmp_path / "allocations.journal").unlink()
     with pytest.raises(JournalUnavailable):
-        await settled(disk.append(b"four\n"))
+        await disk.append(b"four\n")
     await disk.begin(b"five\n")
     await disk.aclose()
     assert (tally.writes, tally.failures) == (5, 1)
@@ -267,81 +273,6 @@ async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
     assert tally.syncs.sum_seconds > 0
 
 
-async def test_a_fast_disk_leaves_time_for_what_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be prepared is, while a durable record is waited for; a disk that is not waited for leaves none."""
-    be_patient(monkeypatch, 10)
-    prepared: list[int] = []
-    disk = JournalDisk(tmp_path)
-    await disk.open()
-    await disk.begin(b"one\n")
-    assert disk.append(b"two\n", meanwhile=lambda: prepared.append(1)) is None
-    assert disk.append(b"three\n", durable=False, meanwhile=lambda: prepared.append(2)) is None
-    be_patient(monkeypatch, 0)
-    await settled(disk.append(b"four\n", meanwhile=lambda: prepared.append(3)))
-    assert prepared == [1]
-    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\nthree\nfour\n"
-    await disk.aclose()
-
-
 def test_slowness_grows_and_is_bounded() -> None:
     """One slow moment is forgotten soon, a slow disk is not asked to be fast more than twice a minute."""
     assert [plan_slowness(misses) for misses in (1, 2, 3, 10, 1000)] == [0.1, 0.2, 0.4, 30.0, 30.0]
-
-
-async def test_what_is_begun_is_there_when_it_is_collected(tmp_path: Path) -> None:
-    """Written and synced without anybody waiting; what comes after it is written after it."""
-    tally = JournalTally()
-    disk = JournalDisk(tmp_path, tally=tally)
-    await disk.open()
-    await disk.begin(b"one\n")
-    collect = disk.begin_append(b"two\n")
-    await wait_until(lambda: sum(tally.syncs.counts) == 1)
-    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\n"
-    await settled(collect())
-    await settled(disk.append(b"three\n"))
-    await disk.aclose()
-    assert (tmp_path / "allocations.journal").read_bytes() == b"one\ntwo\nthree\n"
-    assert (tally.writes, tally.failures) == (3, 0)
-
-
-async def test_what_is_begun_fails_when_it_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that refuses or hangs is heard of where somebody wants the outcome, and a new journal helps."""
-    tally = JournalTally()
-    disk = JournalDisk(tmp_path, write_seconds=0.05, tally=tally)
-    await disk.open()
-    await disk.begin(b"one\n")
-    back = threading.Event()
-    for sync in (lambda _descriptor: back.wait(10), _refuse):
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "fdatasync", sync)
-            collect = disk.begin_append(b"two\n")
-            with pytest.raises(JournalUnavailable):
-                await settled(collect())
-        await disk.begin(b"three\n")
-    back.set()
-    assert tally.failures == 2
-    await disk.aclose()
-
-
-def _refuse(_descriptor: int) -> None:
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-async def test_a_disk_that_is_slow_to_collect_from_is_not_stood_still_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What outlasts the patience counts as slowness, however long before it was begun."""
-    disk = JournalDisk(tmp_path, now=lambda: 100.0)
-    await disk.open()
-    await disk.begin(b"one\n")
-    back = threading.Event()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", lambda _descriptor: back.wait(10))
-        pending = disk.begin_append(b"two\n")()
-        assert pending is not None
-        back.set()
-        await pending
-    pending = disk.append(b"three\n")
-    assert pending is not None
-    await pending
-    await disk.aclose()

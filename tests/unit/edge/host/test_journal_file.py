@@ -54,21 +54,6 @@ def test_a_sync_is_made_where_asked_for(journal: JournalFile, monkeypatch: pytes
     journal.close()
 
 
-def test_the_disk_is_named_as_what_is_waited_for(journal: JournalFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all is written, before the sync, and never for what is not synced."""
-    begin(journal)
-    order: list[str] = []
-    monkeypatch.setattr(os, "fdatasync", lambda _descriptor: order.append("sync"))
-
-    def syncing() -> None:
-        order.append(journal.path.read_text())
-
-    journal.append(b"two\n", durable=False, syncing=syncing)
-    journal.append(b"three\n", syncing=syncing)
-    assert order == ["one\ntwo\nthree\n", "sync"]
-    journal.close()
-
-
 def test_beginning_anew_keeps_the_one_before(journal: JournalFile) -> None:
     """The last journal stays under a second name, also when it is begun again and again."""
     begin(journal)

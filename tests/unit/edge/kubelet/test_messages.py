@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent.edge.kubelet.messages import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import (
     AdvertisedDevice,
@@ -45,7 +46,8 @@ def test_answer_is_carried_whole() -> None:
         annotations={"cdi.k8s.io/x": "y"},
         cdi_devices=("nvidia.com/gpu=GPU-1",),
     )
-    (rendered,) = render_answer(answer).container_responses
+    rendered = ContainerAllocateResponse()
+    render_answer(answer, rendered)
     (mount,), (device,), (cdi,) = rendered.mounts, rendered.devices, rendered.cdi_devices
     assert dict(rendered.envs) == {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}
     assert (mount.container_path, mount.host_path, mount.read_only) == ("/c", "/h", False)

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.kubelet.errors import SocketUnavailable
-from nodeagent.edge.kubelet.wire import unix_socket
+from nodeagent.edge.grpc import unix_socket
+from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
 from nodeagent.edge.simulated.kubelet.pod_script import PodScript
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase

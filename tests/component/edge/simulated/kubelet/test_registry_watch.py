@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.edge.grpc.calls import Methods, Unary
+from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
-from nodeagent.edge.kubelet.wire.connection import Methods, Unary
-from nodeagent.edge.kubelet.wire.server import open_grpc_server
 from nodeagent.edge.simulated.kubelet import registry_watch
 from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.support.kubelets import no_crash, running_stand_in

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from nodeagent.edge.kubelet.errors import SocketUnavailable
+from nodeagent.edge.grpc.errors import SocketUnavailable
 
 LONGEST_PATH_BYTES: Final = 107
 SOCKET_MODE: Final = 0o600

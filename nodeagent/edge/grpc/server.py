@@ -1,0 +1,167 @@
+"""A gRPC server on a unix socket of its own.
+
+It owns the socket file, the callers, and the calls in progress; how many there may be of each is decided here.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import CancelScope, create_task_group, move_on_after
+from anyio.abc import TaskGroup
+
+from nodeagent.edge.grpc.calls import CrashReporter, Methods
+from nodeagent.edge.grpc.line import LEAVE_SECONDS
+from nodeagent.edge.grpc.serving import ServerLine
+from nodeagent.edge.grpc.unix_socket import FileIdentity, bind_unix_socket, identify_file
+from nodeagent.kernel.acceptor import Acceptor
+
+DRAIN_SECONDS: Final = 2.0
+"""How long calls in progress may take to finish when the server stops; the kubelet waits for them for ever."""
+MAX_CALLERS: Final = 32
+MAX_UNARY: Final = 512
+"""Calls in progress of all callers, those included whose callers have gone."""
+
+
+class GrpcServer:
+    """What `open_grpc_server` yields."""
+
+    def __init__(self, path: Path, methods: Methods, tasks: TaskGroup, report_crash: CrashReporter) -> None:
+        self.path, self.methods, self.report_crash = path, methods, report_crash
+        self._tasks = tasks
+        self._lines: dict[ServerLine, None] = {}
+        self._unary: set[asyncio.Task[None]] = set()
+        self._streaming: set[asyncio.Task[None]] = set()
+        self._listening: tuple[socket.socket, Acceptor] | None = None
+        self._entering: set[asyncio.Task[object]] = set()
+        self._file: FileIdentity | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """How many callers are connected."""
+        return len(self._lines)
+
+    async def listen(self, listening: socket.socket | None = None) -> None:
+        """Accept callers on a socket bound before, or bind it anew; connections there are go on.
+
+        Raises:
+            SocketUnavailable: it cannot be bound.
+        """
+        self._stop_listening()
+        listening = listening or bind_unix_socket(self.path)
+        self._file = identify_file(self.path)
+        self._listening = listening, Acceptor(listening, self._take, partial(self.report_crash, "accept"))
+
+    def owns_file(self) -> bool:
+        """Whether the socket file is there and is ours."""
+        return self._file is not None and self._file == identify_file(self.path)
+
+    def end_streams(self, text: str) -> None:
+        """End all streaming calls and ask all callers to leave; `text` is what they are told."""
+        for line in tuple(self._lines):
+            line.caller.end_streams(text)
+
+    def close_connections(self) -> None:
+        """Hang up on all callers."""
+        for line in tuple(self._lines):
+            line.hang_up()
+
+    async def aclose(self) -> None:
+        """Stop: no new calls, streams ended, calls in progress finished, callers gone, socket file removed."""
+        self._stop_listening()
+        if self.owns_file():
+            self.path.unlink()
+        self.end_streams("the server is stopping")
+        if self._unary:
+            await asyncio.wait(self._unary, timeout=DRAIN_SECONDS)
+        self.close_connections()
+        with move_on_after(LEAVE_SECONDS):
+            for line in tuple(self._lines):
+                await line.lost.wait()
+        for line in tuple(self._lines):
+            line.transport.abort()
+            await line.lost.wait()
+        rest = self._unary | self._streaming
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=LEAVE_SECONDS)
+
+    # What callers need.
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unary call may be begun."""
+        return len(self._unary) < MAX_UNARY
+
+    def begin(self, work: Coroutine[Any, Any, None], *, is_unary: bool) -> asyncio.Task[None]:
+        """Carry a call to its end, or follow it until it is cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        kind = self._unary if is_unary else self._streaming
+        kind.add(task)
+        task.add_done_callback(kind.discard)
+        task.add_done_callback(self._look_for_defect)
+        return task
+
+    def arrive(self, line: ServerLine) -> bool:
+        """Whether there is a place for one more caller; the oldest for whom nothing is done gives up its own."""
+        if self._listening is None:
+            return False  # taken from the socket just before it was closed
+        if len(self._lines) >= MAX_CALLERS:
+            idle = next((one for one in self._lines if one.caller.is_idle), None)
+            if idle is None:
+                return False
+            del self._lines[idle]
+            idle.transport.abort()
+        self._lines[line] = None
+        return True
+
+    def leave(self, line: ServerLine) -> None:
+        """A caller has gone."""
+        self._lines.pop(line, None)
+
+    def _take(self, caller: socket.socket) -> None:
+        work = asyncio.get_running_loop().connect_accepted_socket(lambda: ServerLine(self), caller)
+        entering = asyncio.get_running_loop().create_task(work)
+        self._entering.add(entering)
+        entering.add_done_callback(self._entering.discard)
+
+    def _look_for_defect(self, task: asyncio.Task[None]) -> None:
+        """What a reporter of crashes raises ends the server, loudly."""
+        if not task.cancelled() and task.exception() is not None:
+            self._tasks.start_soon(_raise_of, task)
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            listening, acceptor = self._listening
+            acceptor.close()
+            listening.close()
+            self._listening = None
+
+
+async def _raise_of(task: asyncio.Task[None]) -> None:
+    task.result()
+
+
+@asynccontextmanager
+async def open_grpc_server(path: Path, methods: Methods, report_crash: CrashReporter) -> AsyncIterator[GrpcServer]:
+    """Serve the methods at `path` for as long as the block lasts.
+
+    Raises:
+        SocketUnavailable: the socket cannot be bound.
+    """
+    # Bound out here, because an error from inside the task group would come out as a group.
+    listening = bind_unix_socket(path)
+    async with create_task_group() as tasks:
+        server = GrpcServer(path, methods, tasks, report_crash)
+        await server.listen(listening)
+        try:
+            yield server
+        finally:
+            with CancelScope(shield=True):  # each step of it is bounded in time
+                await server.aclose()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,352 @@
+"""One caller of a server: its calls, answered over grpclib's connection.
+
+A call costs a task once its request is whole, and none before: whoever opens calls and takes them back costs nothing
+that stays. A unary call that has begun is carried to its end even when its caller has gone: what it writes down is the
+truth, whether or not somebody hears the answer. A streaming call ends with its caller.
+
+grpclib's own handler is not used: on the calls that pods wait for it takes as long again as this one, it ends an
+Allocate with its caller, knows one status for all that is malformed, and no limit to a request
+(docs/adr/0009-grpclib-in-bounds.md).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError, Message
+from grpclib.config import Configuration
+from grpclib.protocol import AbstractHandler, Stream
+from h2.config import H2Configuration
+from h2.exceptions import ProtocolError
+
+from nodeagent.edge.grpc.calls import (
+    CRASH_TEXT,
+    MAX_REQUEST_BYTES,
+    OK_TRAILERS,
+    RESPONSE_HEADERS,
+    CallRefused,
+    CrashReporter,
+    Headers,
+    Methods,
+    Streaming,
+    Unary,
+    encode_message,
+    judge_body,
+    judge_head,
+    parse_body,
+    render_trailers,
+)
+from nodeagent.edge.grpc.line import FRAME_BYTES, OWED_AT_MOST, Line
+from nodeagent.edge.grpc.status import Status
+
+TAKE_SECONDS: Final = 30.0
+"""How long a caller may take to make room for an answer before it is hung up on."""
+MAX_IN_PROGRESS: Final = 100
+"""As many calls as one caller may have streams, those included that it has given up, so that none takes all room."""
+MAX_STREAMING: Final = 8
+"""Lists that one caller may follow; the kubelet follows one. Each keeps an answer for a caller that is slow."""
+_WINDOW_BYTES: Final = MAX_REQUEST_BYTES + FRAME_BYTES + OWED_AT_MOST
+_CONFIG: Final = Configuration(
+    http2_connection_window_size=_WINDOW_BYTES, http2_stream_window_size=_WINDOW_BYTES
+).__for_server__()
+# Header fields stay bytes: nothing says that they are text.
+_H2_CONFIG: Final = H2Configuration(
+    client_side=False,
+    header_encoding=None,
+    validate_inbound_headers=False,
+    validate_outbound_headers=False,
+    normalize_inbound_headers=False,
+    normalize_outbound_headers=False,
+)
+
+
+class Host(Protocol):
+    """What a caller needs of its server."""
+
+    methods: Methods
+    report_crash: CrashReporter
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more unary call may be begun."""
+        ...
+
+    def begin(self, work: Coroutine[Any, Any, None], *, is_unary: bool) -> asyncio.Task[None]:
+        """Carry a call to its end, or follow it until it is cancelled."""
+        ...
+
+    def arrive(self, line: "ServerLine") -> bool:
+        """Whether there is a place for one more caller."""
+        ...
+
+    def leave(self, line: "ServerLine") -> None:
+        """A caller has gone."""
+        ...
+
+
+class Call:
+    """One call; stands where grpclib keeps the pieces of a request, and keeps them until it is whole.
+
+    What has come is acknowledged when the call is over, so that the connection's window bounds what its requests take.
+    """
+
+    __slots__ = ("_body", "_caller", "_release", "_unacknowledged", "ends_with_caller", "has_headers", "is_over",
+                 "is_whole", "path", "stream", "stream_id", "task")  # fmt: skip
+
+    def __init__(self, caller: "Caller", stream: Stream, path: str, release: Callable[[], None]) -> None:
+        self._caller, self.stream, self.path, self._release = caller, stream, path, release
+        self.stream_id: int = stream.id  # type: ignore[assignment]  # grpclib's own clients learn theirs later
+        self._body = bytearray()
+        self._unacknowledged = 0
+        self.task: asyncio.Task[None] | None = None
+        self.ends_with_caller = self.has_headers = self.is_whole = False
+        self.is_over = False
+        """Answered already, or given up; what still comes is thrown away."""
+
+    def add(self, data: bytes, ack_size: int) -> None:
+        """A piece of the request."""
+        self._unacknowledged += ack_size
+        if not self.is_over:
+            self._body += data
+            refusal = judge_body(self._body)
+            if refusal is not None:
+                self._caller.refuse(self, refusal)
+
+    def eof(self) -> None:
+        """The request is whole."""
+        self.is_whole = True
+        if self.is_over:
+            self._caller.forget(self)
+        else:
+            self._caller.begin(self)
+
+    def unacked_size(self) -> int:
+        """What grpclib shall acknowledge: nothing, `release` sees to it."""
+        return 0
+
+    def take_message(self) -> bytes:
+        """The request's message, which is kept here no longer.
+
+        Raises:
+            CallRefused: it is not whole.
+        """
+        body, self._body = self._body, bytearray()
+        return parse_body(body)
+
+    def release(self) -> None:
+        """Let grpclib forget the stream; once."""
+        self._release()
+        self._caller.owe(self._unacknowledged)
+        self._release, self._body, self._unacknowledged = _nothing, bytearray(), 0
+        del self.stream.buffer  # which is this call: together they would wait for the garbage collector
+
+
+class Caller(AbstractHandler):
+    """Answers what comes over one line."""
+
+    def __init__(self, host: Host, line: "ServerLine") -> None:
+        self._host, self._line = host, line
+        self._calls: dict[Stream, Call] = {}
+        self._streaming: set[Call] = set()
+        self._in_progress = 0
+        self._stopping = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being worked out for it."""
+        return not self._in_progress
+
+    # What grpclib calls.
+
+    def accept(self, stream: Stream, headers: Iterable[Any], release_stream: Callable[[], None]) -> None:
+        """A call has begun."""
+        path, refusal = judge_head(headers)
+        call = self._calls[stream] = Call(self, stream, path, release_stream)
+        stream.buffer = call  # type: ignore[assignment]
+        if refusal is not None:
+            self.refuse(call, refusal)
+
+    def cancel(self, stream: Stream) -> None:
+        """The caller has given a call up."""
+        call = self._calls.get(stream)
+        if call is not None:
+            self._give_up(call)
+            self.forget(call)
+
+    def close(self) -> None:
+        """The caller has left, or is left."""
+        for call in self._calls.values():
+            self._give_up(call)
+        self._calls.clear()
+
+    # What calls and the server call.
+
+    def begin(self, call: Call) -> None:
+        """Its request is whole."""
+        try:
+            method = self._find_method(call.path)
+            request = method.request_type.FromString(call.take_message())
+        except (CallRefused, DecodeError) as error:
+            self._fail(call, error)
+            return
+        call.ends_with_caller = isinstance(method, Streaming)
+        if isinstance(method, Unary):
+            call.task = self._host.begin(self._answer(call, method, request), is_unary=True)
+        else:
+            self._streaming.add(call)
+            call.task = self._host.begin(self._stream(call, method, request), is_unary=False)
+        self._in_progress += 1
+        call.task.add_done_callback(partial(self._end, call))
+
+    def refuse(self, call: Call, refusal: CallRefused) -> None:
+        """Say no."""
+        self._finish(call, render_trailers(refusal.status, refusal.text))
+
+    def forget(self, call: Call) -> None:
+        """Nothing more comes of this call, nor goes out."""
+        if self._calls.pop(call.stream, None) is not None:
+            call.release()
+
+    def owe(self, size_bytes: int) -> None:
+        """So much of what it has sent is dealt with."""
+        if not self._line.connection.is_closing():
+            self._line.owe(size_bytes)
+
+    def end_streams(self, text: str) -> None:
+        """Take no more calls, and end the streaming ones; the unary ones in progress go on."""
+        self._stopping = True
+        for call in tuple(self._streaming):
+            self.refuse(call, CallRefused(Status.UNAVAILABLE, text))
+            self._give_up(call)
+
+    async def send(self, call: Call, message: Message) -> None:
+        """Send an answer when the caller has room for it; hang up on one that makes none."""
+        try:
+            async with asyncio.timeout(TAKE_SECONDS):
+                if not call.has_headers:
+                    await call.stream.send_headers(RESPONSE_HEADERS)  # type: ignore[arg-type]
+                    call.has_headers = True
+                await call.stream.send_data(encode_message(message.SerializeToString()))
+                await self._line.connection.write_ready.wait()
+        except TimeoutError:
+            self._line.transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Return when the caller has left."""
+        await self._line.lost.wait()
+
+    # Calls.
+
+    def _find_method(self, path: str) -> Unary | Streaming:
+        method = self._host.methods.get(path)
+        if method is None:
+            raise CallRefused(Status.UNIMPLEMENTED, f"no method {path}")
+        if self._stopping:
+            raise CallRefused(Status.UNAVAILABLE, "the server is stopping")
+        has_room = self._host.has_room if isinstance(method, Unary) else len(self._streaming) < MAX_STREAMING
+        has_room = has_room and self._in_progress < MAX_IN_PROGRESS
+        if not has_room:
+            raise CallRefused(Status.RESOURCE_EXHAUSTED, "too many calls are in progress")
+        return method
+
+    async def _answer(self, call: Call, method: Unary, request: Message) -> None:
+        try:
+            reply = await method.handler(request)
+            call.ends_with_caller = True
+            if not self._send_at_once(call, encode_message(reply.SerializeToString())):
+                await self.send(call, reply)
+                self._finish(call, OK_TRAILERS)
+        except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
+            self._fail(call, error)
+
+    async def _stream(self, call: Call, method: Streaming, request: Message) -> None:
+        try:
+            await method.handler(request, _Replies(self, call))
+            self._finish(call, OK_TRAILERS)
+        except Exception as error:  # noqa: BLE001  judged in `_fail`, see there
+            self._fail(call, error)
+
+    def _end(self, call: Call, _task: object) -> None:
+        """Also of a task that was cancelled before it began."""
+        call.task = None
+        self._in_progress -= 1
+        self._streaming.discard(call)
+
+    def _give_up(self, call: Call) -> None:
+        call.is_over = True
+        if call.ends_with_caller and call.task is not None:
+            call.task.cancel()
+
+    def _fail(self, call: Call, error: Exception) -> None:
+        """One bad call must not end the service: its caller is told, and what was not foreseen is reported."""
+        if isinstance(error, DecodeError):
+            self.refuse(call, CallRefused(Status.INVALID_ARGUMENT, f"the message to {call.path} is malformed"))
+        elif isinstance(error, CallRefused):
+            self.refuse(call, error)
+        elif not isinstance(error, ProtocolError):  # which is what grpclib says of a caller that has left
+            self.refuse(call, CallRefused(Status.INTERNAL, CRASH_TEXT))
+            self._host.report_crash(call.path, error)
+
+    def _send_at_once(self, call: Call, body: bytes) -> bool:
+        """The whole answer in one write, where there is room for it; grpclib would make three of it."""
+        http, stream_id = self._line.http, call.stream_id
+        if call.stream.closable:
+            room = min(http.local_flow_control_window(stream_id), http.max_outbound_frame_size)
+            if len(body) > room or not self._line.connection.write_ready.is_set():
+                return False
+            http.send_headers(stream_id, RESPONSE_HEADERS)
+            http.send_data(stream_id, body)
+            call.has_headers = True
+        self._finish(call, OK_TRAILERS)
+        return True
+
+    def _finish(self, call: Call, trailers: Headers) -> None:
+        """The last of an answer."""
+        call.is_over = True
+        if call.stream.closable:
+            fields = trailers if call.has_headers else [*RESPONSE_HEADERS, *trailers]
+            self._line.http.send_headers(call.stream_id, fields, end_stream=True)
+            self._line.connection.flush()
+            self._line.allowance.earn()
+        if call.is_whole:
+            self.forget(call)
+
+
+class ServerLine(Line):
+    """A caller's connection."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.caller = Caller(host, self)
+        self.lost = asyncio.Event()
+        super().__init__(self.caller, _CONFIG, _H2_CONFIG)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A caller is here."""
+        super().connection_made(transport)
+        if not self._host.arrive(self):
+            self.transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The caller has left; why changes nothing."""
+        super().connection_lost(exc)
+        self.lost.set()
+        self._host.leave(self)
+
+
+class _Replies:
+    """See `Replies`."""
+
+    def __init__(self, caller: Caller, call: Call) -> None:
+        self._caller, self._call = caller, call
+
+    async def send(self, message: Message) -> None:
+        await self._caller.send(self._call, message)
+
+    async def wait_closed(self) -> None:
+        await self._caller.wait_closed()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,78 @@
+"""Our server before h2spec, the public conformance suite for HTTP/2, beside a server of nothing but grpclib."""
+
+import asyncio
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from grpclib.server import Server, Stream
+
+from nodeagent.edge.grpc.server import open_grpc_server
+from nodeagent.edge.grpc.serving import ServerLine
+from nodeagent.edge.kubelet.plugin_server import PluginServer
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
+from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationBase
+from tests.conformance.__main__ import MODULE
+from tests.fakes.device_plugin import FakeDevicePlugin
+from tests.integration.cluster.build import find_binaries, read_plan
+from tests.support.kubelets import no_crash
+from tests.support.short_directory import short_dir
+
+__all__ = ["short_dir"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+Verdicts = dict[str, str]
+
+
+class Plain(RegistrationBase):
+    """What grpclib does by itself."""
+
+    async def Register(self, stream: Stream[wire.RegisterRequest, wire.Empty]) -> None:  # noqa: N802 - gRPC's own name
+        assert await stream.recv_message() is not None
+        await stream.send_message(wire.Empty())
+
+
+@asynccontextmanager
+async def listening(protocol: Callable[[], asyncio.BaseProtocol]) -> AsyncIterator[int]:
+    """The port of a loopback address where h2spec, which knows no unix sockets, finds this protocol."""
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def judge(port: int, report: Path) -> Verdicts:
+    """What h2spec says of each case: passed, skipped or failed."""
+    binaries = find_binaries(read_plan(MODULE))
+    assert binaries is not None, "build it first: python -m tests.conformance"
+    words = [str(binaries / "h2spec"), "-h", "127.0.0.1", "-p", str(port), "-o", "1", "-j", str(report)]
+    await anyio.run_process(words, check=False)
+    verdicts = {}
+    for case in ET.parse(report).iter("testcase"):
+        kinds = [child.tag for child in case if child.tag in {"failure", "error", "skipped"}]
+        verdicts[f"{case.get('package')} {case.get('classname')}"] = kinds[0] if kinds else "passed"
+    return verdicts
+
+
+async def test_we_fail_nothing_that_grpclib_passes(short_dir: Path) -> None:
+    """The house about grpclib takes nothing away from what its HTTP/2 can do."""
+    methods = PluginServer(FakeDevicePlugin(), no_crash, lambda _: None).methods()
+    plain = Server([Plain()])
+    async with (
+        open_grpc_server(short_dir / "p.sock", methods, no_crash) as server,
+        listening(lambda: ServerLine(server)) as our_port,
+        listening(plain._protocol_factory) as plain_port,
+    ):
+        ours = await judge(our_port, short_dir / "ours.xml")
+        # What grpclib stumbles over ends its connection, and is told to the loop.
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        theirs = await judge(plain_port, short_dir / "plain.xml")
+    assert len(ours) == len(theirs) > 140
+    taken_away = {case for case, verdict in theirs.items() if verdict == "passed" != ours[case]}
+    assert taken_away == set(), f"ours {Counter(ours.values())}, grpclib's {Counter(theirs.values())}"

@@ -6,7 +6,8 @@ Owns the order of these questions, for the component and the command line alike.
 from pathlib import PurePosixPath
 
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
-from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted
+from nodeagent.components.runtime.containerd_config import arrange_imports
+from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
 from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
@@ -32,6 +33,12 @@ class Look(Value, frozen=True):
     tree: ConfigTree
     wanted: Wanted
     plan: RuntimePlan
+
+    @property
+    def planned_tree(self) -> ConfigTree:
+        """The files as they will be, in the order in which they will be read."""
+        after = apply_to_tree(self.tree, self.plan.changes)
+        return arrange_imports(after) if self.runtime.kind is RuntimeKind.CONTAINERD else after
 
     @property
     def restart_needed(self) -> str:

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.components.runtime.containerd_config import highest_config_version
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted, apply_to_tree
-from nodeagent.components.runtime.plan_containerd import highest_config_version, plan_containerd
+from nodeagent.components.runtime.plan_containerd import plan_containerd
 from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 
 MAIN = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nodeagent.toml"
+OWN = "/etc/containerd/conf.d/99-nodeagent.t*ml"
 WRAPPER = "/usr/bin/nvidia-container-runtime"
 CLASS = Wanted(cdi=False, wrapper=WRAPPER)
 V2 = """# ours since 2019
@@ -76,7 +78,7 @@ def test_cdi_switched_off_in_2_is_a_drop_in_of_one_key() -> None:
     found = plan("2.1.4", make_tree(make_off(V3)))
     after = read_after(found)
     assert after[DROP_IN] == {"version": 3, "plugins": {"io.containerd.cri.v1.runtime": {"enable_cdi": True}}}
-    assert after[MAIN]["imports"] == ["/etc/containerd/conf.d/*.toml"]
+    assert after[MAIN]["imports"] == [OWN]
     (main,) = [change for change in found.changes if change.path == MAIN]
     assert (main.before, main.after) != (None, None)
     lines = (main.after or b"").decode().splitlines()
@@ -95,7 +97,7 @@ def test_a_main_file_that_imports_the_directory_is_not_touched(imports: str) -> 
 def test_other_imports_are_kept() -> None:
     """Ours is added to the list."""
     found = plan("2.1.4", make_tree('imports = ["/etc/other/*.toml"]\n' + make_off(V3)))
-    assert read_after(found)[MAIN]["imports"] == ["/etc/other/*.toml", "/etc/containerd/conf.d/*.toml"]
+    assert read_after(found)[MAIN]["imports"] == ["/etc/other/*.toml", OWN]
 
 
 def test_a_version_2_file_on_containerd_2_gets_a_version_2_drop_in() -> None:
@@ -130,7 +132,7 @@ def test_containerd_1_7_without_configuration_gets_a_file(text: str | None) -> N
     assert after == {MAIN: {"version": 2, "plugins": {"io.containerd.grpc.v1.cri": {"enable_cdi": True}}}}
 
 
-@pytest.mark.parametrize("version", ["1.7.22", "2.1.4"])
+@pytest.mark.parametrize("version", ["1.7.22", "2.3.0"])
 def test_a_version_1_file_is_edited_in_place(version: str) -> None:
     """It has no drop-ins, and its section has another name."""
     after = read_after(plan(version, make_tree(make_off(V1))))
@@ -251,7 +253,7 @@ def test_microk8s_is_changed_in_its_template() -> None:
 def test_an_empty_main_file_gets_version_and_import() -> None:
     """The class on a node without configuration: two small files."""
     after = read_after(plan("2.1.4", make_tree(None), CLASS))
-    assert after[MAIN] == {"version": 3, "imports": ["/etc/containerd/conf.d/*.toml"]}
+    assert after[MAIN] == {"version": 3, "imports": [OWN]}
     assert after[DROP_IN]["version"] == 3
 
 

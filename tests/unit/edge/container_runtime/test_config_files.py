@@ -21,7 +21,7 @@ def test_imports_are_followed_in_order(tmp_path: Path) -> None:
     (tmp_path / "deep.toml").write_text("")
     (tmp_path / "other.toml").write_text("not toml")
     names = [Path(name).name for name in read_names(RuntimeKind.CONTAINERD, main)]
-    assert names == ["config.toml", "a.toml", "b.toml", "deep.toml", "other.toml"]
+    assert names == ["config.toml", "a.toml", "b.toml", "other.toml", "deep.toml"]
 
 
 def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Every configuration on real releases of containerd: planned, proved, written, started, and reverted to the byte.
+
+Either CRI comes up with `runc`, our class and everything it had before, or the reason is named and nothing is written.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.runtimes.configurations import CONFIGURATIONS, Configuration
+from tests.integration.runtimes.matrix import Node, Program, find_faults
+from tests.integration.runtimes.packages import fetch_package
+from tests.integration.runtimes.releases import BUILD_SECONDS, RELEASES, build, find_cluster_program
+
+pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+
+
+def find_debian_program() -> Path:
+    """The containerd of this distribution."""
+    return fetch_package("containerd") / "usr/bin/containerd"
+
+
+PROGRAMS = (
+    pytest.param(find_debian_program, id="debian"),
+    pytest.param(find_cluster_program, id="cluster"),
+    *(pytest.param(partial(build, each), id=each.version, marks=pytest.mark.nightly) for each in RELEASES),
+)
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def program(request: pytest.FixtureRequest) -> Program:
+    find: Callable[[], Path] = request.param
+    return Program.of(find())
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory with a short name: the address of a socket is limited to 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="na") as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.name)
+def test_a_node_has_what_was_asked_for_or_stays_as_it_is(
+    program: Program, configuration: Configuration, place: Path
+) -> None:
+    """By the daemon's own word, and without a byte too many after the revert."""
+    node = Node(program, configuration, place)
+    try:
+        assert find_faults(node) == []
+    finally:
+        node.close()
+
+
+def test_each_configuration_has_a_name_of_its_own() -> None:
+    """And there are enough of them."""
+    assert len({each.name for each in CONFIGURATIONS}) == len(CONFIGURATIONS) >= 60

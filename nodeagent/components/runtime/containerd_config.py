@@ -161,7 +161,8 @@ class ContainerdConfig:
         for version, plugin in _PLUGINS.items():
             if not isinstance(own, int) or version >= min(own, _NEWEST_SECTION):
                 tables = merge(tables, get_table(document, ("plugins", plugin)))
-        return merge(document, {"plugins": {self.section[1]: tables}}) if tables else document
+        others = {name: table for name, table in get_table(document, ("plugins",)).items() if name not in _CRI}
+        return document | {"plugins": others | ({self.section[1]: tables} if tables else {})}
 
 
 def arrange_imports(tree: ConfigTree) -> ConfigTree:

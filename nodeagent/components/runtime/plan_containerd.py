@@ -138,7 +138,8 @@ class _Planner:
         bases = (known.get(name) for name in (self.config.default_runtime, _RUNC, "crun"))
         # What is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
         base: dict[str, Any] = next(
-            (each for each in bases if isinstance(each, dict) and each.get("runtime_type", _RUNC_SHIM) in _RUNC_SHIMS), {}
+            (each for each in bases if isinstance(each, dict) and each.get("runtime_type", _RUNC_SHIM) in _RUNC_SHIMS),
+            {},
         )
         entry: dict[str, Any] = {
             name: value for name, value in base.items() if name not in {"options", "runtime_engine", "runtime_root"}

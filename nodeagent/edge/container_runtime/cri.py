@@ -13,7 +13,13 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
-from nodeagent.edge.container_runtime.wire import AnswerMalformed, parse_fields, parse_numbers, parse_text_map, parse_texts
+from nodeagent.edge.container_runtime.wire import (
+    AnswerMalformed,
+    parse_fields,
+    parse_numbers,
+    parse_text_map,
+    parse_texts,
+)
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"

@@ -43,7 +43,9 @@ async def test_a_runtime_says_who_it_is_and_what_is_in_force(host: Path) -> None
     fake = FakeCri(config=EFFECTIVE)
     async with fake.serving(host / "s"):
         answer = await ask_runtime(str(host / "s"))
-    assert answer == CriAnswer(name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"), is_ready=True)
+    assert answer == CriAnswer(
+        name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"), is_ready=True
+    )
     assert fake.was_verbose
 
 

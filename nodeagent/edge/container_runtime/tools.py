@@ -92,9 +92,10 @@ def find_host_root(proc_root: Path = Path("/proc")) -> Path:
 def make_directory(host: HostPaths, main: str) -> Iterator[str]:
     """A directory of the host's that both the agent and the host's program see; gone afterwards.
 
-    An agent in a container may be given nothing to write in but the directory of the configuration itself.
+    An agent in a container, or in a strict unit, may be given nothing to write in but the directory of the
+    configuration itself.
     """
-    places = [None] if host.is_own else ["/run", str(PurePosixPath(main).parent)]
+    places = [None if host.is_own else "/run", str(PurePosixPath(main).parent)]
     failure: OSError | None = None
     for place in places:
         try:

@@ -31,6 +31,8 @@ _SAID_LIMIT: Final = 500
 _LONGEST_SOCKET: Final = 100
 """The kernel allows 107 bytes for the address of a socket; containerd puts `.ttrpc` behind its own."""
 _BEGIN: Final = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec timeout -s KILL "$@"'
+_OWN_PROC: Final = 'mount -t proc proc "$0/proc" && exec "$@"'
+"""The daemon looks itself up in /proc, and is not in the host's where the agent has a process namespace of its own."""
 _ERROR: Final = re.compile(r'error="((?:[^"\\]|\\.)*)"')
 _NO_CRI: Final = "unimplemented"
 """What a daemon says to CRI's questions that has started without it."""
@@ -65,6 +67,8 @@ def _try_in(directory: str, executable: str, tree: ConfigTree, host: HostPaths, 
     flags = [part for name in ("root", "state") for part in (f"--{name}", f"{directory}/{name}")]
     main = f"{directory}/{tree.files[0].path}"
     daemon = enter_root(host.root, [executable, "--config", main, *flags, "--address", f"{directory}/grpc"])
+    if not host.is_own:
+        daemon = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _OWN_PROC, str(host.root), *daemon]
     # Twice the time, so that what ends it in time is this side, which then knows why.
     command = ["sh", "-c", _BEGIN, "sh", f"{2 * seconds:g}", *daemon]
     with (place / "log").open("w+b") as log, _running(command, directory, log.fileno()) as process:
@@ -124,7 +128,8 @@ def _wait_answer(process: subprocess.Popen[bytes], socket: Path, seconds: float)
 
 def _describe(answer: CriAnswer | str | None, log: str, seconds: float) -> TrialAnswer:
     if answer is None:
-        return TrialAnswer(obstacle=f"a containerd that was started on the side did not answer within {seconds:g} s")
+        told = f"a containerd that was started on the side did not answer within {seconds:g} s"
+        return TrialAnswer(obstacle=f"{told}: {find_reason(log)}")
     if isinstance(answer, str):
         return TrialAnswer(said=f"{answer}: {find_reason(log)}")
     said = "" if answer.is_ready else "its condition RuntimeReady is not true"

@@ -3,6 +3,8 @@
 Either CRI comes up with `runc`, our class and everything it had before, or the reason is named and nothing is written.
 """
 
+import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.runtimes.configurations import CONFIGURATIONS, Configuration
+from tests.integration.cluster.layout import CHECKOUT
+from tests.integration.runtimes.configurations import CONFIGURATIONS, CRI2, Configuration
 from tests.integration.runtimes.matrix import Node, Program, find_faults
 from tests.integration.runtimes.packages import fetch_package
 from tests.integration.runtimes.releases import BUILD_SECONDS, RELEASES, build, find_cluster_program
+from tests.integration.runtimes.support import run
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
@@ -58,3 +62,31 @@ def test_a_node_has_what_was_asked_for_or_stays_as_it_is(
 def test_each_configuration_has_a_name_of_its_own() -> None:
     """And there are enough of them."""
     assert len({each.name for each in CONFIGURATIONS}) == len(CONFIGURATIONS) >= 60
+
+
+BUSY = f"""root = "/var/lib/containerd"
+state = "/run/containerd"
+version = 2
+[grpc]
+address = "/run/containerd/containerd.sock"
+[ttrpc]
+address = "/run/containerd/containerd.sock.ttrpc"
+[debug]
+address = "/run/containerd/debug.sock"
+[metrics]
+address = "127.0.0.1:10257"
+{CRI2}]
+stream_server_port = "10010"
+{CRI2}.cni]
+conf_dir = "/srv/cni/net.d"
+[plugins."io.containerd.internal.v1.opt"]
+path = "/opt/containerd"
+"""
+
+
+def test_a_trial_touches_nothing_of_the_node(program: Program, place: Path) -> None:
+    """No socket, port, directory or file that the real daemon has or would make, whatever its files name."""
+    (place / "config.toml").write_text(BUSY)
+    command = (sys.executable, "-m", "tests.integration.runtimes.alone", str(program.path), str(place / "config.toml"))
+    alone = ("unshare", "--mount", "--net", "--propagation", "private")
+    assert json.loads(run(*alone, *command, cwd=CHECKOUT)) == {"ready": True, "said": "", "touched": []}

@@ -48,7 +48,7 @@ async def test_a_daemon_that_comes_up_is_proof() -> None:
 
 async def test_what_cannot_be_tried_out_is_told() -> None:
     """Another runtime, or no way to start this one: the check of its own tool has to do."""
-    assert "docker cannot be started" in (await prove_plan(Trials(), make_look(kind=RuntimeKind.DOCKER))).unproved
+    assert "containerd alone" in (await prove_plan(Trials(), make_look(kind=RuntimeKind.DOCKER))).unproved
     assert (await prove_plan(Trials(TrialAnswer(obstacle="only root")), make_look())).unproved == "only root"
 
 

@@ -126,7 +126,7 @@ class _Planner:
 
     @property
     def _lacks_builtin(self) -> bool:
-        """Whether a table that names our class alone takes the place of 1.x's own, which holds `runc`, or would do so."""
+        """Whether our class alone takes, or would take, the place of 1.x's own table, which holds `runc`."""
         if self.config.replaces_runtimes:
             ours_alone = not self.config.runtimes.keys() - {CLASS}
             return ours_alone and self.config.lacks_default and self.config.default_runtime == _RUNC

@@ -87,7 +87,7 @@ def _make_harmless(document: dict[str, Any], *, is_main: bool) -> dict[str, Any]
     """What decides about CRI, and nothing else."""
     copy = {name: document[name] for name in ("version", "disabled_plugins") if name in document}
     plugins = get_table(document, ("plugins",))
-    tables = {name: get_table(plugins, (name,)) for name in _CRI_TABLES if name in plugins}
+    tables: dict[str, dict[str, Any]] = {name: get_table(plugins, (name,)) for name in _CRI_TABLES if name in plugins}
     # In 1.x a table in an import would take the place of the main file's.
     for name in _list_expected_tables(document) if is_main else ():
         tables.setdefault(name, {})

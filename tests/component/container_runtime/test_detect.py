@@ -111,6 +111,21 @@ async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:
     assert evidence.wrapper == "/usr/bin/nvidia-container-runtime"
 
 
+@pytest.mark.parametrize(
+    ("command", "program"), [(b"/usr/bin/containerd\0", "/usr/bin/containerd"), (b"containerd\0", ""), (b"", "")]
+)
+async def test_a_program_that_may_not_be_seen_is_told_by_its_command_line(
+    host: Path, command: bytes, program: str
+) -> None:
+    """Few capabilities do not let an agent look behind another's process; a bare name leads nowhere."""
+    process = host / "proc" / str(os.getpid())
+    process.mkdir()
+    (process / "cmdline").write_bytes(command)
+    async with FakeCri().serving(host / "run/containerd/containerd.sock"):
+        (candidate,) = (await make_detector(host).read_evidence()).candidates
+    assert candidate.executable == program
+
+
 async def test_rke2_is_told_from_k3s_by_its_data(host: Path) -> None:
     """They share the socket's path."""
     (host / "var/lib/rancher/rke2").mkdir(parents=True)

@@ -178,7 +178,7 @@ TEXT_2: Final = (
     give("2: version is not first", "oom_score = 0\n\n" + V2, "class"),
     give(
         "2: keys nobody knows",
-        f'what_is_this = 1\n{V2}{CRI2}.nothing]\n  of = "ours"\n[plugins."io.containerd.example.v9.thing"]\n  a = [1, 2]\n',
+        f'what = 1\n{V2}{CRI2}.nothing]\n  of = "ours"\n[plugins."io.containerd.example.v9.thing"]\n  a = [1]\n',
         "class",
     ),
     give("2: broken", f"{V2}this is [no toml\n", "class", always("no TOML")),

@@ -1,4 +1,4 @@
-"""Which tables count, which runtimes come of them, and in which order files are read, for each release of containerd."""
+"""Which tables count, which runtimes come of them, and in which order files are read, by release of containerd."""
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_before_2_3_two_versions_do_not_go_together(
     release: tuple[int, int],
     main: str,
     other: str,
-    is_mixed: bool,  # noqa: FBT001  # a column of the table above
+    is_mixed: bool,
 ) -> None:
     """The tables of one of them are ignored."""
     if main or release >= (2, 0):
@@ -118,7 +118,7 @@ def test_cri_may_be_switched_off_anywhere() -> None:
         ("/srv/*.toml", False),
     ],
 )
-def test_a_star_does_not_lead_into_directories(pattern: str, brings: bool) -> None:  # noqa: FBT001  # a column
+def test_a_star_does_not_lead_into_directories(pattern: str, brings: bool) -> None:
     """As the daemon's own patterns do not."""
     config = read((2, 0), f'version = 2\nimports = ["{pattern}", 5]')
     assert config.imports_file("/etc/containerd/conf.d/99-nodeagent.toml") is brings

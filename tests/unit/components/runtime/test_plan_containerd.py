@@ -345,7 +345,7 @@ def test_a_drop_in_that_sorts_behind_ours_is_named() -> None:
 @pytest.mark.parametrize(
     ("version", "is_refused"), [("1.6.20", True), ("1.7.11", True), ("1.7.22", False), ("1.6", True)]
 )
-def test_a_relative_pattern_is_an_obstacle_where_it_is_looked_for_elsewhere(version: str, is_refused: bool) -> None:  # noqa: FBT001  # a column
+def test_a_relative_pattern_is_an_obstacle_where_it_is_looked_for_elsewhere(version: str, is_refused: bool) -> None:
     """What the daemon reads is then not known."""
     found = plan(version, make_tree(f'imports = ["conf.d/*.toml"]\n{V2}', V2), CLASS)
     assert ("write the whole path" in found.problem) is is_refused

@@ -119,7 +119,7 @@ async def test_a_program_that_may_not_be_seen_is_told_by_its_command_line(
 ) -> None:
     """Few capabilities do not let an agent look behind another's process; a bare name leads nowhere."""
     process = host / "proc" / str(os.getpid())
-    process.mkdir()
+    process.mkdir(parents=True)
     (process / "cmdline").write_bytes(command)
     async with FakeCri().serving(host / "run/containerd/containerd.sock"):
         (candidate,) = (await make_detector(host).read_evidence()).candidates

@@ -92,7 +92,9 @@ def test_a_daemon_that_ends_is_told_by_its_last_words(install: Install) -> None:
 def test_a_daemon_that_does_not_answer_proves_nothing(install: Install, tmp_path: Path) -> None:
     """It is ended with all that it has started, though it does not want to be."""
     answer = run_trial(install(STUBBORN), seconds=1.0)
-    assert answer.obstacle == "a containerd that was started on the side did not answer within 1 s"
+    assert (
+        answer.obstacle == "a containerd that was started on the side did not answer within 1 s: level=info msg=hello"
+    )
     child = Path("/proc") / (tmp_path / "child").read_text().strip() / "stat"
     assert not child.exists() or child.read_text().split()[2] == "Z"
     assert not Path((tmp_path / "place").read_text().strip()).parent.exists()

@@ -31,7 +31,7 @@ _SAID_LIMIT: Final = 500
 _LONGEST_SOCKET: Final = 100
 """The kernel allows 107 bytes for the address of a socket; containerd puts `.ttrpc` behind its own."""
 _BEGIN: Final = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec timeout -s KILL "$@"'
-_OWN_PROC: Final = 'mount -t proc proc "$0/proc" && exec "$@"'
+_OWN_PROC: Final = 'mount -t proc proc "$0/proc"; exec "$@"'
 """The daemon looks itself up in /proc, and is not in the host's where the agent has a process namespace of its own."""
 _ERROR: Final = re.compile(r'error="((?:[^"\\]|\\.)*)"')
 _NO_CRI: Final = "unimplemented"

@@ -32,7 +32,6 @@ def main() -> None:
         path = Path("/run") / name
         path.parent.mkdir(parents=True, exist_ok=True)
         each.bind(str(path))
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     taken = [socket.create_server(("127.0.0.1", port)) for port in PORTS]
     before = read_state()
     tree = ConfigTree(files=(ConfigFile(path="/etc/containerd/config.toml", content=content),))

@@ -24,6 +24,14 @@ def test_imports_are_followed_in_order(tmp_path: Path) -> None:
     assert names == ["config.toml", "a.toml", "b.toml", "other.toml", "deep.toml"]
 
 
+def test_an_import_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """The daemon does not start without it; what a star fits may be nothing."""
+    main = tmp_path / "config.toml"
+    main.write_text('imports = ["conf.d/*.toml", "gone.toml", "99-own.t*ml"]\n')
+    (problem,) = read_config_tree(RuntimeKind.CONTAINERD, str(main)).problems
+    assert problem.startswith(f"{main} imports gone.toml, which is not there")
+
+
 def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:
     """Whatever the extension, in order of names, also in directories below."""
     main = tmp_path / "crio.conf"

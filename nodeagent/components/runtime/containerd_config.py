@@ -184,6 +184,22 @@ def arrange_imports(tree: ConfigTree) -> ConfigTree:
     return ConfigTree(files=tuple(known[path] for path in ordered), problems=tree.problems)
 
 
+def drop_dormant(tree: ConfigTree, path: str) -> ConfigTree:
+    """The files without this one, where no other imports it: whatever it says, nobody reads it.
+
+    Raises:
+        ConfigUnparsable: a file that may import it is no TOML.
+    """
+    others = tuple(file for file in tree.files if file.path != path)
+    patterns = (
+        normpath(PurePosixPath(file.path).parent / pattern)
+        for file in others
+        for pattern in _list_imports(parse_toml(file.path, file.content)) or ()
+    )
+    is_read = any(PurePosixPath(path).match(pattern) for pattern in patterns)
+    return tree if is_read else ConfigTree(files=others, problems=tree.problems)
+
+
 def _list_imports(document: dict[str, Any]) -> list[str] | None:
     told = document.get("imports")
     return [value for value in told if isinstance(value, str)] if isinstance(told, list) else None

@@ -11,7 +11,12 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from nodeagent.components.runtime.choose import ChosenRuntime, parse_version
-from nodeagent.components.runtime.containerd_config import ContainerdConfig, arrange_imports, highest_config_version
+from nodeagent.components.runtime.containerd_config import (
+    ContainerdConfig,
+    arrange_imports,
+    drop_dormant,
+    highest_config_version,
+)
 from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, apply_to_tree, list_changes
 from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
@@ -52,13 +57,30 @@ def plan_containerd(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) ->
     return RuntimePlan(cdi_enabled=enabled, changes=changes, handlers=tuple(after.config.runtimes))
 
 
+def find_drop_in(runtime: ChosenRuntime) -> str:
+    """Where our own file is, or would be."""
+    if runtime.flavour is RuntimeFlavour.K0S:
+        return f"{_K0S_DROP_INS}/{OWN_NAME}.toml"
+    return str(PurePosixPath(runtime.config_file).parent / "conf.d" / f"{OWN_NAME}.toml")
+
+
+def find_read_files(runtime: ChosenRuntime, tree: ConfigTree) -> ConfigTree:
+    """What the daemon reads: our own file lies there unread where somebody has taken the import away.
+
+    Raises:
+        ConfigUnparsable: a file is no TOML.
+    """
+    # k0s reads its directory without being told.
+    return tree if runtime.flavour is RuntimeFlavour.K0S else drop_dormant(tree, find_drop_in(runtime))
+
+
 class _Planner:
     """What is missing in a configuration, and what may be in the way."""
 
     def __init__(self, runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> None:
         self._runtime, self._tree, self._wanted = runtime, tree, wanted
         self._release = parse_version(runtime.version)
-        self.config = ContainerdConfig(self._release, tree)
+        self.config = ContainerdConfig(self._release, find_read_files(runtime, tree))
         self._main = self.config.main
 
     def find_obstacle(self) -> str:
@@ -165,7 +187,7 @@ class _Planner:
         return list_changes(self._tree, [(path, set_keys(path, content, keys))])
 
     def _plan_drop_in(self, keys: dict[KeyPath, Any]) -> tuple[FileChange, ...]:
-        path = self._find_drop_in()
+        path = find_drop_in(self._runtime)
         content = self._read(path) or HEADER + b"version = %d\n" % self.config.version
         contents = [(path, set_keys(path, content, keys))]
         if self._runtime.flavour is not RuntimeFlavour.K0S and not self.config.imports_file(path):
@@ -178,12 +200,7 @@ class _Planner:
         return content if self.config.documents[0][1] else b"version = %d\n" % self.config.version + content
 
     def _read(self, path: str) -> bytes:
-        return next((file.content for file in self._tree.files if file.path == path and file.content), b"")
-
-    def _find_drop_in(self) -> str:
-        if self._runtime.flavour is RuntimeFlavour.K0S:
-            return f"{_K0S_DROP_INS}/{OWN_NAME}.toml"
-        return str(PurePosixPath(self._main.path).parent / "conf.d" / f"{OWN_NAME}.toml")
+        return next((file.content for file, _ in self.config.documents if file.path == path and file.content), b"")
 
     def _add_import(self, pattern: str) -> bytes:
         content = self._read_main()

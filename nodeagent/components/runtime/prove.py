@@ -5,6 +5,7 @@ place is no place for a trial, and nothing is proved either way.
 """
 
 from nodeagent.components.runtime.look import Look
+from nodeagent.components.runtime.plan_containerd import find_read_files
 from nodeagent.components.runtime.trial import Trial, find_wrong, render_control, render_trial
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ContainerRuntime
@@ -53,7 +54,7 @@ async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
     if not control.is_ready:
         said = control.obstacle or control.said
         return Proof(unproved=f"containerd does not come up on the side even without configuration: {said}")
-    present = await _try_out(runtime, look, render_trial(look.tree))
+    present = await _try_out(runtime, look, render_trial(find_read_files(look.runtime, look.tree)))
     raise PlanDisproved(look.runtime.config_file, wrong, was_broken=not present.is_ready)
 
 

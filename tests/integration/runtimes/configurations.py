@@ -250,6 +250,8 @@ IMPORTS_2: Final = (
     give("dormant: broken files, class", V2, "class", **DORMANT),
     give("dormant: broken files, cdi off", full(2, CRI2, OFF), "cdi", **DORMANT),
     give("dormant: beside no main file's tables", "version = 2\n", "class", **DORMANT),
+    give("dormant: our own, as once written", full(2, CRI2, OFF), "cdi", **{"conf.d__99-nodeagent": LATER_OFF}),
+    give("dormant: our own, broken", full(2, CRI2, OFF), "class", **{"conf.d__99-nodeagent": "this is [no toml\n"}),
     give("imports: a file that is not there", f'imports = ["gone.toml"]\n{V2}', "class", always("is not there")),
     give(
         "imports: in a circle", ALL_OF + V2, "class", **{"conf.d__50-circle": f'version = 2\nimports = ["../{MAIN}"]\n'}

@@ -329,6 +329,18 @@ def test_a_wildcard_that_is_there_is_used() -> None:
     assert plan("2.1.4", tree) == RuntimePlan(cdi_enabled=True)
 
 
+@pytest.mark.parametrize("text", ["version = 2\n[old]\n", "this is [no toml\n"])
+def test_our_own_drop_in_that_nobody_imports_any_more_is_written_anew(text: str) -> None:
+    """Whoever took the import away may have changed the version too; what was there is known to the change."""
+    tree = make_tree(make_off(V3), text, names=(MAIN, DROP_IN))
+    found = plan("2.1.4", tree)
+    assert read_after(found)[DROP_IN] == {
+        "version": 3,
+        "plugins": {"io.containerd.cri.v1.runtime": {"enable_cdi": True}},
+    }
+    assert [change.before for change in found.changes if change.path == DROP_IN] == [text.encode()]
+
+
 def test_an_empty_list_of_imports_is_filled() -> None:
     """A second list would be no TOML."""
     assert read_after(plan("2.1.4", make_tree(f"imports = []\n{make_off(V3)}")))[MAIN]["imports"] == [OWN]

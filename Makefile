@@ -91,6 +91,7 @@ nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
+	@$(BIN)/python -m tests.integration.runtimes.releases
 	$(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.shake --runs $(RUNS)
 

@@ -14,8 +14,9 @@ from nodeagent.cli.output import write_answer
 from nodeagent.cli.settings import load_for
 from nodeagent.cli.table import clean, read_environment
 from nodeagent.components.runtime.choose import NoRuntime
-from nodeagent.components.runtime.component import restart_and_verify, write_plan
+from nodeagent.components.runtime.component import judge_plan, restart_and_verify, write_plan
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.prove import Proof
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
@@ -53,29 +54,44 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Show what `configure` would change."""
-    look = _require(_run(arguments, lambda runtime, live: look_at_runtime(runtime, live.now.runtime)))
+    """Show what `configure` would change, and whether the runtime would take it."""
+
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, Proof | NodeagentError]:
+        look = _require(await look_at_runtime(runtime, live.now.runtime))
+        try:
+            return look, await judge_plan(runtime, look) if look.plan.changes else Proof()
+        except NodeagentError as error:
+            return look, error
+
+    look, judged = _run(arguments, act)
     print(_render_plan(look), file=streams.out)
+    if isinstance(judged, NodeagentError):
+        raise CommandFailed(str(judged), ExitCode.BAD_INPUT) from judged
+    if look.plan.changes:
+        print(_render_proof(look, judged), file=streams.out)
     return ExitCode.OK
 
 
 def configure(arguments: argparse.Namespace, streams: Streams) -> int:
     """Write it, and restart the runtime where that was asked for."""
 
-    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...]]:
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
         look = _require(await look_at_runtime(runtime, live.now.runtime))
-        changes = await write_plan(runtime, look) if look.plan.changes else ()
+        changes = look.plan.changes
+        proof = await write_plan(runtime, look) if changes else Proof()
         after = _require(await look_at_runtime(runtime, live.now.runtime))
         if arguments.restart and after.restart_needed:
             await restart_and_verify(runtime, live, after, changes)
             after = _require(await look_at_runtime(runtime, live.now.runtime))
-        return after, changes
+        return after, changes, proof
 
-    look, changes = _run(arguments, act)
+    look, changes, proof = _run(arguments, act)
     for change in changes:
         print(f"written: {change.path}", file=streams.out)
     if not changes:
         print("nothing to write", file=streams.out)
+    else:
+        print(_render_proof(look, proof), file=streams.out)
     if look.restart_needed:
         print(f"to bring it into force: {look.restart_needed}", file=streams.out)
     return ExitCode.OK
@@ -126,6 +142,13 @@ def _render_plan(look: Look) -> str:
         return f"nothing to change{waiting}"
     parts = [line for change in look.plan.changes for line in _diff(change)]
     return "\n".join([*parts, f"afterwards: {' '.join(look.runtime.restart_command)}"])
+
+
+def _render_proof(look: Look, proof: Proof) -> str:
+    if proof.unproved:
+        return f"not proved by a start on the side: {proof.unproved}"
+    runtimes = ", ".join(proof.handlers)
+    return f"proved: {look.runtime.kind} {look.runtime.version} comes up with it on the side, runtimes: {runtimes}"
 
 
 def _diff(change: FileChange) -> list[str]:

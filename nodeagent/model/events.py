@@ -111,6 +111,8 @@ class RuntimeConfigured(Value, frozen=True):
     paths: tuple[str, ...]
     repair: bool = False
     """Whether somebody had undone it."""
+    unproved: str = ""
+    """Why it could not be shown on the side that the runtime comes up with it; empty when it was."""
 
 
 class RuntimeRestarted(Value, frozen=True):

@@ -1,6 +1,7 @@
 """The container runtime and the CDI specifications, as this node has them."""
 
 from enum import StrEnum
+from typing import Final
 
 from nodeagent.model.values import Value
 
@@ -68,6 +69,23 @@ class ConfigTree(Value, frozen=True):
 
     files: tuple[ConfigFile, ...]
     problems: tuple[str, ...] = ()
+
+
+SCRATCH: Final = "/@scratch@"
+"""Stands, in files for a daemon that is only tried out, for the directory that it is given."""
+
+
+class TrialAnswer(Value, frozen=True):
+    """What became of a daemon that was started on the side."""
+
+    obstacle: str = ""
+    """Why none could be started; then nothing is known."""
+    is_ready: bool = False
+    """Whether CRI answered that the runtime is ready."""
+    said: str = ""
+    """Why it is not, in the daemon's own words."""
+    handlers: tuple[str, ...] | None = None
+    cdi_enabled: bool | None = None
 
 
 class FileChange(Value, frozen=True):

@@ -81,7 +81,8 @@ class FakeCri:
 
     async def _status(self, stream: Stream[bytes, bytes]) -> None:
         self.was_verbose = await stream.recv_message() == b"\x08\x01"
-        status = encode_field(1, encode_field(1, "RuntimeReady"))
+        ready = encode_field(1, "RuntimeReady") + encode_number(2 << 3) + encode_number(1)
+        status = encode_field(1, encode_field(1, ready))
         if self.config is not None:
             status += encode_field(2, encode_field(1, "config") + encode_field(2, self.config))
         for handler in self.handlers:

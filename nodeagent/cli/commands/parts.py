@@ -79,9 +79,13 @@ RUNTIME = Command(
         ),
         Command(
             "plan",
-            "what `configure` would change, as a unified diff",
+            "what `configure` would change, as a unified diff, and whether the runtime comes up with it",
             runs="nodeagent.cli.runtime:plan",
             exits=(ExitCode.UNREACHABLE,),
+            description=(
+                "containerd's own program is started on the side with a harmless copy of the planned files."
+                " The last line says that this proved them, or why it could not be done. Exit code 2: it would fail."
+            ),
             arguments=(CONFIG, SET),
             examples=(
                 Example("nodeagent runtime plan", "nothing is written"),
@@ -93,7 +97,7 @@ RUNTIME = Command(
             "write the change; what was there before is kept",
             runs="nodeagent.cli.runtime:configure",
             exits=(ExitCode.UNREACHABLE,),
-            description="The runtime's own tool judges the change before it replaces anything.",
+            description="The runtime's own program judges the change before it replaces anything, as `plan` does.",
             arguments=(
                 CONFIG,
                 SET,

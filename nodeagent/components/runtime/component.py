@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.describe import describe_difference
 from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
-from nodeagent.components.runtime.plan import apply_to_tree
+from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
@@ -51,16 +51,25 @@ class RuntimeNotInForce(NodeagentError):
         super().__init__(f"{timeout_seconds:g} s after the restart {reason}")
 
 
-async def write_plan(runtime: ContainerRuntime, look: Look) -> tuple[FileChange, ...]:
-    """Have the runtime's own tool judge the change, then write it.
+async def judge_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+    """Have the runtime's own program judge the change, and show what it does with it where that can be shown.
+
+    Raises:
+        NodeagentError: the runtime would not take it.
+    """
+    await runtime.check(look.runtime.kind, look.runtime.executable, look.planned_tree)
+    return await prove_plan(runtime, look)
+
+
+async def write_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+    """Judge the change, then write it.
 
     Raises:
         NodeagentError: nothing was written.
     """
-    changes = look.plan.changes
-    await runtime.check(look.runtime.kind, look.runtime.executable, apply_to_tree(look.tree, changes))
-    await runtime.apply(changes)
-    return changes
+    proof = await judge_plan(runtime, look)
+    await runtime.apply(look.plan.changes)
+    return proof
 
 
 async def restart_and_verify(
@@ -116,6 +125,8 @@ class Runtime:
         self._refused: Look | NoRuntime | None = None
         """How things were after a restart that failed; while they stay so, nothing is tried again."""
         self._failure = ""
+        self._disproved: tuple[Look, PlanDisproved] | None = None
+        """What a trial has shown to be no good, and why."""
         self._asked: int | None = None
         self._cause: int | None = None
         """What this step follows from: a reload, or what was done before in the same step."""
@@ -235,12 +246,24 @@ class Runtime:
         return f"{files} lost our setting again after {len(self._repairs)} repairs within the hour"
 
     async def _configure(self, look: Look) -> None:
-        self._written = await write_plan(self._runtime, look)
+        proof = await self._write(look)
+        self._written = look.plan.changes
         paths = tuple(change.path for change in self._written)
-        self._log.info("runtime_configured", paths=paths, repair=self._has_configured)
-        configured = RuntimeConfigured(paths=paths, repair=self._has_configured)
+        unproved = proof.unproved
+        self._log.info("runtime_configured", paths=paths, repair=self._has_configured, unproved=unproved or None)
+        configured = RuntimeConfigured(paths=paths, repair=self._has_configured, unproved=unproved)
         self._cause = self._bus.publish_fact(configured, source=self.name, cause=self._cause).seq
         self._has_configured = True
+
+    async def _write(self, look: Look) -> Proof:
+        """Write it, unless a trial of just this has failed before: then nothing is started on the side again."""
+        if self._disproved is not None and self._disproved[0] == look:
+            raise self._disproved[1]
+        try:
+            return await write_plan(self._runtime, look)
+        except PlanDisproved as error:
+            self._disproved = (look, error)
+            raise
 
     def _may_restart(self) -> bool:
         settings = self._live.now.runtime

@@ -3,11 +3,10 @@
 Owns the order of these questions, for the component and the command line alike. Refuses to write anything.
 """
 
-from pathlib import PurePosixPath
-
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
-from nodeagent.components.runtime.plan import CLASS, OWN_NAME, RuntimePlan, Wanted
-from nodeagent.components.runtime.plan_containerd import plan_containerd
+from nodeagent.components.runtime.containerd_config import arrange_imports
+from nodeagent.components.runtime.plan import CLASS, RuntimePlan, Wanted, apply_to_tree
+from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
 from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
 from nodeagent.config.sections.containers import RuntimeSettings
@@ -32,6 +31,13 @@ class Look(Value, frozen=True):
     tree: ConfigTree
     wanted: Wanted
     plan: RuntimePlan
+
+    @property
+    def planned_tree(self) -> ConfigTree:
+        """The files as they will be, in the order in which they will be read."""
+        after = apply_to_tree(self.tree, self.plan.changes)
+        is_containerd = self.runtime.kind is RuntimeKind.CONTAINERD
+        return arrange_imports(find_read_files(self.runtime, after)) if is_containerd else after
 
     @property
     def restart_needed(self) -> str:
@@ -106,7 +112,5 @@ def _plan(
 
 
 def _list_own_places(chosen: ChosenRuntime) -> tuple[str, ...]:
-    """Drop-ins that no import leads to: k0s merges its directory by itself."""
-    if chosen.kind is not RuntimeKind.CONTAINERD:
-        return ()
-    return (str(PurePosixPath("/etc/k0s/containerd.d") / f"{OWN_NAME}.toml"),)
+    """Our drop-in, to which no import may lead: k0s merges its directory by itself, and imports may be taken away."""
+    return (find_drop_in(chosen),) if chosen.kind is RuntimeKind.CONTAINERD else ()

@@ -27,8 +27,8 @@ class RuntimePlan(Value, frozen=True):
     changes: tuple[FileChange, ...] = ()
     problem: str = ""
     """Why it cannot be done, in one line with the remedy; empty when it can."""
-    restarts: bool = True
-    """Whether the changes need a restart of the runtime."""
+    handlers: tuple[str, ...] = ()
+    """The runtimes that it will then have at least; what is tried out before writing is held against them."""
 
 
 def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes]]) -> tuple[FileChange, ...]:

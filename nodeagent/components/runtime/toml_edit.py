@@ -11,7 +11,7 @@ from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AbstractTable
+from tomlkit.items import AbstractTable, Array
 
 from nodeagent.model.errors import NodeagentError
 
@@ -138,4 +138,10 @@ def _set(document: Any, key: KeyPath, value: Any) -> None:
         table = table[part]
         if not isinstance(table, Mapping | AbstractTable):
             raise TypeError(f"{part} is no table")
-    table[key[-1]] = value
+    known = table.get(key[-1])
+    if isinstance(known, Array) and isinstance(value, list) and value[: len(known)] == known.unwrap():
+        # What is put behind the rest of a list leaves its lines and comments as they are.
+        for item in value[len(known) :]:
+            known.append(item)
+    else:
+        table[key[-1]] = value

@@ -25,7 +25,7 @@ def read_config_tree(
     files: dict[str, ConfigFile] = {}
     problems: list[str] = []
     _read_into(files, main, host)
-    for path in _list_further(kind, main, files, host):
+    for path in _list_further(kind, main, files, problems, host):
         if len(files) >= _FILES_LIMIT:
             problems.append(f"{main} brings in more than {_FILES_LIMIT} files")
             break
@@ -37,26 +37,36 @@ def read_config_tree(
     return ConfigTree(files=tuple(files.values()), problems=tuple(problems))
 
 
-def _list_further(kind: RuntimeKind, main: str, files: dict[str, ConfigFile], host: HostPaths) -> Iterator[str]:
+def _list_further(
+    kind: RuntimeKind, main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths
+) -> Iterator[str]:
     if kind is RuntimeKind.CONTAINERD:
-        yield from _list_imports(main, files, host)
+        yield from _list_imports(main, files, problems, host)
     elif kind is RuntimeKind.CRIO:
         yield from host.walk(f"{main}.d")
 
 
-def _list_imports(path: str, files: dict[str, ConfigFile], host: HostPaths) -> Iterator[str]:
-    """What a file imports, and what those import; each file once, so that a circle ends."""
-    document = _parse(files[path].content if path in files else None)
-    patterns = document.get("imports")
-    for pattern in patterns if isinstance(patterns, list) else ():
-        if not isinstance(pattern, str):
-            continue
-        # Normalised, so that a file is the same by whatever way it is named.
-        absolute = os.path.normpath(os.path.join(os.path.dirname(path), pattern))  # noqa: PTH118, PTH120  # the pattern may be absolute or relative, and is no path
-        for found in host.list_matching(absolute):
-            if found not in files:
-                yield found
-                yield from _list_imports(found, files, host)
+def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths) -> Iterator[str]:
+    """What a file imports, then what those import, as containerd goes; each file once, so that a circle ends."""
+    pending = [main]
+    for path in pending:
+        document = _parse(files[path].content if path in files else None)
+        patterns = document.get("imports")
+        for pattern in patterns if isinstance(patterns, list) else ():
+            if not isinstance(pattern, str):
+                continue
+            # Normalised, so that a file is the same by whatever way it is named.
+            absolute = os.path.normpath(os.path.join(os.path.dirname(path), pattern))  # noqa: PTH118, PTH120  # the pattern may be absolute or relative, and is no path
+            found = list(host.list_matching(absolute))
+            if not found and "*" not in pattern:
+                problems.append(
+                    f"{path} imports {pattern}, which is not there, and containerd does not start without it:"
+                    " put it there, or take it out of `imports`"
+                )
+            for each in found:
+                if each not in files and each not in pending:
+                    pending.append(each)
+                    yield each
 
 
 def _parse(content: bytes | None) -> dict[str, object]:

@@ -11,7 +11,13 @@ from typing import Any
 import anyio
 
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
-from nodeagent.edge.container_runtime.wire import AnswerMalformed, parse_fields, parse_text_map, parse_texts
+from nodeagent.edge.container_runtime.wire import (
+    AnswerMalformed,
+    parse_fields,
+    parse_numbers,
+    parse_text_map,
+    parse_texts,
+)
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
 from nodeagent.model.values import Value
@@ -30,6 +36,8 @@ class CriAnswer(Value, frozen=True):
     """`None` when it does not tell."""
     handlers: tuple[str, ...] | None = None
     """Runtime classes; `None` when it does not tell."""
+    is_ready: bool | None = None
+    """Its own condition `RuntimeReady`; `None` when it does not tell."""
 
 
 async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer:
@@ -69,7 +77,18 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
         version=version.get(3, ""),
         cdi_enabled=enabled if isinstance(enabled, bool) else None,
         handlers=tuple(handlers) or _find_runtimes(config),
+        is_ready=_find_ready(status),
     )
+
+
+def _find_ready(status: bytes) -> bool | None:
+    for number, content in parse_fields(status):
+        conditions = [each for at, each in parse_fields(content) if at == 1] if number == 1 else []
+        for condition in conditions:
+            if parse_texts(condition).get(1) == "RuntimeReady":
+                # A number that is zero is not sent.
+                return parse_numbers(condition).get(2, 0) == 1
+    return None
 
 
 def _find_runtimes(config: Any) -> tuple[str, ...] | None:

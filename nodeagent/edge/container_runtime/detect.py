@@ -7,7 +7,7 @@ tells the binary and the command line, which are truer than any convention.
 import itertools
 import socket as sockets
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -129,13 +129,14 @@ class RuntimeDetector:
         """The process that listens there, or the only one of its name where the kernel hides who listens."""
         pid = read_peer_pid(self._host.here(socket)) or self._find_only(_PROGRAMS[kind])
         process = self._proc_root / str(pid)
+        arguments = _read_arguments(process) if pid else ()
         return RuntimeCandidate(
             kind=kind,
             flavour=flavour,
             socket=socket,
             pid=pid,
-            executable=_read_link(process / "exe") if pid else "",
-            arguments=_read_arguments(process) if pid else (),
+            executable=_read_link(process / "exe") or _find_program(arguments) if pid else "",
+            arguments=arguments,
         )
 
     async def _ask(self, kind: RuntimeKind, socket: str) -> CriAnswer:
@@ -195,6 +196,11 @@ def _read_link(path: Path) -> str:
         return str(path.readlink()).removesuffix(" (deleted)")
     except OSError:
         return ""
+
+
+def _find_program(arguments: Sequence[str]) -> str:
+    """The program by its command line, where an agent with few capabilities may not see whose process it is."""
+    return arguments[0] if arguments and arguments[0].startswith("/") else ""
 
 
 def _read_arguments(process: Path) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.tools import check_config, find_host_root, restart_runtime
+from nodeagent.edge.container_runtime.trial import try_out
 from nodeagent.edge.host.errors import HostStuck
 from nodeagent.edge.host.host_paths import HostPaths
 from nodeagent.kernel.errors import WorkerError
 from nodeagent.kernel.ticker import until_beat
 from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.ports import Withdraw
-from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind
+from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind, TrialAnswer
 
 T = TypeVar("T")
 
@@ -79,6 +80,12 @@ class HostRuntime:
         """Have its own tool judge a configuration."""
         return await self._run(
             lambda: check_config(kind, executable, tree, self._find_programs()), "checking its files", _TOOL_SECONDS
+        )
+
+    async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
+        """Start its own program on the side, ask it, and end it."""
+        return await self._run(
+            lambda: try_out(executable, main, tree, self._find_programs()), "trying its files out", _TOOL_SECONDS
         )
 
     async def apply(self, changes: Sequence[FileChange]) -> None:

@@ -48,7 +48,7 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
         raise ProgramMissing(executable)
     if kind is RuntimeKind.DOCKER and not _knows_flag(enter_root(host.root, [executable, "--help"]), "--validate"):
         return False
-    with _make_directory(host, tree) as directory:
+    with make_directory(host, tree.files[0].path) as directory:
         main = _write_copy(host, directory, kind, tree)
         containerd = [executable, "--config", main, "config", "dump"]
         docker = [executable, "--validate", "--config-file", main]
@@ -89,13 +89,13 @@ def find_host_root(proc_root: Path = Path("/proc")) -> Path:
 
 
 @contextmanager
-def _make_directory(host: HostPaths, tree: ConfigTree) -> Iterator[str]:
+def make_directory(host: HostPaths, main: str) -> Iterator[str]:
     """A directory of the host's that both the agent and the host's program see; gone afterwards.
 
-    An agent in a container may be given nothing to write in but the directory of the configuration itself.
+    An agent in a container, or in a strict unit, may be given nothing to write in but the directory of the
+    configuration itself.
     """
-    main = tree.files[0].path
-    places = [None] if host.is_own else ["/run", str(PurePosixPath(main).parent)]
+    places = [None if host.is_own else "/run", str(PurePosixPath(main).parent)]
     failure: OSError | None = None
     for place in places:
         try:

@@ -21,12 +21,26 @@ def parse_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     Raises:
         AnswerMalformed: it is no message.
     """
+    return ((number, content) for number, content in _parse(message) if isinstance(content, bytes))
+
+
+def parse_numbers(message: bytes) -> dict[int, int]:
+    """The value of each field that is a number; the last one where a field is repeated.
+
+    Raises:
+        AnswerMalformed: it is no message.
+    """
+    return {number: content for number, content in _parse(message) if isinstance(content, int)}
+
+
+def _parse(message: bytes) -> Iterator[tuple[int, bytes | int]]:
     at = 0
     while at < len(message):
         tag, at = _read_number(message, at)
         kind = tag & 7
         if kind == _VARINT:
-            _, at = _read_number(message, at)
+            value, at = _read_number(message, at)
+            yield tag >> 3, value
             continue
         size, at = _read_number(message, at) if kind == _BYTES else (_FIXED.get(kind, -1), at)
         if size < 0 or at + size > len(message):

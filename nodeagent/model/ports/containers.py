@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
-from nodeagent.model.runtime import ConfigTree, EditedFile, FileChange, Restored, RuntimeEvidence, RuntimeKind
+from nodeagent.model.runtime import (
+    ConfigTree,
+    EditedFile,
+    FileChange,
+    Restored,
+    RuntimeEvidence,
+    RuntimeKind,
+    TrialAnswer,
+)
 
 Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
 """Makes of a file that others have edited one without our part, `None` for none at all; raises a NodeagentError."""
@@ -99,6 +107,13 @@ class ContainerRuntime(Protocol):
 
         Raises:
             NodeagentError: it would not accept it.
+        """
+        ...
+
+    async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
+        """Start its own program on the side with files that were made harmless, ask it, and end it.
+
+        `main` is the configuration that they were made of, beside which a place for them may be found.
         """
         ...
 

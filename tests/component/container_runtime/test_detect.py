@@ -43,7 +43,9 @@ async def test_a_runtime_says_who_it_is_and_what_is_in_force(host: Path) -> None
     fake = FakeCri(config=EFFECTIVE)
     async with fake.serving(host / "s"):
         answer = await ask_runtime(str(host / "s"))
-    assert answer == CriAnswer(name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"))
+    assert answer == CriAnswer(
+        name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"), is_ready=True
+    )
     assert fake.was_verbose
 
 
@@ -107,6 +109,21 @@ async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:
     assert k3s.flavour is RuntimeFlavour.K3S
     assert evidence.kubelet_endpoint == "/run/k3s/containerd/containerd.sock"
     assert evidence.wrapper == "/usr/bin/nvidia-container-runtime"
+
+
+@pytest.mark.parametrize(
+    ("command", "program"), [(b"/usr/bin/containerd\0", "/usr/bin/containerd"), (b"containerd\0", ""), (b"", "")]
+)
+async def test_a_program_that_may_not_be_seen_is_told_by_its_command_line(
+    host: Path, command: bytes, program: str
+) -> None:
+    """Few capabilities do not let an agent look behind another's process; a bare name leads nowhere."""
+    process = host / "proc" / str(os.getpid())
+    process.mkdir(parents=True)
+    (process / "cmdline").write_bytes(command)
+    async with FakeCri().serving(host / "run/containerd/containerd.sock"):
+        (candidate,) = (await make_detector(host).read_evidence()).candidates
+    assert candidate.executable == program
 
 
 async def test_rke2_is_told_from_k3s_by_its_data(host: Path) -> None:

@@ -173,14 +173,17 @@ async def test_a_change_is_judged_written_and_put_into_force_on_the_host(
     make_shell(host.root)
     fake = FakeCri(version="2.1.4", config=OFF)
     async with fake.serving(host.root / "run/containerd/containerd.sock"):
-        changes = await write_plan(edge, await look(edge, live))
+        planned = await look(edge, live)
+        proof = await write_plan(edge, planned)
         drop_in = host.root / "opt/more/99-nodeagent.toml"
         assert "enable_cdi = true" in drop_in.read_text()
+        # The program of this host is a script, which judges files and never starts.
+        assert "does not come up on the side even without configuration" in proof.unproved
         assert not list(host.root.glob("run/.nodeagent-check-*"))
         after = await look(edge, live)
         assert after.restart_needed == "systemctl restart containerd.service"
         fake.config = ON
-        await restart_and_verify(edge, live, after, changes)
+        await restart_and_verify(edge, live, after, planned.plan.changes)
         assert (host.root / "restarts").read_text() == "1 restart containerd.service\n"
     restored = await edge.restore(withdraw)
     assert restored.given_back == ("/etc/containerd/conf.d/99-nodeagent.toml",)
@@ -197,9 +200,10 @@ async def test_a_restart_that_fails_on_the_host_is_taken_back(
     make_shell(host.root)
     (host.root / "broken").touch()
     async with FakeCri(version="2.1.4", config=OFF).serving(host.root / "run/containerd/containerd.sock"):
-        changes = await write_plan(edge, await look(edge, live))
+        planned = await look(edge, live)
+        await write_plan(edge, planned)
         with pytest.raises(RestartFailed, match=r"^`systemctl restart containerd\.service` failed"):
-            await restart_and_verify(edge, live, await look(edge, live), changes)
+            await restart_and_verify(edge, live, await look(edge, live), planned.plan.changes)
     assert not (host.root / "opt/more/99-nodeagent.toml").exists()
 
 

@@ -17,6 +17,7 @@ from nodeagent.model.runtime import (
     RuntimeCandidate,
     RuntimeEvidence,
     RuntimeKind,
+    TrialAnswer,
 )
 
 MAIN = "/etc/containerd/config.toml"
@@ -40,6 +41,9 @@ class FakeRuntime:
         self.broken = ""
         self.restarts: list[float] = []
         self.writes = 0
+        self.trials = 0
+        self.no_trial = ""
+        self.fails_on_the_side = ""
         self._first = dict(self.files)
         self._running = self._read_cdi()
         self._seen = dict(self.files)
@@ -78,6 +82,15 @@ class FakeRuntime:
         if self.refuses:
             raise NodeagentError(self.refuses)
         return True
+
+    async def try_out(self, executable: str, main: str, tree: ConfigTree) -> TrialAnswer:
+        await self._work()
+        self.trials += 1
+        document = tomllib.loads((tree.files[0].content or b"").decode())
+        enabled = bool(document["plugins"][SECTION].get("enable_cdi"))
+        if self.fails_on_the_side and enabled:
+            return TrialAnswer(said=self.fails_on_the_side)
+        return TrialAnswer(obstacle=self.no_trial, is_ready=True, handlers=("", "runc"), cdi_enabled=enabled)
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
         await self._work()

@@ -207,6 +207,34 @@ async def test_a_broken_file_is_named_and_left_alone() -> None:
         assert b"enable_cdi = true" in around.runtime.files[MAIN]
 
 
+async def test_what_a_trial_disproves_is_not_written_and_not_tried_again() -> None:
+    """The daemon's own words are in the condition; another file is another trial."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.fails_on_the_side = "no runc"
+    async with around.running():
+        assert "no runc: nothing was written" in around.found["runtime-config-blocked"]
+        tried = around.runtime.trials
+        await anyio.sleep(300)
+        assert (around.runtime.trials, around.runtime.writes) == (tried, 0)
+        around.runtime.meddle(START + b"# mended\n")
+        await anyio.sleep(3)
+        assert around.runtime.trials > tried
+        around.runtime.fails_on_the_side = ""
+        around.runtime.meddle(START)
+        await anyio.sleep(3)
+        assert around.runtime.writes == 1
+
+
+@pytest.mark.parametrize("reason", ["", "only root can start containerd"])
+async def test_whether_a_change_was_proved_is_told(reason: str) -> None:
+    """With the fact that it was written, which it is in both cases."""
+    around = Surroundings(FakeRuntime(), manage=True)
+    around.runtime.no_trial = reason
+    with around.bus.listen(RuntimeConfigured, client="test") as facts:
+        async with around.running():
+            assert (await anext(facts)).value.unproved == reason
+
+
 async def test_a_runtime_that_is_away_is_waited_for() -> None:
     """It is a condition, and nothing is written meanwhile."""
     around = Surroundings(FakeRuntime(), manage=True)

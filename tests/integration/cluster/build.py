@@ -50,7 +50,7 @@ def build(plan: BuildPlan, say: Callable[[str], None], module: Path = MODULE) ->
     """
     cache = find_cache()
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / "lock"):
+    with locked(cache / "lock"):
         finished = find_binaries(plan)
         if finished is not None:
             return finished
@@ -107,7 +107,7 @@ def _wait_saying(child: subprocess.Popen[bytes], say: Callable[[], None]) -> Non
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Two runs on one machine build once: the second waits, then finds everything built."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

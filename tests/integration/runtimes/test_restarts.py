@@ -46,6 +46,11 @@ def crictl(machine: Machine, *words: str) -> str:
     return machine.systemd.call(*command).stdout
 
 
+def is_proved(line: str) -> bool:
+    """Whether the daemon's own program came up with the change before it was written."""
+    return line.startswith("proved: containerd ") and line.endswith(" comes up with it on the side, runtimes: runc")
+
+
 def is_cdi_in_force(machine: Machine) -> bool:
     return '"enableCDI": true' in crictl(machine, "info")
 
@@ -61,10 +66,11 @@ def test_a_change_that_works_is_in_force(machine: Machine) -> None:
     assert not is_cdi_in_force(machine)
     done = machine.nodeagent("runtime", "configure", "--restart")
     assert done.returncode == 0, done.stderr
+    assert is_proved(done.stdout.splitlines()[2])
     assert is_cdi_in_force(machine)
     assert read_pid(machine) != before
     lines = set(read_config(machine).splitlines()) - set(CONFIG.splitlines())
-    assert lines == {'imports = ["/etc/containerd/conf.d/*.toml"]'}
+    assert lines == {'imports = ["/etc/containerd/conf.d/99-nodeagent.t*ml"]'}
     assert "the runtime's half" in read_config(machine)
     again = machine.nodeagent("runtime", "configure", "--restart")
     assert (again.returncode, again.stdout) == (0, "nothing to write\n")
@@ -121,6 +127,8 @@ def test_the_agent_keeps_the_setting_in_force_against_another_writer(machine: Ma
     drop_in.write_text(written.replace("true", "false"))
     wait_in_force(machine)
     assert drop_in.read_text() == written
+    # Even there a containerd could be started on the side.
+    assert '"unproved": null, "event": "runtime_configured"' in machine.systemd.read_journal(AGENT)
     machine.systemd.run("systemctl", "stop", AGENT)
     assert is_cdi_in_force(machine)
 
@@ -169,7 +177,9 @@ def test_an_agent_in_a_container_acts_on_its_host(machine: Machine) -> None:
     assert json.loads(detected.stdout)["config_file"] == CONTAINERD_CONFIG, detected.stderr
     done = run_in_container(machine, "configure", "--restart")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"written: {DROP_IN}", f"written: {CONTAINERD_CONFIG}"]
+    *written, proof = done.stdout.splitlines()
+    assert written == [f"written: {DROP_IN}", f"written: {CONTAINERD_CONFIG}"]
+    assert is_proved(proof), proof
     assert is_cdi_in_force(machine)
     assert read_pid(machine) != before
     assert not list(machine.systemd.path("/run").glob(".nodeagent-check-*"))
@@ -207,5 +217,8 @@ def test_files_that_import_each_other_are_read_as_containerd_reads_them(machine:
     machine.systemd.write("/etc/containerd/conf.d/50-circle.toml", circle)
     machine.install_containerd(machine.programs, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{CONFIG}')
     done = machine.nodeagent("runtime", "configure", "--restart")
-    assert (done.returncode, done.stdout) == (0, f"written: {DROP_IN}\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    written, proof = done.stdout.splitlines()
+    assert written == f"written: {DROP_IN}"
+    assert is_proved(proof), proof
     assert is_cdi_in_force(machine)

@@ -11,6 +11,7 @@ import pytest
 
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import Streams, run_command_line
+from nodeagent.components.runtime.prove import PlanDisproved, Proof
 from tests.fakes.cri import FakeCri
 from tests.support.command_line import run_here
 
@@ -70,7 +71,34 @@ def test_plan_shows_a_diff_and_writes_nothing(node: Node) -> None:
     assert code == ExitCode.OK
     assert "+enable_cdi = true" in out
     assert "systemctl restart containerd" in out
+    assert "not proved by a start on the side: " in out
     assert node.main.read_text() == BEFORE
+
+
+def test_a_plan_that_is_disproved_is_shown_and_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both for `plan` and for `configure`, which writes nothing then."""
+
+    async def disprove(*_: object) -> Proof:
+        raise PlanDisproved("/etc/x", "no runc", was_broken=False)
+
+    monkeypatch.setattr("nodeagent.components.runtime.component.prove_plan", disprove)
+    code, out, error = node.run("plan")
+    assert (code, "+enable_cdi = true" in out) == (ExitCode.BAD_INPUT, True)
+    assert "no runc" in error
+    assert node.run("configure")[0] == ExitCode.BAD_INPUT
+    assert node.main.read_text() == BEFORE
+
+
+def test_what_was_proved_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the runtimes that came up."""
+
+    async def prove(*_: object) -> Proof:
+        return Proof(handlers=("nvidia", "runc"))
+
+    monkeypatch.setattr("nodeagent.components.runtime.component.prove_plan", prove)
+    words = "proved: containerd 1.7.22 comes up with it on the side, runtimes: nvidia, runc"
+    assert words in node.run("plan")[1]
+    assert words in node.run("configure")[1]
 
 
 def test_configure_and_unconfigure_leave_no_trace(node: Node) -> None:

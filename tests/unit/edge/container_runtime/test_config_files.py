@@ -21,7 +21,15 @@ def test_imports_are_followed_in_order(tmp_path: Path) -> None:
     (tmp_path / "deep.toml").write_text("")
     (tmp_path / "other.toml").write_text("not toml")
     names = [Path(name).name for name in read_names(RuntimeKind.CONTAINERD, main)]
-    assert names == ["config.toml", "a.toml", "b.toml", "deep.toml", "other.toml"]
+    assert names == ["config.toml", "a.toml", "b.toml", "other.toml", "deep.toml"]
+
+
+def test_an_import_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """The daemon does not start without it; what a star fits may be nothing."""
+    main = tmp_path / "config.toml"
+    main.write_text('imports = ["conf.d/*.toml", "gone.toml", "99-own.t*ml"]\n')
+    (problem,) = read_config_tree(RuntimeKind.CONTAINERD, str(main)).problems
+    assert problem.startswith(f"{main} imports gone.toml, which is not there")
 
 
 def test_crio_reads_its_whole_directory(tmp_path: Path) -> None:

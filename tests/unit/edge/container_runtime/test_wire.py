@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.edge.container_runtime.wire import AnswerMalformed, parse_fields, parse_text_map, parse_texts
+from nodeagent.edge.container_runtime.wire import (
+    AnswerMalformed,
+    parse_fields,
+    parse_numbers,
+    parse_text_map,
+    parse_texts,
+)
 from tests.fakes.cri import encode_field
 
 
@@ -14,6 +20,12 @@ def test_texts_are_found_by_number() -> None:
     """Numbers and fixed fields in between are passed over; the last of a number counts."""
     message = encode_field(1, "a") + b"\x10\x96\x01" + b"\x19" + bytes(8) + b"\x25" + bytes(4) + encode_field(1, "b")
     assert parse_texts(message) == {1: "b"}
+
+
+def test_numbers_are_found_by_number() -> None:
+    """Texts and fixed fields in between are passed over; the last of a number counts."""
+    message = b"\x10\x96\x01" + encode_field(1, "a") + b"\x19" + bytes(8) + b"\x18\x01\x10\x05"
+    assert parse_numbers(message) == {2: 5, 3: 1}
 
 
 def test_maps_are_read() -> None:

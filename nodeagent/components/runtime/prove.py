@@ -1,0 +1,62 @@
+"""Proves a plan before it is carried out: the node's own containerd is started on the side with the planned files.
+
+Owns what its answer means. A trial that fails is held against one without configuration: where that fails too, the
+place is no place for a trial, and nothing is proved either way.
+"""
+
+from nodeagent.components.runtime.look import Look
+from nodeagent.components.runtime.plan_containerd import find_read_files
+from nodeagent.components.runtime.trial import Trial, find_wrong, render_control, render_trial
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.ports import ContainerRuntime
+from nodeagent.model.runtime import ConfigTree, RuntimeKind, TrialAnswer
+from nodeagent.model.values import Value
+
+
+class Proof(Value, frozen=True):
+    """What a trial has shown."""
+
+    handlers: tuple[str, ...] = ()
+    """The runtimes with which CRI came up."""
+    unproved: str = ""
+    """Why nothing could be shown; empty when it was."""
+
+
+class PlanDisproved(NodeagentError):
+    """The runtime would not do what was planned; nothing was written."""
+
+    def __init__(self, path: str, reason: str, *, was_broken: bool) -> None:
+        found = "already with the files as they are" if was_broken else "with the planned change"
+        remedy = f"mend {path} or what it imports" if was_broken else f"compare {path} with `nodeagent runtime plan`"
+        super().__init__(
+            f"containerd, started on the side {found}, shows what its next start would be: {reason}: nothing was"
+            f" written; {remedy}"
+        )
+        self.path, self.reason = path, reason
+
+
+async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
+    """Show that the runtime comes up with the planned files and does as planned, where that can be shown.
+
+    Raises:
+        PlanDisproved: it does not.
+    """
+    if look.runtime.kind is not RuntimeKind.CONTAINERD:
+        return Proof(unproved="that is done with containerd alone")
+    trial = render_trial(look.planned_tree)
+    answer = await _try_out(runtime, look, trial)
+    wrong = find_wrong(answer, look.plan, look.wanted)
+    if answer.obstacle or not wrong:
+        return Proof(handlers=tuple(sorted(filter(None, answer.handlers or ()))), unproved=answer.obstacle)
+    if trial.left_out:
+        return Proof(unproved=f"{trial.left_out}, and without them {wrong}")
+    control = await _try_out(runtime, look, render_control())
+    if not control.is_ready:
+        said = control.obstacle or control.said
+        return Proof(unproved=f"containerd does not come up on the side even without configuration: {said}")
+    present = await _try_out(runtime, look, render_trial(find_read_files(look.runtime, look.tree)))
+    raise PlanDisproved(look.runtime.config_file, wrong, was_broken=not present.is_ready)
+
+
+async def _try_out(runtime: ContainerRuntime, look: Look, trial: Trial) -> TrialAnswer:
+    return await runtime.try_out(look.runtime.executable, look.runtime.config_file, ConfigTree(files=trial.files))

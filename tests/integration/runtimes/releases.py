@@ -1,0 +1,89 @@
+"""Releases of containerd beside the distribution's and the cluster's, built from their modules into the same cache.
+
+A module brings its own locked dependencies; the module itself is held to the sum that is written here.
+`python -m tests.integration.runtimes.releases` builds what is missing and says how far it is.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.integration.cluster.build import find_cache, locked
+from tests.integration.cluster.plan import GO_ENVIRONMENT
+from tests.integration.runtimes.support import find_programs
+
+_MODULE: Final = "github.com/containerd/containerd"
+BUILD_SECONDS: Final = 1800
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BuiltRelease:
+    """One release as the module proxy has it."""
+
+    version: str
+    module: str
+    sum: str
+
+    @property
+    def program(self) -> Path:
+        """Where it is once it is built."""
+        return find_cache().parent / "containerd" / self.version / "containerd"
+
+
+RELEASES: Final = (
+    BuiltRelease("1.7.35", _MODULE, "h1:7AU2T1qI2OdNBmKkreWZ7kASHUNFItN5Hgejd9sY938="),
+    BuiltRelease("2.0.14", f"{_MODULE}/v2", "h1:f+wIN6XMP+EsDTD8eKc4aCTMxmb184p/ICs0KQYCYBg="),
+    BuiltRelease("2.2.9", f"{_MODULE}/v2", "h1:ddw9THGOXhcKnHORjkKoXtazPjwtcPwmqk8AVyRpfZw="),
+    BuiltRelease("2.4.2", f"{_MODULE}/v2", "h1:p6Qg+xbEz8lvwdhHDx0U469xENvp4LgGBx+E7djXkGw="),
+)
+
+
+def build(release: BuiltRelease) -> Path:
+    """The program, built where it is missing."""
+    program = release.program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with locked(find_cache().parent / "containerd" / "lock"):
+        if not program.exists():
+            _build(release, program)
+    return program
+
+
+def find_cluster_program() -> Path:
+    """The containerd of the cluster of these tests."""
+    found = find_programs()
+    assert found is not None, "no containerd here: build the cluster's programs first"
+    return Path(found) / "containerd"
+
+
+def _build(release: BuiltRelease, program: Path) -> None:
+    told = json.loads(_run(["go", "mod", "download", "-json", f"{release.module}@v{release.version}"], Path("/")))
+    assert told["Sum"] == release.sum, f"{release.module} {release.version} has another sum: {told['Sum']}"
+    unfinished = program.with_suffix(".new")
+    stamp = f"-s -w -X {release.module}/version.Version=v{release.version}"
+    flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={stamp}", "-o", str(unfinished)]
+    _run(["nice", "-n", "10", "go", "build", *flags, "./cmd/containerd"], Path(told["Dir"]))
+    unfinished.rename(program)
+
+
+def _run(command: list[str], place: Path) -> str:
+    done = subprocess.run(
+        command,
+        cwd=place,
+        env={**os.environ, **GO_ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS,
+    )
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+if __name__ == "__main__":
+    for number, each in enumerate(RELEASES, 1):
+        print(f"containerd {each.version}, {number} of {len(RELEASES)}", file=sys.stderr, flush=True)  # noqa: T201  # progress, for people
+        build(each)

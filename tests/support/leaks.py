@@ -17,7 +17,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-_PATIENCE_SECONDS: Final = 2.0
+_PATIENCE_SECONDS: Final = 8.0
+"""What is ending gets as long as a busy machine may need; nothing waits that leaves nothing behind."""
 _LAST_PASSES: Final = 5
 """Turns of the loop that a task gets to finish in, once the test is over."""
 

@@ -38,8 +38,9 @@ def list_metrics(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.csv:
         streams.out.write(render_csv())
         return ExitCode.OK
-    selection = _read_selection(load_for(arguments, read_environment()).settings)
-    entries = list_fields(selection)
+    settings = load_for(arguments, read_environment()).settings
+    selection = _read_selection(settings)
+    entries = list_fields(selection, zero_before_first=settings.metrics.xid_zero_before_first)
     rows = [(entry.name, entry.type, entry.standing, entry.text) for entry in entries]
     write_table(arguments, streams, {"fields": entries, "problems": selection.problems}, Table(HEAD, rows))
     for problem in selection.problems:

@@ -9,7 +9,8 @@ from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missin
 from nodeagent.components.exporter.selection import Selection
 from nodeagent.model.values import Value
 
-Standing = Literal["shown", "available", "missing"]
+Standing = Literal["shown", "absent", "available", "missing"]
+"""Absent is what is shown as soon as something has happened that it tells of."""
 
 
 class FieldEntry(Value, frozen=True):
@@ -22,14 +23,20 @@ class FieldEntry(Value, frozen=True):
     """What it is, or why it is missing."""
 
 
-def list_fields(selection: Selection) -> tuple[FieldEntry, ...]:
-    """Those that are shown under the names of the list in force, then the others, then those that are missing."""
+def list_fields(selection: Selection, *, zero_before_first: bool = False) -> tuple[FieldEntry, ...]:
+    """Those that are shown under the names of the list in force, then the others, then those that are missing.
+
+    `zero_before_first` is whether what waits for something to happen is shown as zero until then.
+    """
     shown = (*selection.labels, *selection.families)
     known = {one.field.name for one in shown}
     return (
         *(
             FieldEntry(
-                name=one.name, type=_type(one.field, one.type), standing="shown", text=one.help or one.field.help
+                name=one.name,
+                type=_type(one.field, one.type),
+                standing="absent" if getattr(one.field, "waits", False) and not zero_before_first else "shown",
+                text=one.help or one.field.help,
             )
             for one in shown
         ),

@@ -36,6 +36,14 @@ def test_the_list_shows_what_is_shown_and_why_others_are_missing() -> None:
     assert "do not run here" in lines["DCGM_FI_DEV_DIAG_MEMORY_RESULT"]
 
 
+def test_a_field_that_waits_for_its_first_event_is_absent_until_then() -> None:
+    """Unless the zero before it is asked for; nobody looks for a series that is not there yet."""
+    for settings, standing in (((), "absent"), (("--set", "metrics.xid_zero_before_first=true"), "shown")):
+        _, out, _ = run_here("metrics", "list", *settings)
+        lines = {line.split()[0]: line.split() for line in out.splitlines()}
+        assert lines["DCGM_FI_DEV_XID_ERRORS"][2] == standing
+
+
 def test_the_list_for_choosing_is_the_default_list_until_lines_are_uncommented() -> None:
     """What `--csv` prints can be used as it is, and with every line."""
     code, out, _ = run_here("metrics", "list", "--csv")

@@ -243,6 +243,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="mend what the detail names; until then `journal.on_failure` decides whether pods are refused",
     ),
     ConditionDefinition(
+        code="state-directory-full",
+        severity="warning",
+        title="the disk of the allocation journal is nearly full",
+        remedy="make room there, `du -xh --max-depth=1` finds what takes it; once it is full, pods are refused",
+    ),
+    ConditionDefinition(
         code="journal-damaged",
         severity="warning",
         title="the allocation journal was damaged",

@@ -24,6 +24,7 @@ class FakeStore:
         """`None` for a disk that is through at once."""
         self.is_open = False
         self.path = "/state/allocations.journal"
+        self.room: tuple[int, int | None] = (1 << 40, None)
 
     @property
     def size_bytes(self) -> int:
@@ -50,6 +51,10 @@ class FakeStore:
         self._maybe_fail()
         self.synced = durable
         self.current = (self.current or b"") + content
+
+    async def read_room(self) -> tuple[int, int | None]:
+        self._maybe_fail()
+        return self.room
 
     async def aclose(self) -> None:
         self.is_open = False

@@ -30,6 +30,7 @@ from nodeagent.components.allocations.reconcile import (
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.room import Room, describe_shortage
 from nodeagent.config.live import LiveSettings
 from nodeagent.kernel.bus import Bus
 from nodeagent.kernel.clock import Clock
@@ -46,6 +47,8 @@ from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
+ROOM_SECONDS = 30.0
+"""Pause between looks at how full the disk is."""
 TEND_SECONDS = 1.0
 """Pause between looks at whether the kubelet has restarted and whether a failed disk is back."""
 
@@ -235,7 +238,11 @@ class Allocations:
     async def _tend_forever(self) -> None:
         """Look at the kubelet's list now and then, and at once when the kubelet is another; mend what is broken."""
         looked_at, looked_run = self._clock.monotonic(), self._run
+        measured_at = looked_at - ROOM_SECONDS
         async for _ in Ticker(TEND_SECONDS):
+            if self._clock.monotonic() - measured_at >= ROOM_SECONDS and not self._book.broken:
+                measured_at = self._clock.monotonic()
+                await self._look_at_room()
             # Beginning anew takes some syncs, so it is done between pods as long as there is time for it.
             if self._book.broken or self._book.is_full(share=0.5):
                 async with self._turn:
@@ -246,6 +253,18 @@ class Allocations:
             if run is not None and (due or run != looked_run):
                 looked_at, looked_run = self._clock.monotonic(), run
                 await self._look()
+
+    async def _look_at_room(self) -> None:
+        """Tell of a disk that is nearly full before a pod is refused for it."""
+        try:
+            room = Room(*await self._store.read_room())
+        except JournalUnavailable as error:
+            self._log.warning("journal_room_unknown", error=str(error))
+            return
+        if shortage := describe_shortage(room, self._store.size_bytes):
+            self._conditions.set("state-directory-full", detail=f"{self._store.path}: {shortage}")
+        else:
+            self._conditions.clear("state-directory-full")
 
     async def _look(self) -> bool:
         """Hold the ledger against the kubelet's list; returns whether there was one."""

@@ -34,6 +34,10 @@ class JournalStore(Protocol):
         """Add to it, durably where somebody relies on it."""
         ...
 
+    async def read_room(self) -> tuple[int, int | None]:
+        """Free bytes and free files where it is; `None` where files are not counted."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of it."""
         ...

@@ -10,6 +10,7 @@ still no longer than its patience, and for a while not at all once the patience 
 (docs/adr/0006-standing-still-for-a-fast-disk.md).
 """
 
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from nodeagent.edge.host.errors import FileNotWritten, StateLocked
+from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error
 from nodeagent.edge.host.journal_file import JournalFile, JournalFiles
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.kernel.durations import Durations
@@ -104,6 +105,21 @@ class JournalDisk:
             JournalUnavailable: it stays where it is.
         """
         await self._do(lambda: self._file.set_aside(stamp), self._read_seconds, "setting the damaged journal aside")
+
+    async def read_room(self) -> tuple[int, int | None]:
+        """Free bytes and free files of the file system; `None` where it does not count files.
+
+        Raises:
+            JournalUnavailable: it does not say.
+        """
+        found = await self._do(self._ask_room, self._read_seconds, "looking how full the state directory is")
+        return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+
+    def _ask_room(self) -> os.statvfs_result:
+        try:
+            return os.statvfs(self._directory)
+        except OSError as error:
+            raise JournalUnavailable(self.path, describe_os_error(error)) from error
 
     async def begin(self, content: bytes) -> None:
         """Replace the journal durably, whatever happened to the last one.

@@ -294,3 +294,22 @@ async def test_racing_calls_are_written_one_after_the_other(world: World) -> Non
                 tasks.start_soon(ask, device)
         assert sorted(got) == list(range(1, 9))
     assert sorted(world.durable_devices()) == list("abcdefgh")
+
+
+async def test_a_disk_that_is_nearly_full_is_told_of_before_a_pod_is_refused(world: World) -> None:
+    """Within half a minute, and until there is room again; a disk that does not say is a word in the log."""
+    async with world.running():
+        await anyio.sleep(2)
+        assert "state-directory-full" not in world.set_conditions()
+        world.store.room = (4096, None)
+        await anyio.sleep(31)
+        assert "state-directory-full" in world.set_conditions()
+        await world.door.record(GPU, device_ids("a"))
+        world.store.room = (1 << 40, 3)
+        await anyio.sleep(31)
+        assert "state-directory-full" in world.set_conditions()
+        world.store.failure = "input/output error"
+        await anyio.sleep(31)
+        world.store.failure, world.store.room = "", (1 << 40, 1000)
+        await anyio.sleep(31)
+        assert "state-directory-full" not in world.set_conditions()

@@ -276,3 +276,17 @@ async def test_writes_syncs_and_failures_are_counted(tmp_path: Path) -> None:
 def test_slowness_grows_and_is_bounded() -> None:
     """One slow moment is forgotten soon, a slow disk is not asked to be fast more than twice a minute."""
     assert [plan_slowness(misses) for misses in (1, 2, 3, 10, 1000)] == [0.1, 0.2, 0.4, 30.0, 30.0]
+
+
+async def test_room_is_that_of_the_file_system(tmp_path: Path) -> None:
+    """Free bytes as the kernel has them; a directory that is gone is an error with its reason."""
+    disk = JournalDisk(tmp_path / "state")
+    await disk.open()
+    free_bytes, free_files = await disk.read_room()
+    assert free_bytes > 0
+    assert free_files is None or free_files > 0
+    await disk.aclose()
+    gone = JournalDisk(tmp_path / "nowhere")
+    with pytest.raises(JournalUnavailable, match="no such file"):
+        await gone.read_room()
+    await gone.aclose()

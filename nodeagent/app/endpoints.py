@@ -4,6 +4,7 @@ So that a port in use or a missing permission is one line and exit code 2, not a
 """
 
 import contextlib
+import errno
 import os
 import socket
 import time
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.errors import FileNotWritten, StateLocked
+from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error, suggest_remedy
 from nodeagent.edge.host.state_lock import StateLock
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.kernel.log import get_logger
@@ -112,10 +113,19 @@ def prepare_directory(key: str, path: Path) -> None:
     """
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        # Asked of the kernel for the effective user: root is told of a file system that is read-only, too.
+        refusal = None if os.access(path, os.W_OK | os.X_OK) else _find_refusal(path)
     except OSError as error:
-        raise DirectoryUnusable(key, str(path), _reason(error)) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise DirectoryUnusable(key, str(path), "permission denied")
+        refusal = error
+    if refusal is not None:
+        raise DirectoryUnusable(key, str(path), f"{describe_os_error(refusal)}; {suggest_remedy(refusal)}") from refusal
+
+
+def _find_refusal(path: Path) -> OSError:
+    """Why nothing can be written there."""
+    is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    number = errno.EROFS if is_read_only else errno.EACCES
+    return OSError(number, os.strerror(number))
 
 
 @contextlib.contextmanager
@@ -131,7 +141,3 @@ def _hold_lock(state_dir: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _reason(error: OSError) -> str:
-    return (os.strerror(error.errno) if error.errno else str(error)).lower()

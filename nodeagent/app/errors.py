@@ -18,7 +18,7 @@ class DirectoryUnusable(StartRefused):
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(
-            f"{key}: cannot use directory {path}: {reason}; run as root or set `{key}` to one you may write"
+            f"{key}: cannot use directory {path}: {reason}, or set `{key}` to a directory that can be written"
         )
         self.key, self.path, self.reason = key, path, reason
 

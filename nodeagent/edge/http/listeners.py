@@ -73,9 +73,18 @@ def _listening(listener: socket.socket, key: str, where: str, remedy: str) -> It
         listener.settimeout(0)
     except OSError as error:
         listener.close()
-        reason = os.strerror(error.errno) if error.errno else str(error)
         is_taken = error.errno == errno.EADDRINUSE
-        raise ListenFailed(key, where, reason.lower(), remedy, is_taken=is_taken) from error
+        reason = (error.strerror or str(error)).lower()
+        raise ListenFailed(key, where, reason, _suggest(error) or remedy, is_taken=is_taken) from error
+
+
+def _suggest(error: OSError) -> str:
+    """The remedy where the error itself says what is wrong with the address; empty where it does not."""
+    if isinstance(error, socket.gaierror):
+        return "set an address of this machine, or a name that leads to one"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "no interface of this machine has that address: set one that `ip address` lists"
+    return ""
 
 
 def _remove_stale(path: Path) -> None:

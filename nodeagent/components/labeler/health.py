@@ -1,6 +1,6 @@
 """Labels that sum up the health of a node's GPUs.
 
-Owns `nvidia.com/gpu.healthy.count` and `nvidia.com/gpu.unhealthy.count`. A GPU of which nothing is known is in neither.
+Owns `nvidia.com/gpu.healthy.count`, `.unhealthy.count` and `.unknown.count`: every board of the node is in one of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,8 @@ from nodeagent.model.health import HealthReport, Verdict
 
 HEALTHY = f"{PREFIX}gpu.healthy.count"
 UNHEALTHY = f"{PREFIX}gpu.unhealthy.count"
+UNKNOWN = f"{PREFIX}gpu.unknown.count"
+COUNTS = (HEALTHY, UNHEALTHY, UNKNOWN)
 _GOOD = frozenset({Verdict.HEALTHY, Verdict.SUSPECT})
 
 
@@ -22,5 +24,6 @@ def label_health(gpus: Sequence[Gpu], report: HealthReport | None) -> Iterator[L
     for device in report.devices:
         verdicts.setdefault(device.gpu, set()).add(device.verdict)
     judged = [verdicts[gpu.uuid] | ({Verdict.UNHEALTHY} if gpu.lost else set()) for gpu in gpus]
-    yield HEALTHY, str(sum(bool(each) and each <= _GOOD for each in judged))
-    yield UNHEALTHY, str(sum(Verdict.UNHEALTHY in each for each in judged))
+    healthy = sum(bool(each) and each <= _GOOD for each in judged)
+    unhealthy = sum(Verdict.UNHEALTHY in each for each in judged)
+    yield from zip(COUNTS, map(str, (healthy, unhealthy, len(gpus) - healthy - unhealthy)), strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from nodeagent.components.labeler.health import HEALTHY, UNHEALTHY
+from nodeagent.components.labeler.health import COUNTS
 from nodeagent.model.values import Value
 
 _CAPACITY = (".count", ".replicas")
@@ -55,7 +55,7 @@ def decide_wait(published: Published, now_seconds: float, hold_seconds: float) -
 
 def is_capacity(key: str) -> bool:
     """Whether schedulers and autoscalers reckon with it."""
-    return key.endswith(_CAPACITY) and key not in (HEALTHY, UNHEALTHY)
+    return key.endswith(_CAPACITY) and key not in COUNTS
 
 
 def _list_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

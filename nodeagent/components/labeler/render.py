@@ -6,7 +6,7 @@ Refuses labels that the API server would refuse: one illegal label would lose al
 
 from collections.abc import Iterator, Mapping
 
-from nodeagent.components.labeler.health import HEALTHY, UNHEALTHY, label_health
+from nodeagent.components.labeler.health import COUNTS, label_health
 from nodeagent.components.labeler.node_wide import PREFIX, Label, label_driver, label_node, label_vgpu
 from nodeagent.components.labeler.presence import FEATURE, label_host, label_presence
 from nodeagent.components.labeler.resources import label_models, label_resources
@@ -21,7 +21,7 @@ from nodeagent.rules.selectors import select_gpus
 
 TIMESTAMP = f"{PREFIX}gfd.timestamp"
 PRESENT = f"{PREFIX}gpu.present"
-_OF_THE_MOMENT = frozenset({TIMESTAMP, PRESENT, HEALTHY, UNHEALTHY})
+_OF_THE_MOMENT = frozenset({TIMESTAMP, PRESENT, *COUNTS})
 """Ours, but no facts about GPUs that would still hold while nobody can ask them."""
 
 

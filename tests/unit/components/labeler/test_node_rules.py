@@ -246,7 +246,7 @@ def test_labels_go_when_the_hardware_has_gone() -> None:
 
 
 def test_health_is_summed_up() -> None:
-    """A lost GPU is unhealthy whatever its verdict, a suspect one is in use, an unknown one is in neither number."""
+    """A lost GPU is unhealthy whatever its verdict, a suspect one is in use, an unknown one is counted by itself."""
     verdicts = {0: Verdict.SUSPECT, 1: Verdict.HEALTHY, 2: Verdict.UNKNOWN}
     report = HealthReport(
         generation=1,
@@ -256,7 +256,8 @@ def test_health_is_summed_up() -> None:
         ),
     )
     labels = render_labels(picture(inventory=INVENTORY, health=report), Settings(), {}).labels
-    assert (labels[f"{P}gpu.healthy.count"], labels[f"{P}gpu.unhealthy.count"]) == ("1", "1")
+    counts = [labels[f"{P}gpu.{kind}.count"] for kind in ("healthy", "unhealthy", "unknown")]
+    assert counts == ["1", "1", str(len(INVENTORY.gpus) - 2)]
     assert f"{P}gpu.healthy.count" not in render_labels(picture(inventory=INVENTORY), Settings(), {}).labels
 
 

@@ -43,13 +43,14 @@ INSTALLING: Final = frozenset(
 """Blocks that test_install follows, way by way."""
 
 ENDLESS: Final = frozenset(
-    {"nodeagent run", "nodeagent simulate", "nodeagent top", "nodeagent status --watch", "nodeagent events --follow"}
+    {"nodeagent run", "nodeagent simulate", "nodeagent status --watch", "nodeagent events --follow"}
 )
 """Run until they are stopped: after some seconds they must still be there."""
 
 NO_RUNTIME: Final = "the machine has no container runtime, and the answer says so"
 NO_PCI: Final = "fake GPUs are on no PCI bus"
 WELL: Final = "the GPU is well, there is nothing to clear"
+NOT_MISSED: Final = "the GPU is there, nobody misses it"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
 
 STATUS: Final[Mapping[str, tuple[int, str]]] = {
@@ -58,6 +59,8 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
     "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
+    "nodeagent gpu forget 3": (2, NOT_MISSED),
+    "nodeagent gpu forget GPU-UUID": (2, NOT_MISSED),
     "nodeagent runtime detect": (1, NO_RUNTIME),
     "nodeagent runtime plan": (4, NO_RUNTIME),
     "nodeagent runtime plan --set runtime.legacy_class=true": (4, NO_RUNTIME),

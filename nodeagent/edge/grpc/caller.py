@@ -57,7 +57,7 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
     except (StreamTerminatedError, AssertionError, AttributeError) as error:
         # The last two are how grpclib stumbles over a short answer, and over a peer that leaves before it is asked.
         raise AnswerBroken("the connection ended before the answer") from error
-    except (ProtocolError, NotImplementedError) as error:
+    except (ProtocolError, NotImplementedError) as error:  # the second is grpclib's word for a compressed answer
         raise AnswerBroken(str(error) or type(error).__name__) from error
     finally:
         channel.close()

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from nodeagent.cli.manual import render_manual
-from nodeagent.cli.reference import render_cli_page
+from nodeagent.cli.frame.manual import render_manual
+from nodeagent.cli.frame.reference import render_cli_page
 from nodeagent.components.exporter.reference import render_reference
 from nodeagent.config.reference import render_example, render_markdown
 from tests.bench.curves import AXES

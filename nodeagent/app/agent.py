@@ -13,12 +13,12 @@ from nodeagent.app.endpoints import Listeners, open_endpoints
 from nodeagent.app.errors import DriverRequired
 from nodeagent.app.plan import AgentPlan, Endpoints
 from nodeagent.components.driver.decide import decide_driver
-from nodeagent.edge.host.systemd_notify import SystemdNotifier
-from nodeagent.kernel.conditions import ActiveConditions
-from nodeagent.kernel.heap import keep_heap_small
-from nodeagent.kernel.log import configure_logging, get_logger, tell_repeats
-from nodeagent.kernel.report import ComponentReport, Phase
-from nodeagent.kernel.shutdown import ExitWatchdog, Shutdown
+from nodeagent.core.conditions import ActiveConditions
+from nodeagent.core.heap import keep_heap_small
+from nodeagent.core.life.report import ComponentReport, Phase
+from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
+from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
+from nodeagent.edge.host.machine.systemd_notify import SystemdNotifier
 from nodeagent.model.errors import ControlRefused
 
 REACHABLE_SECONDS = 30.0

@@ -13,13 +13,13 @@ from nodeagent.app.control import Control
 from nodeagent.app.late import LateStart
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.component import Component, ComponentSpec
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
@@ -71,7 +71,7 @@ class ClusterSide:
         return (labeler, cluster)
 
     def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
-        modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.feature_file")
+        modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.files.feature_file")
         return self._late.wrap(name, build, *(API_MODULES if self._credentials is not None else ()), *modules)
 
     async def aclose(self) -> None:
@@ -127,7 +127,7 @@ class ClusterSide:
         )
 
     def _list_files(self) -> "Mapping[str, LabelFile]":
-        from nodeagent.edge.host.feature_file import FeatureFile  # noqa: PLC0415 - see `late`
+        from nodeagent.edge.host.files.feature_file import FeatureFile  # noqa: PLC0415 - see `late`
 
         files: dict[str, LabelFile] = {
             "nfd_file": FeatureFile(self._live.now.labels.nfd_dir / FEATURE_FILE, self._workers[1])

@@ -23,21 +23,21 @@ from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.introspect import Introspection
+from nodeagent.core.life.backoff import BackoffSettings
+from nodeagent.core.life.budget import BudgetSettings
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.report import ComponentReport
+from nodeagent.core.life.runner import RunnerSettings
+from nodeagent.core.life.supervisor import Supervisor, SupervisorSettings
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descriptor_limit
-from nodeagent.kernel.backoff import BackoffSettings
-from nodeagent.kernel.budget import BudgetSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.component import Component, ComponentSpec
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.introspect import Introspection
-from nodeagent.kernel.report import ComponentReport
-from nodeagent.kernel.runner import RunnerSettings
-from nodeagent.kernel.supervisor import Supervisor, SupervisorSettings
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.conditions import CATALOGUE
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Composition:
     def exporter(self) -> "Exporter":
         """One for the life of the process: its totals outlive a restart of the component."""
         from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - see `late`
-        from nodeagent.edge.host.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
         agent = MetricsRenderer(
             self.bus,
@@ -224,7 +224,7 @@ class Composition:
 
     def _build_web(self) -> Component:
         from nodeagent.components.allocations.tabulate import tabulate_history  # noqa: PLC0415 - see `late`
-        from nodeagent.components.web.build import Identity  # noqa: PLC0415 - likewise
+        from nodeagent.components.web.api.build import Identity  # noqa: PLC0415 - likewise
         from nodeagent.components.web.component import WebComponent  # noqa: PLC0415 - likewise
         from nodeagent.components.web.past import PAST_VERSION  # noqa: PLC0415 - likewise
         from nodeagent.components.web.view import NodeView  # noqa: PLC0415 - likewise
@@ -281,7 +281,7 @@ def list_gates(specs: Sequence[ComponentSpec]) -> tuple[str, ...]:
 
 
 def plan_supervision(settings: Settings) -> SupervisorSettings:
-    """The kernel's numbers from ours."""
+    """The core's numbers from ours."""
     section = settings.supervisor
     return SupervisorSettings(
         runner=RunnerSettings(

@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
 from nodeagent.config.live import LiveSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.component import Component, ComponentSpec
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
 
 if TYPE_CHECKING:
     from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
-CDI_MODULES = ("nodeagent.components.cdi.component", "nodeagent.app.driver_files", "nodeagent.edge.host.hook_program")
+CDI_MODULES = (
+    "nodeagent.components.cdi.component",
+    "nodeagent.app.driver_files",
+    "nodeagent.edge.host.driver.hook_program",
+)
 RUNTIME_MODULES = ("nodeagent.components.runtime.component", "nodeagent.app.runtime_edge")
 
 
@@ -79,9 +83,9 @@ class ContainerSide:
     def _build_cdi(self) -> Component:
         from nodeagent.app.driver_files import choose_driver_files  # noqa: PLC0415 - see `late`
         from nodeagent.components.cdi.component import Cdi  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.hook_program import HookProgram  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.host_paths import HostPaths  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.driver.hook_program import HookProgram  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.machine.host_paths import HostPaths  # noqa: PLC0415 - likewise
 
         settings = self._live.now
         host = HostPaths(settings.node.host_root)

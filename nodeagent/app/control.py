@@ -17,11 +17,11 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded
 from nodeagent.config.named import choose_configuration
 from nodeagent.config.reload import ReloadPlan, decide_reload
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.errors import KernelError
-from nodeagent.kernel.log import configure_logging, get_logger
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.errors import CoreError
+from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.ports import FaultInjector, GpuClearing, GpuForgetting, GpuSource
@@ -85,7 +85,7 @@ class Control:
 
         try:
             return await self._reader.run(read, timeout_seconds=READ_SECONDS, what="list named configurations")
-        except KernelError as error:
+        except CoreError as error:
             raise ControlRefused(str(error)) from error
 
     async def _load(self, node_label: str, cause: int | None = None) -> str:
@@ -96,7 +96,7 @@ class Control:
             loaded = await self._reader.run(load, timeout_seconds=READ_SECONDS, what="read configuration")
         except ConfigurationInvalid as error:
             raise self._reject(tuple(str(problem) for problem in error.problems), cause) from error
-        except KernelError as error:
+        except CoreError as error:
             raise self._reject((str(error),), cause) from error
         self._conditions.clear("configuration-invalid", cause=cause)
         return self._apply(decide_reload(self._live.now, loaded.settings), cause)
@@ -142,7 +142,7 @@ class Control:
         """End one component as if it had failed."""
         try:
             self._crash(name, InjectedCrash(reason))
-        except KernelError as error:
+        except CoreError as error:
             raise ControlRefused(str(error)) from error
         return f"{name} was ended as if it had failed; it restarts by itself"
 

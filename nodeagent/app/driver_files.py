@@ -4,9 +4,9 @@ from pathlib import Path
 
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.cdi_files import HostDriverFiles
-from nodeagent.edge.host.driver_files import DriverFileFinder
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder
+from nodeagent.edge.host.files.cdi_files import HostDriverFiles
 from nodeagent.model.ports import DriverFileSource
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.config.schema import Settings
-from nodeagent.edge.nvml.command import EarlyWorker, render_command, render_environment
+from nodeagent.edge.nvml.agent.command import EarlyWorker, render_command, render_environment
 
 
 @contextlib.contextmanager

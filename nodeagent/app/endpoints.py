@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
 from nodeagent.config.schema import Settings
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error, suggest_remedy
-from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
-from nodeagent.kernel.log import get_logger
 
 if TYPE_CHECKING:
     from nodeagent.edge.http.access import Access

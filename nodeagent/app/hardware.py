@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
-from nodeagent.edge.nvml.command import EarlyWorker
+from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
 
 SetHolders = Callable[[Mapping[str, str] | None], None]

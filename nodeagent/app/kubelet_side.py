@@ -9,18 +9,18 @@ from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.boot_id import read_boot_id
-from nodeagent.edge.host.handout import HandoutReader
-from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.durations import Durations
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.handout import HandoutReader
+from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
+from nodeagent.edge.host.machine.boot_id import read_boot_id
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.durations import Durations
-from nodeagent.kernel.log import get_logger
 from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin

@@ -13,10 +13,10 @@ from importlib import import_module
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.component import Component
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.life.component import Component
+from nodeagent.core.life.gates import Gates
 from nodeagent.model.driver import DriverState
 
 PATIENCE_SECONDS = 0.5

@@ -8,7 +8,7 @@ from nodeagent.components.driver.decide import decide_driver
 from nodeagent.components.labeler.render import NodePicture
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.model.gpu import Inventory
 
 

@@ -1,9 +1,9 @@
 """Chooses where the node's facts come from: its own files, with made-up GPUs on the bus where they are simulated."""
 
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.node_facts import read_node_facts
-from nodeagent.edge.host.node_facts_reader import HostNodeFacts
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.machine.node_facts import read_node_facts
+from nodeagent.edge.host.machine.node_facts_reader import HostNodeFacts
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.ports import NodeFactSource
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from nodeagent.config.load import Loaded
-from nodeagent.edge.nvml.command import EarlyWorker
+from nodeagent.edge.nvml.agent.command import EarlyWorker
 
 
 class SimulationPlan(Struct, frozen=True):

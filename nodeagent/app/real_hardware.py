@@ -14,16 +14,16 @@ from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.cuda_child import CudaChild
-from nodeagent.edge.host.device_node_files import DeviceNodeFiles
-from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
-from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
-from nodeagent.edge.host.sysfs import read_pci_functions
-from nodeagent.edge.nvml.asker import NvmlSettings
-from nodeagent.edge.nvml.client import NvmlGpus
-from nodeagent.edge.nvml.command import EarlyWorker
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.devices.sysfs import read_pci_functions
+from nodeagent.edge.host.driver.cuda_child import CudaChild
+from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
+from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
+from nodeagent.edge.nvml.agent.asker import NvmlSettings
+from nodeagent.edge.nvml.agent.client import NvmlGpus
+from nodeagent.edge.nvml.agent.command import EarlyWorker
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout

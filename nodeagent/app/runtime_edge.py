@@ -4,9 +4,9 @@ from pathlib import Path
 
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.config.schema import Settings
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
-from nodeagent.kernel.worker_thread import WorkerThread
 
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:

@@ -9,8 +9,8 @@ from typing import TextIO
 from msgspec import Struct
 
 from nodeagent.cli.commands import ROOT
-from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.parser import build_parser
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.parser import build_parser
 
 
 class Streams(Struct, frozen=True):

@@ -5,9 +5,9 @@ import platform
 from importlib import metadata
 
 from nodeagent import __version__
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.answers.output import wants_record, write_answer
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import Streams
-from nodeagent.cli.output import wants_record, write_answer
 
 PARTS = ("aiohttp", "anyio", "grpclib", "kubernetes-asyncio", "msgspec", "nvidia-ml-py", "protobuf", "structlog")
 

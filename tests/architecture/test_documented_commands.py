@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli.commands import ROOT as COMMANDS
-from nodeagent.cli.parser import build_parser
+from nodeagent.cli.frame.parser import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

@@ -14,7 +14,7 @@ ROOT = Path(nodeagent.__file__).parent
 MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
 
 FENCES: dict[str, tuple[str, ...]] = {
-    "pynvml": ("nodeagent/edge/nvml/",),
+    "pynvml": ("nodeagent/edge/nvml/worker/",),
     # Beside its house: the stand-in kubelet, and the stubs generated for it.
     "grpclib": ("nodeagent/edge/grpc/", "nodeagent/edge/simulated/kubelet/", "nodeagent/edge/kubelet/proto/"),
     "h2": ("nodeagent/edge/grpc/",),
@@ -22,26 +22,42 @@ FENCES: dict[str, tuple[str, ...]] = {
     "google.protobuf": ("nodeagent/edge/grpc/", "nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
     "kubernetes_asyncio": ("nodeagent/edge/kube/",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
-    "structlog": ("nodeagent/kernel/log.py",),
+    "structlog": ("nodeagent/core/log/lines.py",),
     # Read without bounds, YAML from outside ends the process; written, it is harmless.
     "yaml": ("nodeagent/model/yaml_text.py", "nodeagent/config/yaml_tree.py", "nodeagent/config/imports/render.py"),
 }
 """Which third party may be imported where."""
 
-KERNEL_MAY_IMPORT = ("anyio", "msgspec", "structlog", "nodeagent")
+CORE_MAY_IMPORT = ("anyio", "msgspec", "structlog", "nodeagent")
 MODEL_MAY_IMPORT = ("msgspec", "nodeagent", "yaml")
 RULES_MAY_IMPORT = ("msgspec", "nodeagent")
 
 PURE = ("nodeagent/components/", "nodeagent/rules/")
-OUTSIDE = ("nodeagent.edge", "nodeagent.kernel", "anyio", "asyncio")
+OUTSIDE = ("nodeagent.edge", "nodeagent.core", "anyio", "asyncio")
 WORLD = ("io", "os", "pathlib", "random", "socket", "subprocess", "threading", "time")
 """Rules do not even know these: what they answer follows from what they are given."""
 
 BUDGETS: dict[str, tuple[str, ...]] = {
-    "nodeagent.kernel.frames": ("anyio", "asyncio", "structlog", "logging", "subprocess", "typing", "dataclasses"),
-    "nodeagent.kernel.child_side": ("anyio", "asyncio", "structlog", "logging", "subprocess", "dataclasses"),
-    "nodeagent.kernel.bus": ("structlog", "aiohttp", "grpclib", "google", "kubernetes_asyncio", "yaml", "pynvml"),
-    "nodeagent.kernel.supervisor": ("structlog", "aiohttp", "grpclib", "google", "kubernetes_asyncio", "yaml"),
+    "nodeagent.core.children.frames": (
+        "anyio",
+        "asyncio",
+        "structlog",
+        "logging",
+        "subprocess",
+        "typing",
+        "dataclasses",
+    ),
+    "nodeagent.core.children.child_side": ("anyio", "asyncio", "structlog", "logging", "subprocess", "dataclasses"),
+    "nodeagent.core.channels.bus": (
+        "structlog",
+        "aiohttp",
+        "grpclib",
+        "google",
+        "kubernetes_asyncio",
+        "yaml",
+        "pynvml",
+    ),
+    "nodeagent.core.life.supervisor": ("structlog", "aiohttp", "grpclib", "google", "kubernetes_asyncio", "yaml"),
 }
 """What importing a module must not bring along."""
 
@@ -89,10 +105,10 @@ def test_every_module_keeps_to_its_room(find: Callable[[str, str], list[str]]) -
 
 
 @pytest.mark.parametrize(
-    ("room", "allowed"), [("kernel", KERNEL_MAY_IMPORT), ("model", MODEL_MAY_IMPORT), ("rules", RULES_MAY_IMPORT)]
+    ("room", "allowed"), [("core", CORE_MAY_IMPORT), ("model", MODEL_MAY_IMPORT), ("rules", RULES_MAY_IMPORT)]
 )
 def test_shared_floors_import_next_to_nothing(room: str, allowed: tuple[str, ...]) -> None:
-    """Kernel, model and rules live on the standard library and the few listed."""
+    """Core, model and rules live on the standard library and the few listed."""
     found = {path.name: foreign_imports(path.read_text(), allowed) for path in (ROOT / room).rglob("*.py")}
     assert {name: names for name, names in found.items() if names} == {}
 
@@ -150,7 +166,7 @@ def test_fences_would_see_a_break() -> None:
     """The walk finds imports of every form, inside functions too."""
     assert fence_breaks("nodeagent/app/plan.py", "def f():\n    from google import protobuf") == ["google.protobuf"]
     assert fence_breaks("nodeagent/app/plan.py", "import structlog.dev") == ["structlog.dev"]
-    assert fence_breaks("nodeagent/kernel/log.py", "import structlog") == []
+    assert fence_breaks("nodeagent/core/log/lines.py", "import structlog") == []
     assert impure_imports("nodeagent/components/cdi/spec.py", "import anyio") == ["anyio"]
     assert impure_imports("nodeagent/components/cdi/component.py", "import anyio") == []
     assert impure_imports("nodeagent/rules/offer/layout.py", "import os") == ["os"]

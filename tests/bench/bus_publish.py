@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import anyio
 import anyio.lowlevel
 
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
 
 WATCHERS = 8
 PUBLISHES = 20_000

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import decide_changes, plan_own_paths, render_specs
 from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
-from nodeagent.edge.host import hook_program
-from nodeagent.edge.host.cdi_files import SpecFiles
-from nodeagent.edge.host.driver_files import DriverFileFinder
-from nodeagent.edge.host.driver_libraries import DriverLibraries
-from nodeagent.edge.host.roots import DriverRoots
+from nodeagent.edge.host.driver import hook_program
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder
+from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
+from nodeagent.edge.host.driver.roots import DriverRoots
+from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.gpu import Inventory
 from nodeagent.rules.cdi_names import PUBLIC_KINDS

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.introspect import Introspection
+from nodeagent.core.life.gates import Gates
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.readout import render_readout
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.introspect import Introspection
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.gpu import Inventory
@@ -81,8 +81,8 @@ def _weigh() -> float:
     inventory, sample, allocations = _read_dgx()
     before = _read_private_kib()
     from nodeagent.components.exporter.component import Exporter  # noqa: PLC0415 - this is what is weighed
-    from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
-    from nodeagent.components.exporter.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
+    from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes  # noqa: PLC0415 - likewise
+    from nodeagent.components.exporter.serving.scrape import Part, join_scrape  # noqa: PLC0415 - likewise
     from tests.golden.metrics.scenes import select_every_field  # noqa: PLC0415 - likewise
 
     series, wishes = NodeSeries(), Wishes(select_every_field())

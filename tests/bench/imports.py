@@ -14,11 +14,11 @@ from tests.bench.rows import Row
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "model": ("nodeagent.model",),
-    "kernel": ("nodeagent.kernel",),
+    "kernel": ("nodeagent.core",),
     "config": ("nodeagent.config",),
     "rules": ("nodeagent.rules",),
     "edge.host": ("nodeagent.edge.host",),
-    "edge.nvml": ("nodeagent.edge.nvml.client",),
+    "edge.nvml": ("nodeagent.edge.nvml.agent.client",),
     "edge.grpc": ("nodeagent.edge.grpc",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 """From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
 
-NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.cuda_check")
+NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.driver.cuda_check")
 """What only commands and children load; the stubs generated for grpclib (`…_grpc`) are for tests and simulations."""
 
 CHILD = """

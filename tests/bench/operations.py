@@ -25,19 +25,19 @@ from nodeagent.components.cdi.decide import render_specs
 from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.components.deviceplugin.answer import plan_answer, select_devices
-from nodeagent.components.exporter.exposition import join_text
-from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.selection import select_defaults
+from nodeagent.components.exporter.catalogue.selection import select_defaults
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.serving.exposition import join_text
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
-from nodeagent.components.web.gpu_records import join_gpus
+from nodeagent.components.web.api.gpu_records import join_gpus
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
 from nodeagent.edge.kubelet.messages import render_devices
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cdi import DriverFiles, DriverNode
 from nodeagent.model.conditions import CATALOGUE

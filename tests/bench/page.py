@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.components.web.detail_pages import render_path
-from nodeagent.components.web.page import render_document
+from nodeagent.components.web.page.details import render_path
+from nodeagent.components.web.page.overview import render_document
 from tests.bench.admission import settle
 from tests.bench.node import bench_node
 from tests.bench.rows import Row

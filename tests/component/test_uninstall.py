@@ -9,18 +9,18 @@ import anyio
 import pytest
 import yaml
 
-from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.uninstall_cluster import _list_ours, _take_back, remove_from_cluster
-from nodeagent.cli.uninstall_steps import Step
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
+from nodeagent.cli.uninstall.steps import Step
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.load import load_settings
+from nodeagent.core.clock import SystemClock
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
-from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.kernel.clock import SystemClock
 from nodeagent.model.cluster import NodeCondition, Taint
 from nodeagent.model.runtime import FileChange
 from tests.fakes.apiserver import NODE, FakeApiServer

@@ -1,6 +1,6 @@
 """The tree of the package in docs/architecture.md: each folder by what it says of itself, with its modules.
 
-Of components and commands only the folders: what is in them is found by looking into one.
+Of components, commands and the rooms of the large floors only the folders: what is in them is found by looking into one.
 """
 
 import ast
@@ -13,7 +13,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "architecture.md"
 _BLOCK: Final = re.compile(r"(<!-- made: tree -->\n).*?(<!-- end -->)", re.DOTALL)
-_WITHOUT_MODULES: Final = ("cli", "components", "config/imports", "config/sections", "edge/kubelet/proto")
+_ROOMS: Final = ("cli", "components", "core/", "edge/host/", "edge/nvml/")
+_WITHOUT_MODULES: Final = (*_ROOMS, "config/imports", "config/sections", "edge/kubelet/proto")
 _COLUMN: Final = 24
 _WIDTH: Final = 140
 

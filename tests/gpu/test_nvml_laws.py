@@ -6,8 +6,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.edge.nvml.client import NvmlGpus
-from nodeagent.kernel.clock import SystemClock
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from tests.component.edge_nvml.harness import PATIENT, read_rss_kib, worker_pid
 from tests.component.edge_nvml.laws import LAWS
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import anyio
 
-from nodeagent.cli.uninstall_cluster import remove_from_cluster
-from nodeagent.cli.uninstall_steps import Step
+from nodeagent.cli.uninstall.cluster import remove_from_cluster
+from nodeagent.cli.uninstall.steps import Step
 from nodeagent.config.load import load_settings
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME

@@ -17,8 +17,8 @@ from nodeagent.components.runtime.plan_containerd import plan_containerd
 from nodeagent.components.runtime.plan_others import parse_daemon_json, plan_crio, plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, parse_toml
 from nodeagent.components.runtime.withdraw import compare, withdraw
+from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import LibraryCacheInvalid
-from nodeagent.edge.host.ldcache import parse_library_cache
 from nodeagent.model.runtime import ConfigFile, ConfigTree, EditedFile, RuntimeFlavour, RuntimeKind
 from tests.support.mutations import list_mutations
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache

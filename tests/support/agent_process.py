@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nodeagent.cli.places import find_admin_socket, read_record
+from nodeagent.cli.answers.places import find_admin_socket, read_record
 
 PATIENCE_SECONDS = 30.0
 """Generous: the machines are noisy, and no test measures speed."""

@@ -23,13 +23,16 @@ from unittest import mock
 import nodeagent
 
 ALLOWED: Final[dict[tuple[str, str], str]] = {
-    ("edge/host/kmsg.py", "__enter__"): "the kernel log is a device that is opened non-blocking and never waits",
     (
-        "kernel/incarnation.py",
+        "edge/host/machine/kmsg.py",
+        "__enter__",
+    ): "the kernel log is a device that is opened non-blocking and never waits",
+    (
+        "core/children/incarnation.py",
         "read_step",
     ): "the name of a child is in memory, under no lock that a sleeping child holds",
     (
-        "kernel/introspect.py",
+        "core/introspect.py",
         "read_resident_bytes",
     ): "a file of /proc/self is made from memory and never waits for a disk",
     ("edge/simulated/kubelet/kubelet.py", "_write_checkpoint"): "a few kilobytes without sync, in the simulation only",

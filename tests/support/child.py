@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.kernel.child_side import announce_step, claim_answers, die_with_parent
-from nodeagent.kernel.frames import UNASKED, read_frames, write_frame
+from nodeagent.core.children.child_side import announce_step, claim_answers, die_with_parent
+from nodeagent.core.children.frames import UNASKED, read_frames, write_frame
 
 
 def serve() -> None:

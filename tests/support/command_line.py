@@ -3,8 +3,8 @@
 import io
 
 from nodeagent.cli.commands import ROOT
+from nodeagent.cli.frame.parser import build_parser
 from nodeagent.cli.main import Streams, run_command_line
-from nodeagent.cli.parser import build_parser
 
 
 def run_here(*words: str) -> tuple[int, str, str]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from nodeagent.components.inventory.roster import ROSTER_VERSION
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.host.files.sealed_store import SealedStore
 
 
 def open_gpu_store(state_dir: Path) -> SealedStore:

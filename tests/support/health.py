@@ -5,10 +5,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import Moment, ReturnPolicy, XidSeen, note_look, note_xid
-from nodeagent.components.health.findings import Look
-from nodeagent.components.health.levels import judge_levels
+from nodeagent.components.health.evidence.findings import Look
+from nodeagent.components.health.evidence.levels import judge_levels
+from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.records import GpuRecord, worse
-from nodeagent.components.health.xids import find_xid
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.telemetry import GpuSample

@@ -2,9 +2,8 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.gpu_records import join_gpus
-from nodeagent.components.web.page import PageView
-from nodeagent.components.web.records import (
+from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
     GateRecord,
@@ -12,8 +11,9 @@ from nodeagent.components.web.records import (
     GpusRecord,
     StateRecord,
 )
-from nodeagent.components.web.trend import Trends
-from nodeagent.kernel.envelope import Envelope
+from nodeagent.components.web.page.overview import PageView
+from nodeagent.components.web.page.trend import Trends
+from nodeagent.core.channels.envelope import Envelope
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import DevicesAllocated, FaultInjected, VerdictChanged, XidReported

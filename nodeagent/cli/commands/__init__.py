@@ -1,10 +1,10 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
-from nodeagent.cli.command import Argument, Command
 from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
+from nodeagent.cli.frame.command import Argument, Command
 
 ROOT = Command(
     "nodeagent",

@@ -1,14 +1,14 @@
 """Commands that run the agent or tell a running one what to do."""
 
-from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import CONFIG, NODE, SET, SIMULATION
-from nodeagent.cli.durations import parse_duration
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.durations import parse_duration
+from nodeagent.cli.frame.exit_codes import ExitCode
 
 RUN = Command(
     "run",
     "run the agent on this node, in the foreground",
-    runs="nodeagent.cli.run:run",
+    runs="nodeagent.cli.agent.run:run",
     exits=(
         ExitCode.NO_DRIVER,
         ExitCode.COMPONENT_FAILED,
@@ -45,14 +45,16 @@ RUN = Command(
 FAULT = Command(
     "fault",
     "have a running simulation misbehave",
-    runs="nodeagent.cli.fault:run",
+    runs="nodeagent.cli.agent.fault:run",
     exits=(ExitCode.UNREACHABLE,),
     description="Talks to the simulation over its admin socket. Without arguments it lists the faults there are.",
     arguments=(
         CONFIG,
         SET,
         SIMULATION,
-        Argument(("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent.cli.offers:list_faults"),
+        Argument(
+            ("fault",), "which fault", metavar="FAULT", nargs="?", offers="nodeagent.cli.frame.offers:list_faults"
+        ),
         Argument(("arguments",), "its arguments", metavar="ARGUMENT", nargs="*"),
     ),
     examples=(
@@ -66,7 +68,7 @@ FAULT = Command(
 SIMULATE = Command(
     "simulate",
     "run the agent on a made-up GPU node with a stand-in kubelet: no hardware, no cluster, no root",
-    runs="nodeagent.cli.simulate:run",
+    runs="nodeagent.cli.agent.simulate:run",
     exits=(
         ExitCode.COMPONENT_FAILED,
         ExitCode.STOP_OVERRAN,
@@ -113,7 +115,7 @@ SIMULATE = Command(
 RELOAD = Command(
     "reload",
     "have the running agent read its configuration anew, and say what changed",
-    runs="nodeagent.cli.control:reload",
+    runs="nodeagent.cli.node.control:reload",
     exits=(ExitCode.UNREACHABLE,),
     arguments=(CONFIG, SET, SIMULATION),
     examples=(Example("nodeagent reload", "after an edit that `nodeagent config check` likes; SIGHUP with an answer"),),
@@ -123,7 +125,7 @@ RELOAD = Command(
 RELEASE = Command(
     "release",
     "have the running agent give up every GPU handle, so that the driver can be unloaded or a GPU reset",
-    runs="nodeagent.cli.control:release",
+    runs="nodeagent.cli.node.control:release",
     exits=(ExitCode.UNREACHABLE,),
     description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
     arguments=(
@@ -142,7 +144,7 @@ RELEASE = Command(
 RESUME = Command(
     "resume",
     "have the running agent take the driver back, in whatever version it now is",
-    runs="nodeagent.cli.control:resume",
+    runs="nodeagent.cli.node.control:resume",
     exits=(ExitCode.UNREACHABLE,),
     arguments=(CONFIG, SET, SIMULATION),
     examples=(Example("nodeagent resume", "after `modprobe nvidia`; it happens by itself at the end of the release"),),

@@ -1,14 +1,14 @@
 """Commands that look at the node as a whole: its state, its GPUs, who holds them."""
 
-from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import ASKING, CONFIG, GPU, POD, RECORD, SET, SIMULATION, TABLE, TABLES
-from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.cli.gpu_arguments import parse_xid
+from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.arguments import parse_xid
 
 STATUS = Command(
     "status",
     "this node in one look: what is wrong, since when, and what to do",
-    runs="nodeagent.cli.status:run",
+    runs="nodeagent.cli.node.status:run",
     exits=(
         ExitCode.UNWELL,
         ExitCode.UNREACHABLE,
@@ -63,7 +63,7 @@ DOCTOR = Command(
 ALLOCATIONS = Command(
     "allocations",
     "which pod and container holds which device since when",
-    runs="nodeagent.cli.allocations:run",
+    runs="nodeagent.cli.node.allocations:run",
     exits=(ExitCode.UNREACHABLE,),
     description="Asks the running agent, whose journal holds what the kubelet was told.",
     arguments=(
@@ -84,7 +84,7 @@ ALLOCATIONS = Command(
 EVENTS = Command(
     "events",
     "what happened on this node, and what led to what",
-    runs="nodeagent.cli.events:run",
+    runs="nodeagent.cli.node.events:run",
     exits=(ExitCode.UNREACHABLE,),
     description=(
         "Asks the running agent, which remembers the last few hundred events. What an event led to stands under it,\n"
@@ -113,7 +113,7 @@ GPUS = Command(
         Command(
             "list",
             "every GPU and MIG device, with its health",
-            runs="nodeagent.cli.gpu:show_list",
+            runs="nodeagent.cli.gpu.commands:show_list",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
             arguments=(*ASKING, *TABLE, GPU, POD),
@@ -126,7 +126,7 @@ GPUS = Command(
         Command(
             "topology",
             "how GPUs reach each other, and which CPUs are near",
-            runs="nodeagent.cli.gpu:show_topology",
+            runs="nodeagent.cli.gpu.commands:show_topology",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the running agent; where there is none, or with --gpus, the driver itself.",
             arguments=(*ASKING, *TABLE),
@@ -135,7 +135,7 @@ GPUS = Command(
         Command(
             "health",
             "the verdict on every device, what to do, and how it may return",
-            runs="nodeagent.cli.gpu:show_health",
+            runs="nodeagent.cli.gpu.commands:show_health",
             exits=(
                 ExitCode.UNWELL,
                 ExitCode.UNREACHABLE,
@@ -147,7 +147,7 @@ GPUS = Command(
         Command(
             "xids",
             "what the driver's error numbers mean, and what this node makes of them",
-            runs="nodeagent.cli.gpu:show_xids",
+            runs="nodeagent.cli.gpu.commands:show_xids",
             arguments=(
                 *ASKING,
                 *TABLE,
@@ -158,7 +158,7 @@ GPUS = Command(
         Command(
             "prefer",
             "which devices a pod would be given, with the score and the runner-up",
-            runs="nodeagent.cli.allocations:prefer",
+            runs="nodeagent.cli.node.allocations:prefer",
             exits=(ExitCode.NO_DRIVER,),
             description=(
                 "Decides as for the kubelet, from the inventory and the settings in force here.\n"
@@ -182,7 +182,7 @@ GPUS = Command(
         Command(
             "holders",
             "which processes hold the device files, by pid, command and pod",
-            runs="nodeagent.cli.gpu:show_holders",
+            runs="nodeagent.cli.gpu.commands:show_holders",
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
             arguments=(*ASKING, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
@@ -190,7 +190,7 @@ GPUS = Command(
         Command(
             "clear",
             "take a GPU back into service that only a person can clear",
-            runs="nodeagent.cli.gpu:clear",
+            runs="nodeagent.cli.gpu.commands:clear",
             exits=(ExitCode.UNREACHABLE,),
             description="Who, when and why are written down. What is still bad at the next look is found again.",
             arguments=(
@@ -205,7 +205,7 @@ GPUS = Command(
         Command(
             "forget",
             "say that a GPU which has vanished is gone for good",
-            runs="nodeagent.cli.gpu:forget",
+            runs="nodeagent.cli.gpu.commands:forget",
             exits=(ExitCode.UNREACHABLE,),
             description="It is no longer missed, until it comes back and vanishes again. Who and when are logged.",
             arguments=(
@@ -223,7 +223,7 @@ GPUS = Command(
 TOP = Command(
     "top",
     "GPUs, pods and processes at work, again every two seconds",
-    runs="nodeagent.cli.top:run",
+    runs="nodeagent.cli.top.command:run",
     exits=(ExitCode.UNREACHABLE,),
     description=(
         "Asks the running agent. Commands, users and pods of processes are read from this host.\n"

@@ -1,8 +1,8 @@
 """Commands about one part of the agent: containers, labels, metrics."""
 
-from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, TABLE
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.exit_codes import ExitCode
 
 CDI = Command(
     "cdi",
@@ -13,7 +13,7 @@ CDI = Command(
         Command(
             "generate",
             "print the specification of this node's GPUs, or write it to a file",
-            runs="nodeagent.cli.cdi:generate",
+            runs="nodeagent.cli.node.cdi:generate",
             exits=(
                 ExitCode.UNWELL,
                 ExitCode.NO_DRIVER,
@@ -38,7 +38,7 @@ CDI = Command(
         Command(
             "list",
             "every device name that a runtime would resolve on this node, and what is in its way",
-            runs="nodeagent.cli.cdi:list_devices",
+            runs="nodeagent.cli.node.cdi:list_devices",
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file is invalid, or files cancel each other.",
             arguments=(CONFIG, SET, *TABLE),
@@ -47,7 +47,7 @@ CDI = Command(
         Command(
             "validate",
             "say what is wrong with specification files, or that nothing is",
-            runs="nodeagent.cli.cdi:validate",
+            runs="nodeagent.cli.node.cdi:validate",
             exits=(ExitCode.UNWELL,),
             description="Without files it judges all those that runtimes read. Exit code 1: something is wrong.",
             arguments=(
@@ -71,7 +71,7 @@ RUNTIME = Command(
         Command(
             "detect",
             "which runtime serves the kubelet, where its configuration is, and whether it takes CDI devices",
-            runs="nodeagent.cli.runtime:detect",
+            runs="nodeagent.cli.node.runtime:detect",
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: it does not, or it is not known.",
             arguments=(CONFIG, SET, *RECORD),
@@ -80,7 +80,7 @@ RUNTIME = Command(
         Command(
             "plan",
             "what `configure` would change, as a unified diff, and whether the runtime comes up with it",
-            runs="nodeagent.cli.runtime:plan",
+            runs="nodeagent.cli.node.runtime:plan",
             exits=(ExitCode.UNREACHABLE,),
             description=(
                 "containerd's own program is started on the side with a harmless copy of the planned files."
@@ -95,7 +95,7 @@ RUNTIME = Command(
         Command(
             "configure",
             "write the change; what was there before is kept",
-            runs="nodeagent.cli.runtime:configure",
+            runs="nodeagent.cli.node.runtime:configure",
             exits=(ExitCode.UNREACHABLE,),
             description="The runtime's own program judges the change before it replaces anything, as `plan` does.",
             arguments=(
@@ -112,7 +112,7 @@ RUNTIME = Command(
         Command(
             "unconfigure",
             "give back, byte for byte, what was there before",
-            runs="nodeagent.cli.runtime:unconfigure",
+            runs="nodeagent.cli.node.runtime:unconfigure",
             exits=(ExitCode.UNWELL,),
             description="Exit code 1: a file was changed by somebody else since, and is left alone.",
             arguments=(CONFIG, SET),
@@ -130,7 +130,7 @@ METRICS = Command(
         Command(
             "list",
             "every field of DCGM exporter: shown, available, or missing with the reason",
-            runs="nodeagent.cli.metrics:list_metrics",
+            runs="nodeagent.cli.node.metrics:list_metrics",
             description="Shows what `metrics.fields_file` makes of the list; lines that cannot be used go to stderr.",
             arguments=(
                 *NODE,
@@ -156,7 +156,7 @@ RENDER = Command(
         Command(
             "labels",
             "the labels that this node should have, one key=value a line",
-            runs="nodeagent.cli.labels:render",
+            runs="nodeagent.cli.node.labels:render",
             exits=(
                 ExitCode.UNWELL,
                 ExitCode.NO_DRIVER,
@@ -170,7 +170,7 @@ RENDER = Command(
         Command(
             "metrics",
             "the GPU series of /metrics, from two samples taken now",
-            runs="nodeagent.cli.metrics:render",
+            runs="nodeagent.cli.node.metrics:render",
             exits=(ExitCode.NO_DRIVER,),
             description="Asks the hardware itself, not the agent; pods are known to the agent alone.",
             arguments=(
@@ -188,7 +188,7 @@ RENDER = Command(
 LABELS = Command(
     "labels",
     "the labels of this node: wanted, in place, where, since when",
-    runs="nodeagent.cli.labels:show",
+    runs="nodeagent.cli.node.labels:show",
     exits=(
         ExitCode.UNWELL,
         ExitCode.UNREACHABLE,

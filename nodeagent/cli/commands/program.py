@@ -1,13 +1,13 @@
 """Commands about the program itself: configuration, completion, version, removal."""
 
-from nodeagent.cli.command import Argument, Command, Example
 from nodeagent.cli.commands.shared import JSON, NODE, RECORD, TABLE
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.exit_codes import ExitCode
 
 COMPLETION = Command(
     "completion",
     "the completion script for a shell",
-    runs="nodeagent.cli.completion:run",
+    runs="nodeagent.cli.frame.completion:run",
     arguments=(Argument(("shell",), "bash, zsh or fish", metavar="SHELL", choices=("bash", "zsh", "fish")),),
     examples=(
         Example("nodeagent completion bash > /etc/bash_completion.d/nodeagent", "for every user's bash"),
@@ -25,14 +25,14 @@ CONFIGURATION = Command(
         Command(
             "check",
             "say everything that is wrong with the configuration, or that nothing is",
-            runs="nodeagent.cli.config:check",
+            runs="nodeagent.cli.agent.config:check",
             arguments=(*NODE, *RECORD),
             examples=(Example("nodeagent config check --config new.yaml", "before it goes to a thousand nodes"),),
         ),
         Command(
             "show",
             "every setting, its value, and where the value came from",
-            runs="nodeagent.cli.config:show",
+            runs="nodeagent.cli.agent.config:show",
             arguments=(
                 *NODE,
                 *RECORD,
@@ -43,13 +43,13 @@ CONFIGURATION = Command(
         Command(
             "schema",
             "the JSON Schema of the configuration file, for editors",
-            runs="nodeagent.cli.config:schema",
+            runs="nodeagent.cli.agent.config:schema",
             examples=(Example("nodeagent config schema > nodeagent.schema.json", "completion while you type"),),
         ),
         Command(
             "import",
             "say the configuration of NVIDIA's parts in this agent's words",
-            runs="nodeagent.cli.import_config:run",
+            runs="nodeagent.cli.agent.import_config:run",
             exits=(ExitCode.UNWELL,),
             description=(
                 "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
@@ -86,7 +86,7 @@ VERSION = Command(
 UNINSTALL = Command(
     "uninstall",
     "leave this node as it was before the agent came",
-    runs="nodeagent.cli.uninstall:run",
+    runs="nodeagent.cli.uninstall.command:run",
     exits=(ExitCode.UNWELL,),
     description=(
         "Restores the container runtime's files; removes specifications, markers, dead sockets, labels and state.\n"

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from nodeagent.cli.client import find_agent
+from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.doctor.facts import Facts
 from nodeagent.cli.doctor.verdicts import Check
 from nodeagent.cli.main import CommandFailed
 from nodeagent.config.explain import render_table
 from nodeagent.config.load import Loaded
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 
 TOP = "nodeagent-bundle"
 PATHS = {

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from nodeagent.cli.doctor.facts import Facts, SocketFacts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
-from nodeagent.components.web.groups import group_conditions
-from nodeagent.components.web.records import StateRecord
+from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.model.plugin import AdvertisedResource
 
 KUBELET = "systemctl status kubelet"

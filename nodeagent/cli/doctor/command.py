@@ -5,21 +5,21 @@ from pathlib import Path
 
 import anyio
 
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.output import write_answer
+from nodeagent.cli.answers.table import read_environment, read_width, wants_colour
 from nodeagent.cli.doctor.bundle import write_bundle
 from nodeagent.cli.doctor.checks import find_worst, run_checks
 from nodeagent.cli.doctor.look import find_hardware, look
 from nodeagent.cli.doctor.verdicts import Grade
 from nodeagent.cli.doctor.view import render_checks
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.output import write_answer
-from nodeagent.cli.settings import load_for
-from nodeagent.cli.table import read_environment, read_width, wants_colour
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import Loaded
 from nodeagent.config.schema import Settings
+from nodeagent.core.log.lines import configure_logging
 from nodeagent.edge.host.errors import HostError
-from nodeagent.kernel.log import configure_logging
 
 EXIT_CODES = {Grade.OK: ExitCode.OK, Grade.WARN: ExitCode.UNWELL, Grade.FAIL: ExitCode.CHECK_FAILED}
 

@@ -11,7 +11,7 @@ import anyio
 from nodeagent import __version__
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.runtime_edge import build_detector
-from nodeagent.cli.client import find_agent
+from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.doctor.facts import (
     ApiFacts,
     Facts,
@@ -19,7 +19,7 @@ from nodeagent.cli.doctor.facts import (
 from nodeagent.cli.doctor.look_host import look_at_host
 from nodeagent.cli.main import CommandFailed
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
-from nodeagent.components.web.records import StateRecord
+from nodeagent.components.web.api.records import StateRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.edge.kube.client import ClientSettings, KubeClient

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from nodeagent.cli.doctor.facts import DirectoryFacts, Facts, PluginSocketFacts, ProcessFacts, SocketFacts
 from nodeagent.components.cdi.registry import SpecReading, is_spec_name, parse_spec
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.model.cdi import SpecContent

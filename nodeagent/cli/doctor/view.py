@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from nodeagent.cli.answers.table import paint, wrap
 from nodeagent.cli.doctor.verdicts import Check, Grade
-from nodeagent.cli.table import paint, wrap
 
 SIGNS = {Grade.OK: ("✓ ok  ", "good"), Grade.WARN: ("! warn", "warn"), Grade.FAIL: ("✗ fail", "bad")}
 SIGN_WIDTH = 8

@@ -32,13 +32,13 @@ from nodeagent.components.allocations.recovery import Found, merge_ledgers, reco
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
 from nodeagent.components.allocations.room import Room, describe_shortage
 from nodeagent.config.live import LiveSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.ticker import Ticker
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationRefused, DevicesAllocated, DevicesFreed

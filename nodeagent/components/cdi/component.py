@@ -28,13 +28,13 @@ from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecWishes, plan_s
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.containers import CdiSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Cause, Envelope
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.news import News
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Cause, Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.report import Degraded
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError

@@ -26,14 +26,14 @@ from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render
 from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.named import LABEL
-from nodeagent.kernel.backoff import Backoff, BackoffSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Cause
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.news import News
-from nodeagent.kernel.ticker import Ticker
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Cause
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import Backoff, BackoffSettings
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent, PodLabelTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError

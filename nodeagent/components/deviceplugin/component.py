@@ -27,13 +27,13 @@ from nodeagent.components.deviceplugin.answer import find_missing_channels, plan
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Cause, Envelope
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.news import News
-from nodeagent.kernel.ticker import Ticker
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Cause, Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import DeviceUnhealthy, NodeagentError

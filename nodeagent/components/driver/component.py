@@ -14,13 +14,13 @@ from nodeagent.components.driver.decide import DriverDecision, decide_driver
 from nodeagent.components.driver.decide_pause import decide_pause
 from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
 from nodeagent.config.sections.hardware import DriverSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.report import Degraded
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.driver import DriverState
 from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.errors import NodeagentError

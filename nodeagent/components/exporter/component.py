@@ -13,7 +13,11 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from nodeagent.components.exporter.agent_families import (
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.attribution.entities import find_lost
+from nodeagent.components.exporter.catalogue.known import list_readings
+from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
+from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ComponentFacts,
     ConditionFacts,
@@ -21,14 +25,11 @@ from nodeagent.components.exporter.agent_families import (
     ListenerFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.catalogue import list_readings
-from nodeagent.components.exporter.device_labels import LabelStyle
-from nodeagent.components.exporter.entities import find_lost
-from nodeagent.components.exporter.exposition import Block, RememberedBlocks, render_families
-from nodeagent.components.exporter.gpu_families import build_standing_families
-from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.node_status import NodeStatus, build_status_families, count_advertised
-from nodeagent.components.exporter.scrape import (
+from nodeagent.components.exporter.families.gpus import build_standing_families
+from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, count_advertised
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
+from nodeagent.components.exporter.serving.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
     Part,
@@ -36,21 +37,20 @@ from nodeagent.components.exporter.scrape import (
     wants_gzip,
     wants_openmetrics,
 )
-from nodeagent.components.exporter.selection import Selection, parse_selection, select_defaults
 from nodeagent.config.live import LiveSettings
-from nodeagent.edge.host.atomic_file import read_bounded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.introspect import Introspection, count_descriptors, read_resident_bytes
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.report import ComponentReport
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.errors import WorkerError
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.introspect import Introspection, count_descriptors, read_resident_bytes
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.report import ComponentReport
-from nodeagent.kernel.ticker import until_beat
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cluster import ApiCall, PodLabelTable

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from nodeagent.components.exporter.agent_families import AgentFacts, ExporterFacts, build_agent_families
-from nodeagent.components.exporter.catalogue import FIELDS, list_extras
-from nodeagent.components.exporter.device_labels import LabelStyle
-from nodeagent.components.exporter.exposition import Family
-from nodeagent.components.exporter.field import Field, LabelField
-from nodeagent.components.exporter.gpu_families import build_reading_families, build_standing_families
-from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
-from nodeagent.components.exporter.node_status import NodeStatus, build_status_families
-from nodeagent.components.exporter.pod_families import build_pod_families
-from nodeagent.components.exporter.xid_book import XidBook
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.catalogue.field import Field, LabelField
+from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
+from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
+from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.families.gpus import build_reading_families, build_standing_families
+from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
+from nodeagent.components.exporter.families.pods import build_pod_families
+from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.serving.exposition import Family
 from nodeagent.model.admission import AdmissionFacts, Distribution
 from nodeagent.model.plugin import OfferAccount
 

@@ -13,8 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import Moment, plan_returns
 from nodeagent.components.health.door import ClearingDoor
-from nodeagent.components.health.judge import Judge, find_named
-from nodeagent.components.health.kernel_log import (
+from nodeagent.components.health.evidence.kernel_log import (
     XID_NOT_INITIALISED,
     XID_OFF_THE_BUS,
     Hearsay,
@@ -23,15 +22,25 @@ from nodeagent.components.health.kernel_log import (
     note_heard,
     report_line,
 )
-from nodeagent.components.health.limits import plan_limits
+from nodeagent.components.health.evidence.limits import plan_limits
+from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_report
+from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import Book
 from nodeagent.components.health.render import list_changes
-from nodeagent.components.health.reports import LOOK_AT_ONCE, judge_report
 from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import KernelLogUnavailable
-from nodeagent.edge.host.kernel_log_lines import (
+from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.host.machine.kernel_log_lines import (
     DriverLine,
     InitFailureLine,
     KernelRecord,
@@ -40,16 +49,7 @@ from nodeagent.edge.host.kernel_log_lines import (
     XidLine,
     parse_driver_line,
 )
-from nodeagent.edge.host.kmsg import KernelLog
-from nodeagent.edge.host.sealed_store import SealedStore
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.news import News
-from nodeagent.kernel.ticker import until_beat
+from nodeagent.edge.host.machine.kmsg import KernelLog
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused

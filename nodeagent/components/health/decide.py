@@ -9,7 +9,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.findings import Finding, Look
+from nodeagent.components.health.evidence.findings import Finding, Look
+from nodeagent.components.health.evidence.xid_text import Reading
+from nodeagent.components.health.evidence.xids import Repeat, XidEntry
 from nodeagent.components.health.records import (
     VERDICT_RANK,
     Clearing,
@@ -21,8 +23,6 @@ from nodeagent.components.health.records import (
     worse,
 )
 from nodeagent.components.health.remedies import Remedy
-from nodeagent.components.health.xid_text import Reading
-from nodeagent.components.health.xids import Repeat, XidEntry
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid

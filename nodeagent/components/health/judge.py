@@ -23,16 +23,16 @@ from nodeagent.components.health.decide import (
     note_reset,
     note_xid,
 )
-from nodeagent.components.health.findings import Finding, Look
-from nodeagent.components.health.levels import judge_levels, judge_recovery_action
-from nodeagent.components.health.limits import Limits
+from nodeagent.components.health.evidence.findings import Finding, Look
+from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
+from nodeagent.components.health.evidence.limits import Limits
+from nodeagent.components.health.evidence.scope import find_hit
+from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
+from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
+from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.records import Book, GpuRecord, Standing
 from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
-from nodeagent.components.health.scope import find_hit
-from nodeagent.components.health.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
-from nodeagent.components.health.xid_text import parse_recovery_action, read_text
-from nodeagent.components.health.xids import find_xid
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import XidReported

@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from nodeagent.components.health.evidence.xids import DAY, XidEntry
 from nodeagent.components.health.remedies import Remedy
-from nodeagent.components.health.xids import DAY, XidEntry
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.values import Value

@@ -23,13 +23,13 @@ from nodeagent.components.inventory.roster import (
     list_known,
 )
 from nodeagent.config.live import LiveSettings
-from nodeagent.edge.host.sealed_store import SealedStore
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.news import News
-from nodeagent.kernel.ticker import Ticker
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten

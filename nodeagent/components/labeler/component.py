@@ -18,13 +18,13 @@ from nodeagent.components.labeler.hold import Published, decide_published, decid
 from nodeagent.components.labeler.plan import LabelPlan, keep_last_good, plan_label_patch
 from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_labels
 from nodeagent.config.live import LiveSettings
-from nodeagent.kernel.backoff import Backoff, BackoffSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.news import News
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import Backoff, BackoffSettings
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError

@@ -17,12 +17,12 @@ from nodeagent.components.runtime.look import Look, look_at_runtime, render_stat
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import Clock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.mailbox import Waker
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.report import Degraded
+from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted

@@ -14,24 +14,17 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec import json
 
-from nodeagent.components.web.admin import (
+from nodeagent.components.web.api.admin import (
     CommandDone,
     CommandMalformed,
     may_command,
 )
-from nodeagent.components.web.api_index import INDEX
-from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
-from nodeagent.components.web.commands import Commands, Order
-from nodeagent.components.web.detail_pages import is_page, render_steps
-from nodeagent.components.web.event_words import Teller
-from nodeagent.components.web.gpu_records import find_gpu_record
-from nodeagent.components.web.health_text import render_readyz
-from nodeagent.components.web.live_page import LivePage, LivePages
-from nodeagent.components.web.openapi import DOCUMENT as OPENAPI
-from nodeagent.components.web.page import render_document
-from nodeagent.components.web.past import PastUnreadable, decode_past, encode_past
-from nodeagent.components.web.records import SIMULATED_HEADER, EventRecord, GpusRecord
-from nodeagent.components.web.stream import (
+from nodeagent.components.web.api.commands import Commands, Order
+from nodeagent.components.web.api.gpu_records import find_gpu_record
+from nodeagent.components.web.api.index import INDEX
+from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
+from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
+from nodeagent.components.web.api.stream import (
     KEEPALIVE,
     QueryMalformed,
     build_event,
@@ -41,19 +34,26 @@ from nodeagent.components.web.stream import (
     parse_types,
     render_event,
 )
+from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
+from nodeagent.components.web.health_text import render_readyz
+from nodeagent.components.web.page.details import is_page, render_steps
+from nodeagent.components.web.page.event_words import Teller
+from nodeagent.components.web.page.live import LivePage, LivePages
+from nodeagent.components.web.page.overview import render_document
+from nodeagent.components.web.past import PastUnreadable, decode_past, encode_past
 from nodeagent.components.web.view import NodeView
 from nodeagent.config.live import LiveSettings
-from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import ADMIN_CONNECTIONS, Capacity
 from nodeagent.edge.http.hosts import AllowedHosts
 from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.ports import AgentControl
 from nodeagent.model.telemetry import NodeSample

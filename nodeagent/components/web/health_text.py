@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from nodeagent.components.web.groups import group_conditions
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord
+from nodeagent.components.web.page.groups import group_conditions
 
 
 def render_readyz(

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import DecodeError, ValidationError, json
 from msgspec.structs import replace
 
-from nodeagent.components.web.records import EventRecord
+from nodeagent.components.web.api.records import EventRecord
 
 PAST_VERSION: Final = 1
 KEPT: Final = 200

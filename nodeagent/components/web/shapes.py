@@ -1,4 +1,4 @@
-"""What the kernel hands out, described by its shape, so that pure files need nothing of the kernel.
+"""What the core hands out, described by its shape, so that pure files need nothing of it.
 
 Times are Unix seconds.
 """
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class GateLike(Protocol):
-    """A gate as the kernel shows it."""
+    """A gate as the core shows it."""
 
     @property
     def name(self) -> str: ...
@@ -18,7 +18,7 @@ class GateLike(Protocol):
 
 
 class ReportLike(Protocol):
-    """A component's report as the kernel makes it."""
+    """A component's report as the core makes it."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,7 @@ class ReportLike(Protocol):
 
 
 class ConditionLike(Protocol):
-    """A visible condition as the kernel shows it."""
+    """A visible condition as the core shows it."""
 
     @property
     def code(self) -> str: ...

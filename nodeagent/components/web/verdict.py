@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState
 

@@ -6,7 +6,7 @@ Owns which states make the picture. Refuses to keep anything: each answer is mad
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from nodeagent.components.web.build import (
+from nodeagent.components.web.api.build import (
     Identity,
     Known,
     build_components,
@@ -14,12 +14,12 @@ from nodeagent.components.web.build import (
     build_gates,
     build_state,
 )
-from nodeagent.components.web.event_words import Names, build_names
-from nodeagent.components.web.page import PageView
-from nodeagent.components.web.periods import PeriodBook
-from nodeagent.components.web.records import StateRecord
+from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.page.event_words import Names, build_names
+from nodeagent.components.web.page.overview import PageView
+from nodeagent.components.web.page.periods import PeriodBook
+from nodeagent.components.web.page.trend import Trends
 from nodeagent.components.web.shapes import ConditionLike, EnvelopeLike, GateLike, ReportLike
-from nodeagent.components.web.trend import Trends
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory

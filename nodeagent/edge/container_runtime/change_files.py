@@ -15,11 +15,11 @@ from typing import Final
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
-from nodeagent.edge.host.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.kernel.log import get_logger
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import EditedFile, FileChange, Restored

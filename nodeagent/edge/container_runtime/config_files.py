@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeKind
 
 _FILES_LIMIT: Final = 64

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 from msgspec.structs import replace
 
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
@@ -23,9 +24,8 @@ from nodeagent.edge.container_runtime.kubelet_endpoint import (
     parse_kubelet_endpoint,
 )
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_raw_attribute
-from nodeagent.kernel.log import get_logger
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 
 _log = get_logger(component="runtime")

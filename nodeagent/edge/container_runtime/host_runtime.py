@@ -10,16 +10,16 @@ from typing import TypeVar
 
 import anyio
 
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.tools import check_config, find_host_root, restart_runtime
 from nodeagent.edge.container_runtime.trial import try_out
 from nodeagent.edge.host.errors import HostStuck
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.kernel.errors import WorkerError
-from nodeagent.kernel.ticker import until_beat
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.ports import Withdraw
 from nodeagent.model.runtime import ConfigTree, FileChange, Restored, RuntimeEvidence, RuntimeKind, TrialAnswer
 

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RestartFailed
+from nodeagent.edge.host.driver.roots import see_from_host
 from nodeagent.edge.host.errors import FileNotWritten
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.edge.host.roots import see_from_host
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 _CHECK_SECONDS: Final = 20.0

@@ -20,7 +20,7 @@ from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.container_runtime.tools import enter_root, make_directory
 from nodeagent.edge.host.errors import FileNotWritten
-from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import SCRATCH, ConfigTree, TrialAnswer
 
 TRIAL_SECONDS: Final = 10.0

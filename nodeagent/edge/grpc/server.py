@@ -14,11 +14,11 @@ from typing import Any, Final
 from anyio import CancelScope, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
+from nodeagent.core.acceptor import Acceptor
 from nodeagent.edge.grpc.calls import CrashReporter, Methods
 from nodeagent.edge.grpc.line import LEAVE_SECONDS
 from nodeagent.edge.grpc.serving import ServerLine
 from nodeagent.edge.grpc.unix_socket import FileIdentity, bind_unix_socket, identify_file
-from nodeagent.kernel.acceptor import Acceptor
 
 DRAIN_SECONDS: Final = 2.0
 """How long calls in progress may take to finish when the server stops; the kubelet waits for them for ever."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
 from nodeagent.edge.http.bcrypt import Crypt, is_right, open_bcrypt
 from nodeagent.edge.http.messages import Response
 from nodeagent.edge.http.routes import render_problem
 from nodeagent.edge.http.tls import RotatingTls
 from nodeagent.edge.http.web_config import WebConfig, read_web_config
-from nodeagent.kernel.errors import WorkerError
-from nodeagent.kernel.worker_thread import WorkerThread
 
 CHECK_SECONDS: Final = 10.0
 CHECKS_WAITING_MAX: Final = 8

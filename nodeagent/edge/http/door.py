@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from nodeagent.core.acceptor import Acceptor
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.connection import ProblemHandler, ProblemServer, render_raw
 from nodeagent.edge.http.crowd import Crowd, find_party
-from nodeagent.kernel.acceptor import Acceptor
 
 TLS_CLOSE_SECONDS: Final = 1.0
 SHED: Final = 8

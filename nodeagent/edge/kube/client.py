@@ -16,13 +16,13 @@ import aiohttp
 import anyio
 
 from nodeagent import __version__
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.credentials import Credentials
 from nodeagent.edge.kube.errors import ApiBusy, ApiUnauthorized, ApiUnreachable, CredentialsInvalid, translate_status
 from nodeagent.edge.kube.library import Library, load_library
 from nodeagent.edge.kube.rate_limit import RateLimit
-from nodeagent.kernel.errors import WorkerError
-from nodeagent.kernel.log import get_logger
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.cluster import ApiCall
 
 Json = dict[str, Any]

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.pseudo_file import read_attribute
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.pseudo_file import read_attribute
 from nodeagent.edge.kube.errors import CredentialsInvalid
 from nodeagent.edge.kube.library import Library
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nodeagent.kernel.log import get_logger
+from nodeagent.core.log.lines import get_logger
 
 _ROOT = "kubernetes_asyncio"
 _HOLLOW = (f"{_ROOT}", f"{_ROOT}.client", f"{_ROOT}.config")

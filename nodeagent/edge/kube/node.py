@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
 
+from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, NodeMissing
 from nodeagent.edge.kube.event_document import render_event
@@ -22,7 +23,6 @@ from nodeagent.edge.kube.node_document import (
     render_labels_patch,
     render_taints_patch,
 )
-from nodeagent.kernel.clock import Clock
 from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 
 NODES = "/api/v1/nodes"

@@ -5,9 +5,9 @@ of them are gone, and goes with the DaemonSet. Refuses to guess: outside of a po
 the pod cannot be read, there are no owners, and the object stays.
 """
 
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiRefused, KubeError
-from nodeagent.kernel.log import get_logger
 
 _log = get_logger(component="kube")
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
-from nodeagent.kernel.errors import WorkerError
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 

@@ -6,7 +6,7 @@ Owns the counts for the life of the process: a plugin that is served anew goes o
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from nodeagent.kernel.durations import Durations
+from nodeagent.core.durations import Durations
 
 Outcome = Literal["ok", "refused", "failed"]
 

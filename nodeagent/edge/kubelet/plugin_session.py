@@ -17,6 +17,7 @@ from anyio import TASK_STATUS_IGNORED, move_on_after
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.calls import CrashReporter
 from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
@@ -26,7 +27,6 @@ from nodeagent.edge.kubelet.list_check import ListCheck, ListVerdict, ReadAlloca
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.registrar import register_plugin
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
-from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 

@@ -14,6 +14,7 @@ from anyio import TASK_STATUS_IGNORED, move_on_after, sleep
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.calls import CrashReporter, Methods, Unary
 from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
 from nodeagent.edge.kubelet.call_times import CallTimes
@@ -22,7 +23,6 @@ from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
-from nodeagent.kernel.ticker import until_beat
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
 

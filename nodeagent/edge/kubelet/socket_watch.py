@@ -9,8 +9,8 @@ from typing import Final
 
 from anyio import sleep
 
+from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.grpc.unix_socket import FileIdentity, identify_file
-from nodeagent.kernel.ticker import until_beat
 
 LOOK_EVERY_SECONDS: Final = 0.2
 """While something is awaited."""

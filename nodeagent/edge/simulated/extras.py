@@ -1,4 +1,4 @@
-"""Readings beside the ordinary sample, as far as a simulated GPU has them; pure. Names are those of `edge.nvml.extras`.
+"""Readings beside the ordinary sample, as far as a simulated GPU has them; pure. Names are the GPU worker's.
 
 What a model's data file says is told as it is, what the world counts is shared out over the links, errors that nobody
 injects are zero, and everything else is not there, as on hardware that does not give it.

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import anyio
 
+from nodeagent.core.clock import Clock, SystemClock
 from nodeagent.edge.simulated.faults import apply_fault, list_faults
 from nodeagent.edge.simulated.profile import Profile
 from nodeagent.edge.simulated.readout import render_evidence, render_readout
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
-from nodeagent.kernel.clock import Clock, SystemClock
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from nodeagent.model.gpu import GpuReadout

@@ -14,8 +14,8 @@ from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import Ledger, replay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from tests.fakes.journal_store import FakeKubelet, FakeStore

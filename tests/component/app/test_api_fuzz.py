@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.components.web.openapi import DOCUMENT
+from nodeagent.components.web.api.openapi import DOCUMENT
 from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
 from tests.support.json_schema import find_breaks
 

@@ -10,10 +10,10 @@ from nodeagent.app.control import Control
 from nodeagent.app.late import LateStart
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}

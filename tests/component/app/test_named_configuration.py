@@ -11,9 +11,9 @@ from nodeagent.app.control import Control
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused
 from tests.component.inventory.test_component import ScriptedGpus

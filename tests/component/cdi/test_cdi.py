@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.report import Degraded
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host import hook_program
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.driver import hook_program
+from nodeagent.edge.host.driver.hook_program import HookProgram
+from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing, HookProgramUnfit
-from nodeagent.edge.host.hook_program import HookProgram
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.edge.host.ldcache import parse_library_cache
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from tests.support.driver_tree import encode_library
 
 SOURCE = hook_program.BUILT.with_suffix(".c")

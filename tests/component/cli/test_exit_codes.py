@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli import labels
-from nodeagent.cli.command import Command
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.doctor import command
 from nodeagent.cli.doctor.verdicts import Check, Grade
-from nodeagent.cli.exit_codes import ALWAYS, ExitCode
+from nodeagent.cli.frame.command import Command
+from nodeagent.cli.frame.exit_codes import ALWAYS, ExitCode
 from nodeagent.cli.main import Streams, run_command_line
+from nodeagent.cli.node import labels
 from nodeagent.components.labeler.render import NodePicture
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable

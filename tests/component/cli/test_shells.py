@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.cli.commands import ROOT
-from nodeagent.cli.completion import SHELLS
+from nodeagent.cli.frame.completion import SHELLS
 
 PATIENCE_SECONDS = 30.0
 CASES = [

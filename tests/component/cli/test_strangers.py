@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.client import AgentClient, find_agent
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.answers.client import AgentClient, find_agent
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.components.web.records import StateRecord
+from nodeagent.components.web.api.records import StateRecord
 from nodeagent.config.load import load_settings
 from nodeagent.edge.http.messages import SERVER
 from tests.support.command_line import run_here

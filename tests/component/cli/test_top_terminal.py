@@ -23,7 +23,7 @@ from typing import Any, Self
 import pytest
 from msgspec import json
 
-from nodeagent.cli.terminal import ENDING, ENTER, LEAVE, Terminal
+from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, Terminal
 from tests.support.short_directory import short_dir
 from tests.unit.cli.test_top_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_sample

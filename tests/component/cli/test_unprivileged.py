@@ -74,7 +74,7 @@ def run_refused(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 raise PermissionError(13, "permission denied")
             super().connect(address)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("nodeagent.cli.client.socket.socket", Refused)
+    monkeypatch.setattr("nodeagent.cli.answers.client.socket.socket", Refused)
 
     def run(line: str, port: int) -> tuple[int, str, str]:
         settings = ("--set", f"node.run_dir={short_dir}", "--set", f"http.listen=127.0.0.1:{port}")

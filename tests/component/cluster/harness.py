@@ -13,8 +13,8 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
 from nodeagent.model.cluster import PodLabelTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState

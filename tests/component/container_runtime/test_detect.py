@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
@@ -15,7 +16,6 @@ from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissin
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
 from tests.fakes.cri import FakeCri
 

@@ -20,12 +20,12 @@ from nodeagent.components.runtime.look import Look, look_at_runtime
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.errors import ConfigRefused, RestartFailed
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreadable
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeKind
 from tests.fakes.cri import FakeCri
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.container_runtime.trial import find_reason, try_out
-from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import SCRATCH, ConfigFile, ConfigTree, TrialAnswer
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -12,8 +12,8 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import NodeagentError

@@ -18,16 +18,16 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import KubeletSettings
 from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
-from nodeagent.edge.host import journal_disk
-from nodeagent.edge.host.journal_disk import JournalDisk
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files import journal_disk
+from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.kubelet.account import KubeletAccount
 from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import AllocateRequest, ContainerAllocateRequest
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from nodeagent.components.driver.component import DRIVER_GATE, Driver
 from nodeagent.components.driver.plan_markers import DRIVER_READY, DriverPlace, render_driver_marker
 from nodeagent.config.sections.hardware import DriverSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.envelope import Envelope
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.report import Degraded
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NodeRepair
 from nodeagent.model.events import DriverChanged

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from nodeagent.components.driver.component import DRIVER_GATE, Driver
 from nodeagent.components.driver.plan_markers import DRIVER_READY, DriverPlace
 from nodeagent.config.sections.hardware import DriverSettings
-from nodeagent.edge.host.device_node_files import DeviceNodeFiles
-from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
-from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
+from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer
 from tests.unit.edge.host.test_device_node_files import needs_mknod

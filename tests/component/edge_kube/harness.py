@@ -5,10 +5,10 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from random import Random
 
+from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.kernel.clock import SystemClock
 from nodeagent.model.cluster import ClusterNode
 from tests.fakes.apiserver import NODE, FakeApiServer
 

@@ -15,7 +15,7 @@ from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.errors import KubeError
 from nodeagent.edge.kube.library import load_library
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.kernel.clock import SystemClock
+from nodeagent.core.clock import SystemClock
 from tests.fakes.apiserver import FakeApiServer
 
 def resident():

@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.edge.nvml.asker import NvmlSettings
-from nodeagent.edge.nvml.client import NvmlGpus
-from nodeagent.kernel.clock import SystemClock
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.nvml.agent.asker import NvmlSettings
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from tests.fakes.nvml.control import FakeNvml
 
 PATIENT = NvmlSettings(call_timeout_seconds=20, warm_timeout_seconds=20, leash_seconds=20, open_timeout_seconds=20)

@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import anyio
 
-from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import parse_pci_address

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from nodeagent.core.children.child_process import ChildProcess
 from nodeagent.edge.nvml.errors import REASONS, UNLOADABLE
-from nodeagent.kernel.child_process import ChildProcess
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import FabricPhase, PathKind
 from tests.component.edge_nvml.conftest import MakeFake
@@ -149,7 +149,7 @@ async def test_mig_follows_the_layout(fake: FakeNvml) -> None:
 
 async def test_one_enumeration_serves_probe_and_inventory(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the driver was judged by is the first inventory; the next one is read anew, as is one that came late."""
-    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", 60.0)
+    monkeypatch.setattr("nodeagent.edge.nvml.agent.client.FIRST_SERVES_SECONDS", 60.0)
     async with running_gpus(fake) as gpus:
         assert await gpus.read_fabric_pending() == ()
         before = fake.calls(gpu=0)
@@ -157,7 +157,7 @@ async def test_one_enumeration_serves_probe_and_inventory(fake: FakeNvml, monkey
         assert fake.calls(gpu=0) == before
         assert await gpus.read_inventory() == first
         assert fake.calls(gpu=0) > before
-    monkeypatch.setattr("nodeagent.edge.nvml.client.FIRST_SERVES_SECONDS", -1.0)
+    monkeypatch.setattr("nodeagent.edge.nvml.agent.client.FIRST_SERVES_SECONDS", -1.0)
     async with running_gpus(fake) as gpus:
         await gpus.read_fabric_pending()
         before = fake.calls(gpu=0)

@@ -7,15 +7,15 @@ import anyio
 import pytest
 
 import nodeagent
-from nodeagent.edge.nvml import connection
-from nodeagent.edge.nvml.connection import Connection
-from nodeagent.edge.nvml.protocol import COUNTED, Request
+from nodeagent.edge.nvml.agent import connection
+from nodeagent.edge.nvml.agent.connection import Connection
+from nodeagent.edge.nvml.agent.protocol import COUNTED, Request
 from nodeagent.model.errors import DriverUnavailable
 
 ANSWER = """
 import sys
 sys.path.append(sys.argv[1])
-from nodeagent.kernel.frames import read_frames, write_frame
+from nodeagent.core.children.frames import read_frames, write_frame
 for number, _ in read_frames(0):
     write_frame(1, number, sys.argv[2].encode())
 """

@@ -6,9 +6,9 @@ import pynvml
 import pytest
 
 from nodeagent.edge.nvml import errors
-from nodeagent.edge.nvml.inventory import read_gpu
-from nodeagent.edge.nvml.query import GpuGone, Query
-from nodeagent.edge.nvml.sample import Sampler
+from nodeagent.edge.nvml.worker.inventory import read_gpu
+from nodeagent.edge.nvml.worker.query import GpuGone, Query
+from nodeagent.edge.nvml.worker.sample import Sampler
 from tests.component.edge_nvml.conftest import InProcess, Load
 from tests.fakes.nvml.build import list_functions
 

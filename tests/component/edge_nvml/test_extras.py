@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodeagent.components.exporter.catalogue import list_extras, list_readings
-from nodeagent.edge.nvml import extras
-from nodeagent.edge.nvml.extras import ExtraReader
-from nodeagent.edge.nvml.query import Query
-from nodeagent.edge.nvml.sample import Sampler
+from nodeagent.components.exporter.catalogue.known import list_extras, list_readings
+from nodeagent.edge.nvml.worker import extras
+from nodeagent.edge.nvml.worker.extras import ExtraReader
+from nodeagent.edge.nvml.worker.query import Query
+from nodeagent.edge.nvml.worker.sample import Sampler
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import PATIENT, read_rss_kib, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml

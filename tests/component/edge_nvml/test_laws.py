@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nodeagent.edge.nvml.client import NvmlGpus
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from nodeagent.edge.simulated.profile import list_profiles
 from tests.component.edge_nvml.conftest import MakeFake
 from tests.component.edge_nvml.harness import running_gpus

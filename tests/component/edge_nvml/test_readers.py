@@ -9,14 +9,14 @@ import pynvml
 import pytest
 
 from nodeagent.edge.nvml.errors import NOT_SUPPORTED, SUCCESS, UNINTELLIGIBLE
-from nodeagent.edge.nvml.events import Watcher
-from nodeagent.edge.nvml.fabric import read_fabric
-from nodeagent.edge.nvml.fields import _ITEM, FieldReader
-from nodeagent.edge.nvml.gpm import METRICS, Profiler
-from nodeagent.edge.nvml.library import SONAME, load_library
-from nodeagent.edge.nvml.mig import read_mig
-from nodeagent.edge.nvml.query import Query, call
-from nodeagent.edge.nvml.sample import Sampler
+from nodeagent.edge.nvml.worker.events import Watcher
+from nodeagent.edge.nvml.worker.fabric import read_fabric
+from nodeagent.edge.nvml.worker.fields import _ITEM, FieldReader
+from nodeagent.edge.nvml.worker.gpm import METRICS, Profiler
+from nodeagent.edge.nvml.worker.library import SONAME, load_library
+from nodeagent.edge.nvml.worker.mig import read_mig
+from nodeagent.edge.nvml.worker.query import Query, call
+from nodeagent.edge.nvml.worker.sample import Sampler
 from tests.component.edge_nvml.conftest import Load
 
 
@@ -50,7 +50,7 @@ def test_a_field_of_an_unknown_type_is_unintelligible(load_in_process: Load, mon
         buffer.raw = b"".join(items)
         return SUCCESS
 
-    monkeypatch.setattr("nodeagent.edge.nvml.query.call_library", answer)
+    monkeypatch.setattr("nodeagent.edge.nvml.worker.query.call_library", answer)
     assert FieldReader(0).read_swift(query) == {
         "pcie_transmit_bytes": -3,
         "pcie_receive_bytes": 0,

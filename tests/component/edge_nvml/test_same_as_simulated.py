@@ -8,10 +8,10 @@ import pynvml
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.edge.nvml.inventory import read_gpu
-from nodeagent.edge.nvml.query import Query
-from nodeagent.edge.nvml.sample import Sampler
-from nodeagent.edge.nvml.topology import list_pairs, list_switches
+from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
+from nodeagent.edge.nvml.worker.inventory import read_gpu
+from nodeagent.edge.nvml.worker.query import Query
+from nodeagent.edge.nvml.worker.sample import Sampler
 from nodeagent.edge.simulated.profile import list_profiles, load_profile
 from nodeagent.edge.simulated.readout import render_readout
 from nodeagent.edge.simulated.sample import render_sample

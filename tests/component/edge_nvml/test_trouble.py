@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.nvml.client import NvmlGpus
-from nodeagent.kernel.errors import WorkerStuck
+from nodeagent.core.errors import WorkerStuck
+from nodeagent.edge.nvml.agent.client import NvmlGpus
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
 from tests.component.edge_nvml.harness import STRICT, running_gpus, worker_pid

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.nvml import launch, worker
-from nodeagent.edge.nvml.command import render_command
+from nodeagent.core.children.frames import UNASKED, read_frames
+from nodeagent.edge.nvml.agent.command import render_command
 from nodeagent.edge.nvml.errors import UNLOADABLE
-from nodeagent.edge.nvml.worker import EXIT_RENEW, RENEW_SECONDS, Worker
-from nodeagent.kernel.frames import UNASKED, read_frames
+from nodeagent.edge.nvml.worker import launch
+from nodeagent.edge.nvml.worker import main as worker
+from nodeagent.edge.nvml.worker.main import EXIT_RENEW, RENEW_SECONDS, Worker
 from tests.component.edge_nvml.conftest import InProcess, Load
 
 MakeWorker = Callable[..., tuple[Worker, InProcess]]
@@ -191,7 +192,7 @@ def test_requests_come_and_answers_go_in_frames(
     """Each answer carries its request's number, until the pipe is closed."""
     worker, _ = make_worker("t4")
     asking = [(1, b'{"do":"open"}'), (2, b'{"do":"count"}')]
-    monkeypatch.setattr("nodeagent.edge.nvml.worker.read_frames", lambda _descriptor: iter(asking))
+    monkeypatch.setattr("nodeagent.edge.nvml.worker.main.read_frames", lambda _descriptor: iter(asking))
     worker.serve()
     answers = read_frames(pipe[0])
     assert [next(answers)[0], next(answers)] == [1, (2, b'{"value":1}')]
@@ -208,10 +209,10 @@ def test_the_launch_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
 LAUNCH = """
 import sys
 sys.path.extend(sys.argv[1:3])
-from nodeagent.edge.nvml import launch
+from nodeagent.edge.nvml.worker import launch
 exec(sys.argv[3])
 launch.load_slim()
-import nodeagent.edge.nvml.worker as worker
+import nodeagent.edge.nvml.worker.main as worker
 import json, re, string
 text = json.dumps({"a b": [1, -2.5, None, True, "\u00fc\\n"]}, allow_nan=False, separators=(",", ":"))
 print(text, json.loads(text), worker.pynvml.NVMLError_GpuIsLost.__name__, re.match("a+", "aab")[0], string.digits)
@@ -241,10 +242,12 @@ def test_slim_and_whole_imports_behave_alike(change: str) -> None:
 def test_the_slim_worker_does_without_costly_modules() -> None:
     """Its memory and its start-up time are the agent's promise."""
     places = render_command("", "")[6:8]
-    code = "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.launch import load_slim; load_slim()"
+    code = (
+        "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.worker import launch; launch.load_slim()"
+    )
     command = [sys.executable, "-I", "-S", "-E", "-c", f"{code}; print(*sys.modules)", *places]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert "nodeagent.edge.nvml.worker" in loaded
+    assert "nodeagent.edge.nvml.worker.main" in loaded
     costly = {
         "collections",
         "ctypes.util",

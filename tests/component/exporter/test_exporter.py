@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, Exporter, MetricsRenderer
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.introspect import Introspection
+from nodeagent.core.life.gates import Gates
 from nodeagent.edge.http.messages import Request, Response
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.introspect import Introspection
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import XidReported
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -17,13 +17,13 @@ from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.simulated.profile import list_profiles, load_profile
 from nodeagent.edge.simulated.source import SimulatedGpus
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.values import Value

@@ -14,12 +14,12 @@ from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.edge.host.sealed_store import SealedStore
-from nodeagent.edge.nvml.asker import NvmlSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.nvml.agent.asker import NvmlSettings
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import HealthReport, Verdict

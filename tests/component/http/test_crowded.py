@@ -10,6 +10,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from nodeagent.core import acceptor
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.crowd import SLOW_SECONDS
 from nodeagent.edge.http.hosts import AllowedHosts
@@ -17,7 +18,6 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
-from nodeagent.kernel import acceptor
 from tests.support.http_server import fail, make_server
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

@@ -16,9 +16,9 @@ from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError, DriverUnavailable

@@ -13,8 +13,8 @@ from nodeagent.components.labeler.component import Labeler
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from nodeagent.components.runtime.component import Runtime
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.report import Degraded
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.report import Degraded
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from nodeagent.edge.host.atomic_file import write_atomically
+from nodeagent.edge.host.files.atomic_file import write_atomically
 
 CALLS = ("open", "write", "fchmod", "fsync", "rename", "close")
 CHUNK = 300

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.host.atomic_file import remove_stale_temporaries, write_atomically
 from nodeagent.edge.host.errors import FileNotWritten
+from nodeagent.edge.host.files.atomic_file import remove_stale_temporaries, write_atomically
 
 STAYS = "the old file stays"
 OLD, NEW = b"old" * 400, b"new" * 400
@@ -111,7 +111,7 @@ def can_mount() -> bool:
 FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
-from nodeagent.edge.host.atomic_file import write_atomically
+from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.errors import FileNotWritten
 
 disk = Path(sys.argv[1])

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Granted, Opened
-from nodeagent.edge.host import atomic_file, journal_file
-from nodeagent.edge.host.journal_disk import JOURNAL_NAME
-from nodeagent.edge.host.journal_file import JournalFile
+from nodeagent.edge.host.files import atomic_file, journal_file
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
+from nodeagent.edge.host.files.journal_file import JournalFile
 from tests.faults.journal.scenario import NODE, read_ledger
 from tests.support.allocations import make_entry
 

@@ -22,11 +22,11 @@ from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
-from nodeagent.edge.host.journal_disk import JOURNAL_NAME, JournalDisk
-from nodeagent.edge.host.journal_file import JournalFile
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, JournalDisk
+from nodeagent.edge.host.files.journal_file import JournalFile
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.ids import DeviceId

@@ -18,10 +18,10 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.host.journal_disk import JournalDisk
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.clock import SystemClock
-from nodeagent.kernel.conditions import Conditions
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
 from tests.fakes.journal_store import FakeKubelet

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nodeagent.components.runtime.trial import render_trial
 from nodeagent.edge.container_runtime.trial import try_out
-from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigFile, ConfigTree
 
 PLACES = ("/run", "/opt", "/srv", "/var/lib", "/var/run", "/etc")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.edge.host.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.runtimes.support import LIBRARY, find_programs, run
 from tests.support.systemd import PYTHON, Systemd, running_systemd

@@ -14,9 +14,9 @@ from nodeagent.components.runtime.component import write_plan
 from nodeagent.components.runtime.look import Look, look_at_runtime
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.load import load_settings
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeKind
 from tests.integration.runtimes.configurations import MAIN, Configuration, Release

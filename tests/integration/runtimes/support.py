@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.edge.host.hook_program import BUILT
+from nodeagent.edge.host.driver.hook_program import BUILT
 from tests.integration.cluster.layout import CHECKOUT
 
 PROBE = Path(__file__).parent / "probe.c"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.host.ldcache import parse_library_cache
+from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from tests.integration.runtimes.support import (
     PATIENCE_SECONDS,
     VERSION,

@@ -12,8 +12,8 @@ from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import parse_spec
 from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
+from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import LibraryCacheInvalid
-from nodeagent.edge.host.ldcache import parse_library_cache
 from nodeagent.model.cdi import DriverFiles, DriverLibrary, DriverNode, SpecContent
 from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.support.samples import make_inventory

@@ -7,11 +7,11 @@ from hypothesis import given
 
 from nodeagent.components.health.book import decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import ReturnPolicy
+from nodeagent.components.health.evidence.reports import judge_report
+from nodeagent.components.health.evidence.xids import CATALOGUE
 from nodeagent.components.health.judge import Judge
 from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.records import VERDICT_RANK, Book
-from nodeagent.components.health.reports import judge_report
-from nodeagent.components.health.xids import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.health import ReturnRule, Verdict

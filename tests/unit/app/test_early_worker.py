@@ -9,9 +9,9 @@ import pytest
 from nodeagent.app.early_worker import are_nodes_there, name_driver, start_early_worker
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.nvml.command import EarlyWorker, render_command, render_environment
-from nodeagent.kernel.frames import FrameDecoder
-from nodeagent.kernel.spawn import discard, spawn
+from nodeagent.core.children.frames import FrameDecoder
+from nodeagent.core.children.spawn import discard, spawn
+from nodeagent.edge.nvml.agent.command import EarlyWorker, render_command, render_environment
 
 NO_LIBRARY = ("driver.nvml_library=/nowhere/libnvidia-ml.so.1",)
 
@@ -100,7 +100,7 @@ def test_a_worker_that_nobody_takes_ends(monkeypatch: pytest.MonkeyPatch) -> Non
         processes.append(spawn(*words))  # type: ignore[arg-type] # passed on as they come
         return processes[-1]
 
-    monkeypatch.setattr("nodeagent.edge.nvml.command.spawn", note)
+    monkeypatch.setattr("nodeagent.edge.nvml.agent.command.spawn", note)
     settings = load(*NO_LIBRARY)
     with start_early_worker(settings):
         pass

@@ -11,7 +11,7 @@ from nodeagent.app.real_hardware import RealHardware, plan_nvml, plan_probe
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.model.cdi import DriverFiles
 from tests.support.driver_tree import DriverTree
 

@@ -9,8 +9,8 @@ import pytest
 from anyio.abc import TaskStatus
 
 from nodeagent.app.late import PATIENCE_SECONDS, LateStart
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.gates import Gates
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.life.gates import Gates
 from nodeagent.model.driver import DriverPhase, DriverState
 from tests.support.virtual_time import FakeClock
 

@@ -17,7 +17,7 @@ from nodeagent.app.errors import AgentAlreadyRuns
 from nodeagent.config.kinds import Address
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import StateLocked
-from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.http.errors import ListenFailed
 
 FIRST_OF_A_CONTAINER = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")

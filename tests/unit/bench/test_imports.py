@@ -21,7 +21,7 @@ def test_a_package_is_loaded_with_all_that_is_in_it() -> None:
     config = list_modules("nodeagent.config")
     assert {"nodeagent.config", "nodeagent.config.load", "nodeagent.config.sections.agent"} <= set(config)
     assert not [name for name in config if "imports" in name]
-    assert list_modules("nodeagent.edge.nvml.client") == ["nodeagent.edge.nvml.client"]
+    assert list_modules("nodeagent.edge.nvml.agent.client") == ["nodeagent.edge.nvml.agent.client"]
 
 
 def test_each_layer_has_time_and_memory() -> None:

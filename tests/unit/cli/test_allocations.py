@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.cli.allocations import HEAD, name_devices, tabulate_rows
-from nodeagent.cli.gpu_source import list_free
-from nodeagent.cli.table import Layout, lay_out
+from nodeagent.cli.answers.table import Layout, lay_out
+from nodeagent.cli.gpu.source import list_free
+from nodeagent.cli.node.allocations import HEAD, name_devices, tabulate_rows
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState

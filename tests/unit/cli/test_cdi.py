@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.exit_codes import ExitCode
 from tests.support.command_line import run_here
 from tests.support.driver_tree import DriverTree
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.client import AgentClient, find_agent
-from nodeagent.cli.command import Command
+from nodeagent.cli.agent.simulate import list_simulation_overrides
+from nodeagent.cli.answers.client import AgentClient, find_agent
+from nodeagent.cli.answers.places import find_simulations_dir
 from nodeagent.cli.commands import ROOT
 from nodeagent.cli.commands.shared import JSON
-from nodeagent.cli.completion import walk
-from nodeagent.cli.durations import parse_duration
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.command import Command
+from nodeagent.cli.frame.completion import walk
+from nodeagent.cli.frame.durations import parse_duration
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.parser import build_parser
+from nodeagent.cli.frame.reference import render_cli_page
 from nodeagent.cli.main import CommandFailed
-from nodeagent.cli.parser import build_parser
-from nodeagent.cli.places import find_simulations_dir
-from nodeagent.cli.reference import render_cli_page
-from nodeagent.cli.simulate import list_simulation_overrides
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
 from tests.support.command_line import run_here

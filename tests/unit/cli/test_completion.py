@@ -8,10 +8,10 @@ import subprocess
 import pytest
 
 from nodeagent.cli.commands import ROOT
-from nodeagent.cli.completion import SHELLS, run, walk
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.completion import SHELLS, run, walk
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.manual import render_manual
 from nodeagent.cli.main import Streams
-from nodeagent.cli.manual import render_manual
 
 
 def _complete(*words: str) -> list[str]:

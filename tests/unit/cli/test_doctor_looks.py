@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from nodeagent.cli.client import AgentClient
+from nodeagent.cli.answers.client import AgentClient
 from nodeagent.cli.doctor.look_host import (
     find_plugin_sockets,
     find_strangers,
@@ -18,7 +18,7 @@ from nodeagent.cli.doctor.look_host import (
     read_clock,
     read_specs,
 )
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams, run_command_line
 from nodeagent.config.load import load_settings
 from tests.support.command_line import run_here

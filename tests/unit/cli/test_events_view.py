@@ -1,8 +1,8 @@
 """Events in a terminal."""
 
-from nodeagent.cli.events_view import FOLLOWED_MAX, FollowedEvents, render_chains
-from nodeagent.components.web.chains import Chain, Link
-from nodeagent.components.web.records import EventRecord
+from nodeagent.cli.node.events_view import FOLLOWED_MAX, FollowedEvents, render_chains
+from nodeagent.components.web.api.records import EventRecord
+from nodeagent.components.web.page.chains import Chain, Link
 
 HOSTILE = "bad\x1b[2Jname"
 

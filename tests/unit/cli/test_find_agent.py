@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli import client
-from nodeagent.cli.client import AgentClient, find_agent
+from nodeagent.cli.agent.simulations import claim_place
+from nodeagent.cli.answers import client
+from nodeagent.cli.answers.client import AgentClient, find_agent
+from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir
 from nodeagent.cli.main import CommandFailed
-from nodeagent.cli.places import find_admin_socket, find_simulations_dir
-from nodeagent.cli.simulations import claim_place
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
 

@@ -1,6 +1,6 @@
 """A sample in words."""
 
-from nodeagent.cli.gpu_readings import (
+from nodeagent.cli.gpu.readings import (
     Reading,
     describe_clocks,
     describe_ecc,
@@ -10,7 +10,7 @@ from nodeagent.cli.gpu_readings import (
     measure_nvlink,
     measure_pcie,
 )
-from nodeagent.components.exporter.rates import Rates
+from nodeagent.components.exporter.series.rates import Rates
 from nodeagent.model.telemetry import GpuSample, ProfilingSample
 from tests.support.samples import make_uuid
 from tests.unit.components.exporter.builders import make_sample

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.cli.gpu_arguments import parse_xid
-from nodeagent.cli.gpu_view import (
+from nodeagent.cli.answers.table import UNCUT, Layout, Table, lay_out
+from nodeagent.cli.gpu.arguments import parse_xid
+from nodeagent.cli.gpu.view import (
     advise,
     explain_topology,
     list_missing,
@@ -16,11 +17,10 @@ from nodeagent.cli.gpu_view import (
     tabulate_topology,
     tabulate_xids,
 )
-from nodeagent.cli.table import UNCUT, Layout, Table, lay_out
+from nodeagent.components.health.evidence.xids import CATALOGUE, find_xid
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.xids import CATALOGUE, find_xid
-from nodeagent.components.web.records import ConditionRecord, GpuRecord, GpusRecord
-from nodeagent.edge.host.processes import DeviceHolder
+from nodeagent.components.web.api.records import ConditionRecord, GpuRecord, GpusRecord
+from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import Gpu, MissingGpu, NvSwitch, PathKind
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceUuid, PciAddress

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.config.load import load_settings
 from tests.support.command_line import run_here
 

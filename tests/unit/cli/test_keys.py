@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.cli.keys import parse_keys
+from nodeagent.cli.top.keys import parse_keys
 
 
 @pytest.mark.parametrize(

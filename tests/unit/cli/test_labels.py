@@ -6,9 +6,9 @@ import json
 import pytest
 from msgspec import json as wire
 
-from nodeagent.cli import labels
-from nodeagent.cli.client import AgentClient
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.answers.client import AgentClient
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.node import labels
 from nodeagent.model.labels import LabelState
 from tests.support.command_line import run_here
 

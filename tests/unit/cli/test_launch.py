@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from nodeagent.app.plan import AgentPlan, SimulationPlan
-from nodeagent.cli.launch import launch
+from nodeagent.cli.agent.launch import launch
 from nodeagent.config.load import load_settings
 
 

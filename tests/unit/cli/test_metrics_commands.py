@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from nodeagent.components.exporter.listing import render_csv
-from nodeagent.components.exporter.selection import parse_selection, select_defaults
+from nodeagent.components.exporter.catalogue.listing import render_csv
+from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
 from tests.support.command_line import run_here
 from tests.support.exposition import read_openmetrics, read_text
 

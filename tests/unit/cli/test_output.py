@@ -7,12 +7,12 @@ import json
 import pytest
 import yaml
 
-from nodeagent.cli.command import Argument
+from nodeagent.cli.answers.output import write_table
+from nodeagent.cli.answers.table import Layout, Table, lay_out
 from nodeagent.cli.commands import ROOT
-from nodeagent.cli.completion import walk
+from nodeagent.cli.frame.command import Argument
+from nodeagent.cli.frame.completion import walk
 from nodeagent.cli.main import Streams
-from nodeagent.cli.output import write_table
-from nodeagent.cli.table import Layout, Table, lay_out
 from tests.support.command_line import run_here
 
 TABLE = Table(

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.components.runtime.prove import PlanDisproved, Proof
 from tests.fakes.cri import FakeCri

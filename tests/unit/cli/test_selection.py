@@ -5,10 +5,10 @@ import io
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.cli.answers.selection import find_gpu, list_uuids, name_pod, narrow_gpus, narrow_rows, warn_of_pod
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.selection import find_gpu, list_uuids, name_pod, narrow_gpus, narrow_rows, warn_of_pod
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.gpu import GpuPair, MissingGpu, PathKind
 from nodeagent.model.health import DeviceHealth, Verdict
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from nodeagent.cli.status_view import WIDE_HEAD, render_status
-from nodeagent.cli.table import Layout, clean, paint, render_table, shorten
-from nodeagent.components.web.records import (
+from nodeagent.cli.answers.table import Layout, clean, paint, render_table, shorten
+from nodeagent.cli.node.status_view import WIDE_HEAD, render_status
+from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
     GateRecord,

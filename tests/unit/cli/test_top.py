@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from nodeagent.cli import top
-from nodeagent.cli.client import AgentClient
-from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.answers.client import AgentClient
+from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed
-from nodeagent.components.web.records import StateRecord
+from nodeagent.cli.top import command as top
+from nodeagent.components.web.api.records import StateRecord
 from tests.support.command_line import run_here
 from tests.support.samples import make_uuid
 from tests.unit.cli.test_top_view import make_record, make_state

@@ -5,10 +5,10 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.cli.gpu_readings import Reading
-from nodeagent.cli.top_screen import HEAD_LINES, HELP, Screen, Size, draw, render_bar
-from nodeagent.cli.top_state import COLUMNS, FILTER_MAX, TopState, View, list_rows, press, settle
-from nodeagent.cli.top_view import TopDevice, TopProcess, TopRecord
+from nodeagent.cli.gpu.readings import Reading
+from nodeagent.cli.top.screen import HEAD_LINES, HELP, Screen, Size, draw, render_bar
+from nodeagent.cli.top.state import COLUMNS, FILTER_MAX, TopState, View, list_rows, press, settle
+from nodeagent.cli.top.view import TopDevice, TopProcess, TopRecord
 
 SIZE = Size(100, 20)
 ESCAPES = re.compile("\x1b\\[[0-9;]*m")

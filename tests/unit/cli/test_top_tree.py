@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.cli.top_view import ProcessFacts, RateMeter, build_top
+from nodeagent.cli.top.view import ProcessFacts, RateMeter, build_top
 from tests.support.samples import make_uuid
 from tests.unit.cli.test_top_view import make_record, make_state
 from tests.unit.components.exporter.builders import make_process, make_sample

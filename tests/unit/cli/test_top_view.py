@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec import convert
 
-from nodeagent.cli.table import Layout
-from nodeagent.cli.top_view import ProcessFacts, build_top, list_pids, render_top
-from nodeagent.components.web.records import GpuRecord, GpusRecord, StateRecord
+from nodeagent.cli.answers.table import Layout
+from nodeagent.cli.top.view import ProcessFacts, build_top, list_pids, render_top
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, StateRecord
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample

@@ -2,10 +2,10 @@
 
 import pytest
 
-from nodeagent.cli.gpu_source import TROUBLES
+from nodeagent.cli.gpu.source import TROUBLES
+from nodeagent.components.health.evidence.xids import CATALOGUE as XIDS
+from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.remedies import Remedy
-from nodeagent.components.health.xids import CATALOGUE as XIDS
-from nodeagent.components.health.xids import find_xid
 from nodeagent.model.conditions import CATALOGUE
 from tests.unit.deploy.queries import read_rules
 

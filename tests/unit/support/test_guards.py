@@ -12,7 +12,7 @@ from tests.support.blocking import ALLOWED, LoopBlockedError, forbid_blocking
 from tests.support.leaks import LeakError, Leaks, forbid_leaked_tasks
 
 
-def library_code(source: str, name: str = "kernel/somewhere.py") -> Any:
+def library_code(source: str, name: str = "core/somewhere.py") -> Any:
     """A function `call` that looks as if it stood in the package."""
     module = ModuleType("somewhere")
     filename = nodeagent.__file__.removesuffix("__init__.py") + name

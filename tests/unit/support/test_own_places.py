@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from nodeagent.cli.places import find_simulations_dir
+from nodeagent.cli.answers.places import find_simulations_dir
 from tests.support.own_places import (
     NOWHERE,
     SharedPlaceUsed,

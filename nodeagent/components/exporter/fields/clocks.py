@@ -1,6 +1,6 @@
 """Clocks and what holds them back."""
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 
 FIELDS = (
     Field(

@@ -1,6 +1,6 @@
 """Modes, fabric, licence, and what the driver would have done about the GPU."""
 
-from nodeagent.components.exporter.field import Entity, Field
+from nodeagent.components.exporter.catalogue.field import Entity, Field
 from nodeagent.model.gpu import FabricPhase
 
 _PHASE_NUMBERS = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 from nodeagent.components.exporter.fields.extra_field import limit_watts, make_field, watts
 
 _SMOOTHING = """

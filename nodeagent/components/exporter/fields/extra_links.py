@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 from nodeagent.components.exporter.fields.extra_field import make_field, read_rate
 
 LINKS = 18

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 from nodeagent.components.exporter.fields.extra_field import make_field, ratio, to_bytes
 from nodeagent.components.exporter.fields.extra_links import LINKS
 

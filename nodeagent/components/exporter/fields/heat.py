@@ -1,6 +1,6 @@
 """Temperatures and fans."""
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 
 FIELDS = (
     Field(

@@ -1,6 +1,6 @@
 """Texts that may be put on every GPU series as labels."""
 
-from nodeagent.components.exporter.field import Identity, LabelField
+from nodeagent.components.exporter.catalogue.field import Identity, LabelField
 
 
 def render_bus_id(address: str) -> str:

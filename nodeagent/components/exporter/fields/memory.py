@@ -1,6 +1,6 @@
 """Frame buffer, of the board or of the instance."""
 
-from nodeagent.components.exporter.field import Entity, Field, to_mib
+from nodeagent.components.exporter.catalogue.field import Entity, Field, to_mib
 
 
 def _used_share(entity: Entity) -> float | None:

@@ -1,6 +1,6 @@
 """ECC errors, and the rows or pages they cost."""
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 
 FIELDS = (
     Field("DCGM_FI_DEV_ECC_CURRENT", 300, "gauge", "Whether ECC is on.", lambda e: e.gpu.ecc_enabled),

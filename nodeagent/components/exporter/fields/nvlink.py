@@ -1,6 +1,6 @@
 """NVLink of the whole GPU, all links together."""
 
-from nodeagent.components.exporter.field import Entity, Field, to_whole
+from nodeagent.components.exporter.catalogue.field import Entity, Field, to_whole
 
 
 def _to_thousands(kib_per_second: float | None) -> int | None:

@@ -1,6 +1,6 @@
 """The PCIe link."""
 
-from nodeagent.components.exporter.field import Entity, Field, to_mib, to_whole
+from nodeagent.components.exporter.catalogue.field import Entity, Field, to_mib, to_whole
 
 
 def _transmit_rate(entity: Entity) -> int | None:

@@ -1,6 +1,6 @@
 """Power, energy, and the time that limits cost."""
 
-from nodeagent.components.exporter.field import Field, to_watts, to_whole_watts
+from nodeagent.components.exporter.catalogue.field import Field, to_watts, to_whole_watts
 
 FIELDS = (
     Field(

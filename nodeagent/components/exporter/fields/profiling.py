@@ -1,6 +1,6 @@
 """Ratios from hardware counters: Hopper and later, never a guess from something else."""
 
-from nodeagent.components.exporter.field import Entity, Field
+from nodeagent.components.exporter.catalogue.field import Entity, Field
 
 
 def _ratio(name: str, number: int, text: str, attribute: str, *, default: bool = False) -> Field:

@@ -1,6 +1,6 @@
 """Shares of time in which an engine had work; a partitioned GPU gives none."""
 
-from nodeagent.components.exporter.field import Field
+from nodeagent.components.exporter.catalogue.field import Field
 
 FIELDS = (
     Field(

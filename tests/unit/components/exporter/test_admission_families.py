@@ -3,8 +3,8 @@
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.components.exporter.admission_families import build_admission_families
-from nodeagent.components.exporter.exposition import (
+from nodeagent.components.exporter.families.admission import build_admission_families
+from nodeagent.components.exporter.serving.exposition import (
     OPENMETRICS_END,
     join_openmetrics,
     render_exposition,

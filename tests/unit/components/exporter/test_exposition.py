@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.components.exporter.agent_families import (
+from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ComponentFacts,
     ConditionFacts,
     ListenerFacts,
     build_agent_families,
 )
-from nodeagent.components.exporter.exposition import (
+from nodeagent.components.exporter.serving.exposition import (
     Family,
     Labels,
     RememberedBlocks,

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.device_labels import LabelStyle
-from nodeagent.components.exporter.holders import Holder, find_holders
-from nodeagent.components.exporter.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.selection import select_defaults
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.attribution.holders import Holder, find_holders
+from nodeagent.components.exporter.catalogue.selection import select_defaults
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.model.allocation import AllocationSource, ClaimedDevice, ClaimTable, PodIdentity
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 from nodeagent.model.ports import ProcessPlace

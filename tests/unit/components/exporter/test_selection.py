@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodeagent.components.exporter.aliases import ALIASES
-from nodeagent.components.exporter.catalogue import FIELDS, find_field, list_readings
-from nodeagent.components.exporter.missing import COMMON_MISSING, explain_missing
-from nodeagent.components.exporter.node_series import NodeSeries, Wishes
-from nodeagent.components.exporter.selection import parse_selection, select_defaults
+from nodeagent.components.exporter.catalogue.aliases import ALIASES
+from nodeagent.components.exporter.catalogue.known import FIELDS, find_field, list_readings
+from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
+from nodeagent.components.exporter.catalogue.selection import parse_selection, select_defaults
+from nodeagent.components.exporter.series.node_series import NodeSeries, Wishes
 from tests.unit.components.exporter.builders import (
     START,
     find,

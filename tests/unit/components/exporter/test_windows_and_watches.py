@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodeagent.components.exporter.clock_events import SLICES, ClockEvents
-from nodeagent.components.exporter.health_watches import HealthWatches, Incident
-from nodeagent.components.exporter.xid_book import RECENT_MAX, XidBook
-from nodeagent.components.exporter.xid_texts import UNKNOWN, describe_xid
+from nodeagent.components.exporter.series.clock_events import SLICES, ClockEvents
+from nodeagent.components.exporter.series.health_watches import HealthWatches, Incident
+from nodeagent.components.exporter.series.xid_book import RECENT_MAX, XidBook
+from nodeagent.components.exporter.series.xid_texts import UNKNOWN, describe_xid
 from nodeagent.model.events import XidReported
 from nodeagent.model.telemetry import GpuSample
 from tests.support.samples import make_uuid

@@ -11,11 +11,11 @@ from nodeagent.components.health.decide import (
     note_power_cycle,
     note_reset,
 )
-from nodeagent.components.health.findings import suspect, unhealthy
+from nodeagent.components.health.evidence.findings import suspect, unhealthy
+from nodeagent.components.health.evidence.xid_text import read_text
+from nodeagent.components.health.evidence.xids import DAY, HOUR, find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy
 from nodeagent.components.health.remedies import Remedy
-from nodeagent.components.health.xid_text import read_text
-from nodeagent.components.health.xids import DAY, HOUR, find_xid
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.telemetry import ProcessSample
 from tests.support.gpus import make_gpu, mig_uuid

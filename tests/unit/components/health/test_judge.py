@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import ReturnPolicy
-from nodeagent.components.health.findings import suspect
+from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder, find_named
 from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.records import Book

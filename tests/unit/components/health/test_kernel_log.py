@@ -1,6 +1,6 @@
 """The same fault in both sources is one fault."""
 
-from nodeagent.components.health.kernel_log import Hearsay, find_gpu_at, is_echo, note_heard
+from nodeagent.components.health.evidence.kernel_log import Hearsay, find_gpu_at, is_echo, note_heard
 from nodeagent.model.events import XidReported
 from nodeagent.model.ids import PciAddress
 from tests.support.gpus import gpu_uuid, make_node

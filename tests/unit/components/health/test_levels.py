@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.findings import Look
-from nodeagent.components.health.levels import judge_levels, judge_recovery_action
+from nodeagent.components.health.evidence.findings import Look
+from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule, Verdict

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nodeagent.components.health.levels import judge_levels
-from nodeagent.components.health.limits import Limits, plan_limits
+from nodeagent.components.health.evidence.levels import judge_levels
+from nodeagent.components.health.evidence.limits import Limits, plan_limits
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.gpu import Gpu

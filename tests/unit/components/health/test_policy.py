@@ -2,8 +2,8 @@
 
 import pytest
 
+from nodeagent.components.health.evidence.xids import CATALOGUE, find_xid
 from nodeagent.components.health.policy import PLUGIN_IGNORES, XidPolicy, apply_policy
-from nodeagent.components.health.xids import CATALOGUE, find_xid
 from nodeagent.model.health import ReturnRule, Verdict
 
 HEALTHY, SUSPECT, UNHEALTHY = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY

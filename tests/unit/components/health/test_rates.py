@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.health.findings import Finding
-from nodeagent.components.health.limits import Limits
-from nodeagent.components.health.rates import HARDWARE_SLOWDOWN, judge_rates, measure_growth
+from nodeagent.components.health.evidence.findings import Finding
+from nodeagent.components.health.evidence.limits import Limits
+from nodeagent.components.health.evidence.rates import HARDWARE_SLOWDOWN, judge_rates, measure_growth
 from nodeagent.components.health.records import LevelMemory
 from nodeagent.model.health import Verdict
 from tests.support.gpus import make_gpu

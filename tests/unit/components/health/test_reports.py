@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.components.health.reports import judge_report
+from nodeagent.components.health.evidence.reports import judge_report
 from nodeagent.model.health import Verdict
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.components.health.scope import find_hit
-from nodeagent.components.health.xids import Scope
+from nodeagent.components.health.evidence.scope import find_hit
+from nodeagent.components.health.evidence.xids import Scope
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
 
 GPU = make_gpu(0, mig=["1g.10gb", "1g.10gb"])

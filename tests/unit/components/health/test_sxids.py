@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.components.health.limits import Limits
-from nodeagent.components.health.sxids import judge_passing, read_sxid
+from nodeagent.components.health.evidence.limits import Limits
+from nodeagent.components.health.evidence.sxids import judge_passing, read_sxid
 from nodeagent.model.health import ReturnRule, Verdict
 
 

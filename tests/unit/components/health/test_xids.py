@@ -2,8 +2,8 @@
 
 import pytest
 
+from nodeagent.components.health.evidence.xids import CATALOGUE, DAY, HOUR, Scope, XidClass, XidEntry, find_xid
 from nodeagent.components.health.remedies import Remedy
-from nodeagent.components.health.xids import CATALOGUE, DAY, HOUR, Scope, XidClass, XidEntry, find_xid
 from nodeagent.model.health import ReturnRule, Verdict
 
 HEALTHY, SUSPECT, UNHEALTHY = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY

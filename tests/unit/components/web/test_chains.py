@@ -1,6 +1,7 @@
 """Chains of causes: what led to what, in the order in which it is told."""
 
-from nodeagent.components.web.chains import (
+from nodeagent.components.web.api.stream import build_event
+from nodeagent.components.web.page.chains import (
     CHAIN_LENGTH,
     ROUTINE_MAX,
     Chain,
@@ -9,8 +10,7 @@ from nodeagent.components.web.chains import (
     tell_history,
     tell_records,
 )
-from nodeagent.components.web.event_words import Teller
-from nodeagent.components.web.stream import build_event
+from nodeagent.components.web.page.event_words import Teller
 from nodeagent.model.events import DevicesAdvertised, DevicesAllocated, GpuAppeared, GpuVanished, XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName

@@ -4,9 +4,9 @@ import re
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.charts import HEIGHT, WIDTH, render_charts
-from nodeagent.components.web.detail_pages import render_path
-from nodeagent.components.web.periods import DAY, HOUR, Period, PeriodBook
+from nodeagent.components.web.page.charts import HEIGHT, WIDTH, render_charts
+from nodeagent.components.web.page.details import render_path
+from nodeagent.components.web.page.periods import DAY, HOUR, Period, PeriodBook
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample, make_view
 from tests.support.samples import make_gpu, make_uuid

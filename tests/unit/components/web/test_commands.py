@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.components.web.admin import CommandMalformed
-from nodeagent.components.web.api_index import ADMIN, INDEX
-from nodeagent.components.web.commands import Commands, Order
+from nodeagent.components.web.api.admin import CommandMalformed
+from nodeagent.components.web.api.commands import Commands, Order
+from nodeagent.components.web.api.index import ADMIN, INDEX
 
 
 class RecordingControl:

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.condition_page import DEFINITIONS
-from nodeagent.components.web.detail_pages import is_page, render_path
-from nodeagent.components.web.markup import condition_path
-from nodeagent.components.web.page import render_document
+from nodeagent.components.web.page.condition import DEFINITIONS
+from nodeagent.components.web.page.details import is_page, render_path
+from nodeagent.components.web.page.markup import condition_path
+from nodeagent.components.web.page.overview import render_document
 from nodeagent.model.conditions import CATALOGUE
 from tests.support.html import Page
 from tests.support.nodes import make_view

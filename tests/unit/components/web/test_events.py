@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from nodeagent.components.web.event_words import WORDS, Teller, build_names, describe_event
-from nodeagent.kernel.envelope import Envelope
+from nodeagent.components.web.page.event_words import WORDS, Teller, build_names, describe_event
+from nodeagent.core.channels.envelope import Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (

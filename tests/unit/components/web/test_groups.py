@@ -2,13 +2,13 @@
 
 import pytest
 
-from nodeagent.cli.gpu_view import list_troubles
-from nodeagent.cli.status_view import render_status
-from nodeagent.cli.table import Layout
-from nodeagent.components.web.groups import group_conditions
+from nodeagent.cli.answers.table import Layout
+from nodeagent.cli.gpu.view import list_troubles
+from nodeagent.cli.node.status_view import render_status
+from nodeagent.components.web.api.records import ConditionRecord, StateRecord
 from nodeagent.components.web.health_text import render_readyz
-from nodeagent.components.web.page_parts import render_condition_list
-from nodeagent.components.web.records import ConditionRecord, StateRecord
+from nodeagent.components.web.page.groups import group_conditions
+from nodeagent.components.web.page.parts import render_condition_list
 
 
 def conditions(count: int, code: str = "allocations-differ", since: float = 90.0) -> tuple[ConditionRecord, ...]:

@@ -3,9 +3,9 @@
 from msgspec import json
 from msgspec.structs import replace
 
-from nodeagent.components.web.live_page import UNREAD_MAX, LivePage, LivePages
-from nodeagent.components.web.page import Page, Steps
-from nodeagent.components.web.trend import POINTS, STEP_SECONDS, Trends, plan_curves, render_spark
+from nodeagent.components.web.page.live import UNREAD_MAX, LivePage, LivePages
+from nodeagent.components.web.page.overview import Page, Steps
+from nodeagent.components.web.page.trend import POINTS, STEP_SECONDS, Trends, plan_curves, render_spark
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.nodes import make_sample
 from tests.support.samples import make_gpu, make_uuid

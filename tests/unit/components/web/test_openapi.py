@@ -2,8 +2,8 @@
 
 from msgspec import json
 
-from nodeagent.components.web.api_index import INDEX
-from nodeagent.components.web.openapi import ANSWERS, COMMANDS, DOCUMENT, TEXTS
+from nodeagent.components.web.api.index import INDEX
+from nodeagent.components.web.api.openapi import ANSWERS, COMMANDS, DOCUMENT, TEXTS
 from tests.support.json_schema import find_breaks
 from tests.support.nodes import make_rich_state
 

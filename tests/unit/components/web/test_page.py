@@ -5,15 +5,15 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.web.api.build import Identity, Known, build_state
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.components.web.assets import POLICY, SCRIPT, STYLE
-from nodeagent.components.web.build import Identity, Known, build_state
-from nodeagent.components.web.detail_pages import is_page, render_path
-from nodeagent.components.web.markup import esc, prose
-from nodeagent.components.web.page import Page as Rendered
-from nodeagent.components.web.page import PageView, render_document
-from nodeagent.components.web.page_gpus import decide_style, render_gpu_facts, render_gpus
-from nodeagent.components.web.page_parts import render_parts, render_software
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.page.details import is_page, render_path
+from nodeagent.components.web.page.gpus import decide_style, render_gpu_facts, render_gpus
+from nodeagent.components.web.page.markup import esc, prose
+from nodeagent.components.web.page.overview import Page as Rendered
+from nodeagent.components.web.page.overview import PageView, render_document
+from nodeagent.components.web.page.parts import render_parts, render_software
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Mig
 from nodeagent.model.labels import LabelState

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.page_stats import render_stats
+from nodeagent.components.web.page.stats import render_stats
 from tests.support.html import Page
 from tests.support.nodes import make_rich_state
 

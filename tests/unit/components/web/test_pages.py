@@ -3,7 +3,7 @@
 import pytest
 from msgspec import json
 
-from nodeagent.components.web.admin import (
+from nodeagent.components.web.api.admin import (
     CommandMalformed,
     CrashCommand,
     FaultCommand,
@@ -11,11 +11,10 @@ from nodeagent.components.web.admin import (
     may_command,
     parse_command,
 )
-from nodeagent.components.web.api_index import INDEX
-from nodeagent.components.web.build import Identity, Known, build_state
-from nodeagent.components.web.gpu_records import find_gpu_record, join_gpus
-from nodeagent.components.web.page_gpus import render_gpus
-from nodeagent.components.web.records import (
+from nodeagent.components.web.api.build import Identity, Known, build_state
+from nodeagent.components.web.api.gpu_records import find_gpu_record, join_gpus
+from nodeagent.components.web.api.index import INDEX
+from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
     EventRecord,
@@ -23,7 +22,7 @@ from nodeagent.components.web.records import (
     GpusRecord,
     StateRecord,
 )
-from nodeagent.components.web.stream import (
+from nodeagent.components.web.api.stream import (
     QueryMalformed,
     is_wanted,
     parse_follow,
@@ -31,6 +30,7 @@ from nodeagent.components.web.stream import (
     parse_types,
     render_event,
 )
+from nodeagent.components.web.page.gpus import render_gpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory

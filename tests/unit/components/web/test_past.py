@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodeagent.components.web.api.records import EventRecord
 from nodeagent.components.web.past import KEPT, PastUnreadable, decode_past, encode_past
-from nodeagent.components.web.records import EventRecord
 
 
 def event(seq: int, text: str = "something", cause: int | None = None, value: object = None) -> EventRecord:

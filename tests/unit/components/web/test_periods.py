@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.web.periods import HOUR, MEASURES, Period, PeriodBook, Reading, Span
+from nodeagent.components.web.page.periods import HOUR, MEASURES, Period, PeriodBook, Reading, Span
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample
 from tests.support.samples import make_uuid

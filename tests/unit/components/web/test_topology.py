@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from nodeagent.components.web.page_topology import describe_pair, plan_spots, render_topology
-from nodeagent.components.web.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.components.web.page.topology import describe_pair, plan_spots, render_topology
 from nodeagent.model.gpu import GpuPair, NvLink, PathKind
 from tests.support.html import Page
 from tests.support.samples import make_address, make_gpu, make_uuid

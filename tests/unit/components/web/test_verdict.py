@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord
 from nodeagent.components.web.health_text import one_line, render_readyz
-from nodeagent.components.web.records import ComponentRecord, ConditionRecord, GateRecord
 from nodeagent.components.web.verdict import count_gpus, decide_ready, decide_verdict
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered, UnofferedCause

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.components.web.build import Identity
+from nodeagent.components.web.api.build import Identity
 from nodeagent.components.web.view import NodeView
-from nodeagent.kernel.bus import Bus
-from nodeagent.kernel.conditions import Conditions
-from nodeagent.kernel.gates import Gates
-from nodeagent.kernel.report import ComponentReport, Phase
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.life.report import ComponentReport, Phase
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory

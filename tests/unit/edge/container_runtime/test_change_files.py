@@ -9,7 +9,7 @@ from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.container_runtime.errors import BackupUnreadable, FileChangedMeanwhile
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable
-from nodeagent.edge.host.host_paths import HostPaths
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import FileChange, Restored
 
 PLAIN = b"# by hand\r\nversion = 2\r\n"

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.atomic_file import read_bounded, remove_stale_temporaries, sync_directory, write_atomically
 from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreadable
+from nodeagent.edge.host.files.atomic_file import (
+    read_bounded,
+    remove_stale_temporaries,
+    sync_directory,
+    write_atomically,
+)
 
 
 def test_new_file_has_the_content_and_mode_asked_for(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from nodeagent.edge.host.cdi_files import HostDriverFiles, SpecFiles
-from nodeagent.edge.host.driver_files import DriverFileFinder
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerStuck
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck
-from nodeagent.edge.host.host_paths import HostPaths
-from nodeagent.kernel.errors import WorkerStuck
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.edge.host.files.cdi_files import HostDriverFiles, SpecFiles
+from nodeagent.edge.host.machine.host_paths import HostPaths
 from tests.support.driver_tree import VERSION, DriverTree
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.host import cuda_child
-from nodeagent.edge.host.cuda_check import check_cuda, main
-from nodeagent.edge.host.cuda_child import CudaChild
+from nodeagent.edge.host.driver import cuda_child
+from nodeagent.edge.host.driver.cuda_check import check_cuda, main
+from nodeagent.edge.host.driver.cuda_child import CudaChild
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the fake library needs a C compiler"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.device_node_files import DeviceNodeFiles, read_driver_numbers
-from nodeagent.edge.host.device_nodes import CapabilityFile
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles, read_driver_numbers
+from nodeagent.edge.host.devices.device_nodes import CapabilityFile
 from tests.unit.edge.host.tree import HostTree
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.host.device_nodes import (
+from nodeagent.edge.host.devices.device_nodes import (
     CapabilityFile,
     DeviceNode,
     DriverNumbers,
@@ -19,7 +19,7 @@ from nodeagent.edge.host.device_nodes import (
     plan_device_nodes,
     render_link_target,
 )
-from nodeagent.edge.host.kernel_modules import NodeParameters
+from nodeagent.edge.host.devices.kernel_modules import NodeParameters
 
 MAJORS = {"nvidia": 195, "nvidia-uvm": 508, "nvidia-caps": 510}
 NODE = DeviceNode(name="nvidia0", major=195, minor=0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.driver_files import DriverFileFinder, look_at_node
-from nodeagent.edge.host.driver_libraries import DriverLibraries, native_triplet, read_driver_version
-from nodeagent.edge.host.roots import DriverRoots
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder, look_at_node
+from nodeagent.edge.host.driver.driver_libraries import DriverLibraries, native_triplet, read_driver_version
+from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.ids import PciAddress
 from tests.support.driver_tree import LIBRARY_DIRECTORY, VERSION, DriverTree, encode_library, look_at_file
@@ -134,7 +134,7 @@ def test_a_library_that_vanishes_is_a_problem_of_its_own(driver: DriverTree, mon
         if path.name.startswith("libcuda"):
             raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("nodeagent.edge.host.driver_libraries.read_library_identity", vanish)
+    monkeypatch.setattr("nodeagent.edge.host.driver.driver_libraries.read_library_identity", vanish)
     files = read(driver)
     assert [problem for problem in files.problems if problem.startswith(f"{DIRECTORY}/libcuda.so.")]
 

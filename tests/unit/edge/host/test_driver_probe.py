@@ -11,9 +11,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.edge.host import driver_probe
-from nodeagent.edge.host.driver_probe import HostDriverProbe, ProbeSettings
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.driver import driver_probe
+from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from tests.unit.edge.host.test_device_node_files import needs_mknod

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.edge.host.elf import LibraryIdentity, parse_library_identity, read_library_identity
+from nodeagent.edge.host.driver.elf import LibraryIdentity, parse_library_identity, read_library_identity
 from tests.support.driver_tree import encode_library
 
 GOOD = encode_library("libcuda.so.1")

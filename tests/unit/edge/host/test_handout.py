@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host import handout
+from nodeagent.edge.host.devices import handout
+from nodeagent.edge.host.devices.handout import HandoutReader, parse_capabilities, read_capabilities
 from nodeagent.edge.host.errors import HostStuck
-from nodeagent.edge.host.handout import HandoutReader, parse_capabilities, read_capabilities
 from nodeagent.model.plugin import HandoutFacts, MigCapability
 
 MINORS = """config 1

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nodeagent.edge.host import journal_disk
+from nodeagent.core.introspect import count_descriptors
 from nodeagent.edge.host.errors import StateLocked
-from nodeagent.edge.host.journal_disk import JournalDisk, JournalTally, plan_slowness
-from nodeagent.edge.host.journal_file import JournalFile
-from nodeagent.kernel.introspect import count_descriptors
+from nodeagent.edge.host.files import journal_disk
+from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally, plan_slowness
+from nodeagent.edge.host.files.journal_file import JournalFile
 from nodeagent.model.errors import JournalUnavailable
 from tests.support.waiting import wait_until
 

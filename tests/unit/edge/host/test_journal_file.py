@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.journal_file import JournalFile
+from nodeagent.edge.host.files.journal_file import JournalFile
 from nodeagent.model.errors import JournalUnavailable
 
 
@@ -132,7 +132,7 @@ def test_unreadable_files_are_told_from_absent_ones(journal: JournalFile) -> Non
 
 def test_a_journal_too_large_to_be_one_is_not_read(journal: JournalFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file past any honest size is a problem, not a reason to fill the memory."""
-    monkeypatch.setattr("nodeagent.edge.host.journal_file._READ_LIMIT_BYTES", 3)
+    monkeypatch.setattr("nodeagent.edge.host.files.journal_file._READ_LIMIT_BYTES", 3)
     begin(journal)
     assert journal.read()[0] == b""
     assert "larger than 3 bytes" in journal.read().problem

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.edge.host.kernel_log_lines import (
+from nodeagent.edge.host.machine.kernel_log_lines import (
     ApiMismatchLine,
     DriverLine,
     GpuIdentityLine,

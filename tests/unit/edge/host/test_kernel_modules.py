@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.edge.host.kernel_modules import (
+from nodeagent.edge.host.devices.kernel_modules import (
     ModuleStatus,
     ModuleVersion,
     NodeParameters,

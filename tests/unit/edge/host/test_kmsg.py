@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from nodeagent.edge.host.errors import KernelLogUnavailable
-from nodeagent.edge.host.kernel_log_lines import KernelRecord
-from nodeagent.edge.host.kmsg import KERNEL_LOG, KernelLog
+from nodeagent.edge.host.machine.kernel_log_lines import KernelRecord
+from nodeagent.edge.host.machine.kmsg import KERNEL_LOG, KernelLog
 
 
 class LogPipe:

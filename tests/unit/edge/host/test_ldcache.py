@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.edge.host.driver.ldcache import CachedLibrary, parse_library_cache
 from nodeagent.edge.host.errors import LibraryCacheInvalid
-from nodeagent.edge.host.ldcache import CachedLibrary, parse_library_cache
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache
 
 X86_64 = 0x0303

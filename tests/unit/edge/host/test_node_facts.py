@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.node_facts import parse_vgpu, read_node_facts
+from nodeagent.edge.host.machine.node_facts import parse_vgpu, read_node_facts
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.host.device_node_files import DeviceNodeFiles
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.off_loop import HostDeviceNodes, MarkerDirectory
-from nodeagent.kernel.worker_thread import WorkerThread
 from nodeagent.model.driver import NodeRepair
 from tests.unit.edge.host.tree import HostTree
 

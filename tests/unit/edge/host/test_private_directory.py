@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.errors import DirectoryNotPrivate
-from nodeagent.edge.host.private_directory import find_problem, make_private, name_user, open_private
+from nodeagent.edge.host.files.private_directory import find_problem, make_private, name_user, open_private
 
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.process_places import HostProcessPlaces
-from nodeagent.kernel.worker_thread import WorkerThread
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.model.ports import ProcessPlace
 
 UID = "0f3c2b1a-1111-2222-3333-444455556666"

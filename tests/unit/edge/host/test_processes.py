@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.processes import ContainerPlace, DeviceHolder, parse_cgroup, read_device_holders
+from nodeagent.edge.host.processes.device_holders import ContainerPlace, DeviceHolder, parse_cgroup, read_device_holders
 from tests.unit.edge.host.tree import HostTree
 
 POD = "0a1b2c3d-1111-2222-3333-444455556666"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.library_search import DIRECTORIES
-from nodeagent.edge.host.roots import (
+from nodeagent.edge.host.driver.library_search import DIRECTORIES
+from nodeagent.edge.host.driver.roots import (
     DriverRoots,
     find_library,
     follow_in_root,

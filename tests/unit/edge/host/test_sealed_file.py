@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host import sealed_file
-from nodeagent.edge.host.atomic_file import read_bounded
 from nodeagent.edge.host.errors import FileNotWritten
-from nodeagent.edge.host.sealed_file import ASIDE_KEPT, SealedFile, Unsealed
+from nodeagent.edge.host.files import sealed_file
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.sealed_file import ASIDE_KEPT, SealedFile, Unsealed
 
 
 @pytest.fixture

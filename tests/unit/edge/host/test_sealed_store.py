@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.sealed_file import SealedFile
-from nodeagent.edge.host.sealed_store import SealedStore
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.edge.host.files.sealed_store import SealedStore
 from tests.support.waiting import wait_until
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.socket_owners import (
+from nodeagent.edge.host.processes.socket_owners import (
     can_connect,
     find_port_users,
     is_trusted,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked
-from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.host.files.state_lock import StateLock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from nodeagent.edge.host.state_lock import StateLock
+from nodeagent.edge.host.files.state_lock import StateLock
 lock = StateLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)

@@ -3,8 +3,14 @@
 import os
 from pathlib import Path
 
-from nodeagent.edge.host.pseudo_file import list_names, read_attribute, read_link_name, read_number, read_raw_attribute
-from nodeagent.edge.host.sysfs import has_fallen_off, read_pci_functions
+from nodeagent.edge.host.devices.sysfs import has_fallen_off, read_pci_functions
+from nodeagent.edge.host.files.pseudo_file import (
+    list_names,
+    read_attribute,
+    read_link_name,
+    read_number,
+    read_raw_attribute,
+)
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.ids import PciAddress
 from tests.unit.edge.host.tree import HostTree

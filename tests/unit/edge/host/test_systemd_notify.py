@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.systemd_notify import STATUS_LIMIT, SystemdNotifier, parse_watchdog_seconds
+from nodeagent.edge.host.machine.systemd_notify import STATUS_LIMIT, SystemdNotifier, parse_watchdog_seconds
 
 
 @pytest.fixture

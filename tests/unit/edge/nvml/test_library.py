@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.library_search import LIBRARY_PLACES
-from nodeagent.edge.nvml.library import CONTAINER_ROOT, SONAME, LibraryUnusable, find_library, load_library
+from nodeagent.edge.host.driver.library_search import LIBRARY_PLACES
+from nodeagent.edge.nvml.worker.library import CONTAINER_ROOT, SONAME, LibraryUnusable, find_library, load_library
 from tests.unit.edge.host.tree import encode_new_cache
 
 
@@ -63,7 +63,7 @@ def test_a_driver_root_without_a_library_says_so(tmp_path: Path) -> None:
 
 def test_on_the_host_the_dynamic_loader_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the root is the host's own, the loader knows more places than we do."""
-    monkeypatch.setattr("nodeagent.edge.nvml.library.is_wsl", lambda _root: False)
+    monkeypatch.setattr("nodeagent.edge.nvml.worker.library.is_wsl", lambda _root: False)
     assert find_library("/", "") == find_library("", "") == SONAME
 
 
@@ -72,8 +72,8 @@ def test_a_loader_that_finds_nothing_is_helped(tmp_path: Path, monkeypatch: pyte
     """An old cache, or a driver container: the usual places of the host and of the container are looked at."""
     file = put_library(tmp_path, LIBRARY_PLACES[1])
     places = {place: str(file)}
-    monkeypatch.setattr("nodeagent.edge.nvml.library.search_library", lambda root, _name: places.get(root))
-    monkeypatch.setattr("nodeagent.edge.nvml.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
+    monkeypatch.setattr("nodeagent.edge.nvml.worker.library.search_library", lambda root, _name: places.get(root))
+    monkeypatch.setattr("nodeagent.edge.nvml.worker.library.SONAME", "libnvidia-ml-of-nowhere.so.1")
     with pytest.raises(LibraryUnusable, match=f"cannot load {file}: .*file too short"):
         load_library("libnvidia-ml-of-nowhere.so.1")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.edge.nvml.inventory import render_cpus
-from nodeagent.edge.nvml.mig import render_profile_name
+from nodeagent.edge.nvml.worker.inventory import render_cpus
+from nodeagent.edge.nvml.worker.mig import render_profile_name
 
 MIB = 1048576
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from nodeagent.edge.nvml import protocol
+from nodeagent.edge.nvml.agent import protocol
+from nodeagent.edge.nvml.agent.protocol import Failure, Report, Request, render_event, translate_failure
 from nodeagent.edge.nvml.errors import describe_code
 from nodeagent.edge.nvml.event_kinds import KINDS, WANTED, XID
-from nodeagent.edge.nvml.protocol import Failure, Report, Request, render_event, translate_failure
 from nodeagent.model.errors import DriverMismatch, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ids import GpuUuid

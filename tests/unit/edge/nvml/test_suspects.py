@@ -1,6 +1,6 @@
 """When a GPU that was silent is asked again."""
 
-from nodeagent.edge.nvml.suspects import Suspects
+from nodeagent.edge.nvml.agent.suspects import Suspects
 
 
 def test_an_unknown_gpu_is_trusted() -> None:

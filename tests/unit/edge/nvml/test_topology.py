@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.edge.nvml.topology import list_pairs, list_switches
+from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
 from nodeagent.model.gpu import Gpu, NvLink, NvSwitch, PathKind, PciIdentity
 from nodeagent.model.ids import GpuUuid, PciAddress
 

@@ -1,6 +1,6 @@
 """GPUs that the bus shows and the driver does not list."""
 
-from nodeagent.edge.nvml.unlisted import find_unlisted, name_missing
+from nodeagent.edge.nvml.agent.unlisted import find_unlisted, name_missing
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import PciAddress

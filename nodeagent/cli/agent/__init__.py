@@ -1,0 +1,1 @@
+"""Runs the agent, for real or as a simulation, and looks at what it is set to."""

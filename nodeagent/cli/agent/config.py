@@ -1,0 +1,45 @@
+"""`nodeagent config check|show|schema`."""
+
+import argparse
+import json
+
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.output import wants_record, write_answer
+from nodeagent.cli.answers.table import read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.explain import render_json, render_json_schema, render_table
+
+
+def check(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Say everything that is wrong."""
+    try:
+        loaded = load_for(arguments, read_environment())
+    except CommandFailed as error:
+        if wants_record(arguments) and isinstance(error.__cause__, ConfigurationInvalid):
+            problems = [str(problem) for problem in error.__cause__.problems]
+            write_answer(arguments, streams, {"valid": False, "problems": problems}, "")
+            return error.code
+        raise
+    files = [str(file) for file in loaded.files]
+    found = {"valid": True, "problems": [], "notices": list(loaded.notices), "files": files}
+    lines = [
+        *(f"note: {notice}" for notice in loaded.notices),
+        f"valid: {', '.join(files) or 'no file, defaults only'}",
+    ]
+    write_answer(arguments, streams, found, "\n".join(lines) + "\n")
+    return ExitCode.OK
+
+
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Every value and its origin."""
+    loaded = load_for(arguments, read_environment())
+    write_answer(arguments, streams, render_json(loaded), render_table(loaded, only_set=arguments.changed) + "\n")
+    return ExitCode.OK
+
+
+def schema(_arguments: argparse.Namespace, streams: Streams) -> int:
+    """The JSON Schema of the file."""
+    print(json.dumps(render_json_schema(), indent=2), file=streams.out)
+    return ExitCode.OK

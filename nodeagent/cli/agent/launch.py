@@ -1,0 +1,82 @@
+"""Starts an agent in this process and turns what goes wrong into one line and an exit code."""
+
+import gc
+import signal
+from collections.abc import Callable
+
+from nodeagent.app.early_worker import start_early_worker
+from nodeagent.app.errors import DriverRequired, StartRefused
+from nodeagent.app.plan import AgentPlan, Endpoints, SimulationPlan
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.load import Loaded
+from nodeagent.config.tree import DEFAULT
+from nodeagent.core.errors import VitalComponentFailed
+from nodeagent.edge.http.errors import HttpError
+from nodeagent.edge.simulated.errors import InvalidProfile, UnknownProfile
+
+
+def launch(
+    load: Callable[[str], Loaded],
+    environ: dict[str, str],
+    *,
+    require_driver: bool = False,
+    patience_seconds: float = 0.0,
+    simulation: SimulationPlan | None = None,
+    stop_after_seconds: float | None = None,
+    announce: Callable[[Endpoints], None] = lambda _endpoints: None,
+) -> None:
+    """Run to the end; `load` reads the settings, given the node label that chooses a named configuration.
+
+    Raises:
+        CommandFailed: it could not start, or ended badly.
+    """
+    # Until the agent listens to it, a reload asked for too early would end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Nothing of what a start makes is garbage; the agent turns this on again when it is about to run.
+    gc.disable()
+    try:
+        loaded = load("")
+        with start_early_worker(loaded.settings) as early_worker:
+            from nodeagent.app.agent import run_agent  # noqa: PLC0415 - the GPU worker starts up meanwhile
+
+            run_agent(
+                AgentPlan(
+                    loaded=loaded,
+                    load_again=lambda node_label: _load_for_reload(load, node_label),
+                    environ=environ,
+                    require_driver=require_driver,
+                    patience_seconds=patience_seconds,
+                    simulation=simulation,
+                    may_move=simulation is not None and loaded.origin_of("http.listen") == DEFAULT,
+                    stop_after_seconds=stop_after_seconds,
+                    announce=announce,
+                    early_worker=early_worker,
+                )
+            )
+    except* DriverRequired as errors:
+        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from None
+    except* (StartRefused, HttpError, UnknownProfile, InvalidProfile) as errors:
+        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from None
+    except* VitalComponentFailed as errors:
+        raise CommandFailed(_first(errors), ExitCode.COMPONENT_FAILED) from None
+    finally:
+        gc.enable()
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> str:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+def _load_for_reload(load: Callable[[str], Loaded], node_label: str) -> Loaded:
+    """A reload wants the problems themselves, where the command line wants a message."""
+    try:
+        return load(node_label)
+    except CommandFailed as error:
+        if isinstance(error.__cause__, ConfigurationInvalid):
+            raise error.__cause__ from None
+        raise

@@ -1,0 +1,52 @@
+"""The settings a command runs with, from `--config`, `--set` and `--gpus`."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.config.errors import ConfigurationInvalid
+from nodeagent.config.load import Loaded, load_settings
+from nodeagent.config.schema import Settings
+
+
+def list_overrides(arguments: argparse.Namespace) -> list[str]:
+    """What the flags set, weakest first; `--gpus` is short for a `--set`."""
+    overrides = list(arguments.set or ())
+    if getattr(arguments, "gpus", None):
+        overrides.append(f"gpus.source={arguments.gpus}")
+    return overrides
+
+
+def load_for(
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str],
+    *,
+    extra: tuple[str, ...] = (),
+    node_label: str = "",
+    skip_forbidden: bool = False,
+) -> Loaded:
+    """The settings; `extra` is weaker than what the person typed, `node_label` chooses a named configuration.
+
+    Raises:
+        CommandFailed: with every problem, a line each.
+    """
+    file = Path(arguments.config) if arguments.config else None
+    try:
+        overrides = [*extra, *list_overrides(arguments)]
+        return load_settings(
+            file, environ=environ, overrides=overrides, node_label=node_label, skip_forbidden=skip_forbidden
+        )
+    except ConfigurationInvalid as error:
+        lines = [str(problem) for problem in error.problems]
+        raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error
+
+
+def load_for_looking(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """The settings of a command that only looks: who may not read the node's files looks where agents are by default.
+
+    Raises:
+        CommandFailed: with every problem, a line each.
+    """
+    return load_for(arguments, environ, skip_forbidden=True).settings

@@ -1,0 +1,80 @@
+"""`nodeagent simulate`."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent.app.plan import Endpoints, SimulationPlan
+from nodeagent.cli.agent.launch import launch
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.agent.simulations import claim_place
+from nodeagent.cli.answers.places import SimulationRecord, list_simulations, write_record
+from nodeagent.cli.answers.table import SIMULATION_VARIABLE, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.edge.simulated.profile import list_profiles
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Run the agent on a made-up node until it is told to stop."""
+    if arguments.profile in {"help", "list"}:
+        print("\n".join(list_profiles()), file=streams.out)
+        return ExitCode.OK
+    if arguments.pods < 0:
+        raise CommandFailed(f"--pods {arguments.pods}: give a number of 0 or more", ExitCode.BAD_INPUT)
+    environ = dict(read_environment(arguments))
+    name = environ.get(SIMULATION_VARIABLE, "")
+    with claim_place(environ, name, arguments.profile, keep_state=arguments.keep_state) as directory:
+        extra = list_simulation_overrides(arguments.profile, directory)
+        (directory / FEATURES).mkdir(mode=0o700, exist_ok=True)
+        launch(
+            lambda node_label: load_for(arguments, environ, extra=extra, node_label=node_label),
+            environ,
+            simulation=SimulationPlan(pods=arguments.pods, seed=arguments.seed),
+            stop_after_seconds=getattr(arguments, "for"),
+            announce=lambda endpoints: _announce(arguments.profile, directory, endpoints, environ, streams),
+        )
+    return ExitCode.OK
+
+
+FEATURES = "features.d"
+"""Where a simulation writes its labels: there is no API server, and NFD reads such a directory."""
+
+
+def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
+    """Settings that keep a simulation to itself; the person's own are stronger."""
+    paths = {
+        "node.state_dir": directory / "state",
+        "node.run_dir": directory / "run",
+        "cdi.dir": directory / "cdi",
+        "labels.nfd_dir": directory / FEATURES,
+        "kubelet.root_dir": directory / "kubelet",
+        "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
+        "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",
+    }
+    return (
+        f"gpus.source=simulated:{profile}",
+        "log.level=warning",
+        "kubernetes.enabled=false",
+        "labels.sinks=nfd_file",
+        *(f"{key}={path}" for key, path in paths.items()),
+    )
+
+
+def _announce(
+    profile: str, directory: Path, endpoints: Endpoints, environ: Mapping[str, str], streams: Streams
+) -> None:
+    write_record(directory, SimulationRecord(directory.name, profile, os.getpid(), endpoints.url))
+    is_alone = len(list_simulations(environ)) == 1
+    which = "" if is_alone else f" --simulation {directory.name}"
+    lines = [
+        f"nodeagent simulates the node {profile}; nothing here touches real hardware",
+        *([f"  another      {endpoints.taken} is taken: this one is beside it"] if endpoints.taken else []),
+        f"  status page  {endpoints.url}",
+        f"  metrics      {endpoints.url}metrics",
+        f"  in a shell   nodeagent status{which}",
+        f"  break it     nodeagent simulate fault{which}",
+        "  stop it      Ctrl-C",
+    ]
+    print("\n".join(lines), file=streams.out, flush=True)

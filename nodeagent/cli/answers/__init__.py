@@ -1,0 +1,1 @@
+"""Where answers come from and how they are printed: for people, as JSON, as YAML, as names."""

@@ -1,0 +1,305 @@
+"""Asks a running agent over its admin socket, or over TCP for what only looks. Plain `http.client`: it starts fast."""
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.cli.answers.places import (
+    ADMIN_SOCKET,
+    SimulationRecord,
+    find_admin_socket,
+    find_simulations_dir,
+    list_simulations,
+)
+from nodeagent.cli.answers.table import SIMULATION_VARIABLE, clean
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.components.web.api.admin import CommandDone
+from nodeagent.components.web.api.records import SIMULATED_HEADER
+from nodeagent.config.schema import Settings
+from nodeagent.edge.host.errors import DirectoryNotPrivate
+from nodeagent.edge.host.files.private_directory import name_user
+from nodeagent.edge.host.processes.socket_owners import is_trusted, read_peer_user, read_port_users
+from nodeagent.edge.http.messages import SERVER
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 10.0
+SILENCE_SECONDS = 40.0
+"""A stream says every fifteen seconds that it is still there."""
+AS_ROOT = ": run this as root, for whom the admin socket needs neither password nor certificate"
+
+
+CHOOSE = f"choose one with --simulation NAME or {SIMULATION_VARIABLE}=NAME"
+
+
+class AgentClient:
+    """One agent, wherever it was found; good for one question."""
+
+    def __init__(self, connection: http.client.HTTPConnection, where: str, *, port: int = 0, hint: str = "") -> None:
+        """`port` is that of TCP, where any program may listen; none on a socket file, which only the agent makes.
+
+        `hint`: what to say where it does not answer as an agent does.
+        """
+        self._connection, self.where, self._port, self._hint = connection, where, port, hint
+        self.simulated = ""
+        """The profile of made-up hardware that the answer was about; empty for a node."""
+
+    def get(self, path: str) -> bytes:
+        """The body of an answer.
+
+        Raises:
+            CommandFailed: the agent went away or answered with an error, or another program did.
+        """
+        return self._ask("GET", path, None)
+
+    def read(self, path: str, kind: type[T]) -> T:
+        """An answer as what it is.
+
+        Raises:
+            CommandFailed: as of `get`, or the answer is in no form that this release knows.
+        """
+        return self.decode(self.get(path), kind)
+
+    def decode(self, content: bytes, kind: type[T]) -> T:
+        """A body, or one event of a stream, as what it is.
+
+        Raises:
+            CommandFailed: it is in no form that this release knows.
+        """
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise CommandFailed(
+                f"{self.where} answers in a form that nodeagent {__version__} does not know ({error}); "
+                "is the running agent of another release? restart it",
+                ExitCode.UNREACHABLE,
+            ) from error
+
+    def follow(self, path: str) -> Iterator[tuple[str, bytes]]:
+        """Server-sent events as they come, by name and data, until the agent goes away.
+
+        Raises:
+            CommandFailed: the agent refused, or went away.
+        """
+        try:
+            self._connection.request("GET", path)
+            answer = self._connection.getresponse()
+            self._see_that_it_is_ours(answer)
+            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
+            if answer.status != HTTPStatus.OK:
+                raise self._refuse(answer.read(), answer.status)
+            if self._connection.sock is not None:
+                self._connection.sock.settimeout(SILENCE_SECONDS)
+            name = ""
+            for line in answer:
+                field, _, value = line.rstrip(b"\n").partition(b": ")
+                if field == b"event":
+                    name = value.decode()
+                elif field == b"data":
+                    yield name, value
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandFailed(f"the agent at {self.where} went away: {error}", ExitCode.UNREACHABLE) from error
+        finally:
+            self._connection.close()
+        raise CommandFailed(f"the agent at {self.where} went away", ExitCode.UNREACHABLE)
+
+    def post(self, path: str, command: Mapping[str, object]) -> str:
+        """Tell the agent to do something; what it did, in a sentence.
+
+        Raises:
+            CommandFailed: the agent refused, with its reason.
+        """
+        return self.decode(self._ask("POST", path, json.dumps(command).encode()), CommandDone).done
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        try:
+            self._connection.request(method, path, body=body)
+            answer = self._connection.getresponse()
+            self._see_that_it_is_ours(answer)
+            content = answer.read()
+            self.simulated = answer.headers.get(SIMULATED_HEADER, "")
+        except http.client.BadStatusLine as error:
+            if not self._port or isinstance(error, http.client.RemoteDisconnected):
+                raise self._tell_silence(error) from error
+            raise self._tell_stranger("something that is not HTTP, or is HTTPS") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._tell_silence(error) from error
+        finally:
+            self._connection.close()
+        if answer.status < http.client.BAD_REQUEST or path == "/readyz":
+            return content
+        raise self._refuse(content, answer.status)
+
+    def _refuse(self, content: bytes, status: int) -> CommandFailed:
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return CommandFailed(f"{self.where} answers only whom it knows{AS_ROOT}", ExitCode.UNREACHABLE)
+        return CommandFailed(_describe_problem(content, status), ExitCode.BAD_INPUT)
+
+    def _see_that_it_is_ours(self, answer: http.client.HTTPResponse) -> None:
+        server = "".join(letter for letter in answer.headers.get("Server", "") if letter.isprintable())[:80]
+        if self._port and server != SERVER:
+            raise self._tell_stranger(f"{answer.status} by {server or 'a program that does not give its name'}")
+
+    def _tell_stranger(self, answered: str) -> CommandFailed:
+        return CommandFailed(
+            f"{self.where} (http.listen) is answered by another program than nodeagent: {answered}{self._hint}; "
+            f"`ss -ltnp 'sport = :{self._port}'` names it. Start the agent, or say where it listens with --config or "
+            "--set http.listen=",
+            ExitCode.UNREACHABLE,
+        )
+
+    def _tell_silence(self, error: Exception) -> CommandFailed:
+        return CommandFailed(f"the agent at {self.where} does not answer: {error}{self._hint}", ExitCode.UNREACHABLE)
+
+
+def _describe_problem(content: bytes, status: int) -> str:
+    try:
+        problem = json.loads(content)
+    except (ValueError, RecursionError):
+        problem = None
+    if not isinstance(problem, dict):
+        return f"the agent answered {status}"
+    detail = problem.get("detail")
+    return f"{problem.get('title', status)}: {detail}" if detail else str(problem.get("title", status))
+
+
+def find_agent(
+    settings: Settings, environ: Mapping[str, str], *, change: bool = False, to_simulation: bool = False
+) -> AgentClient:
+    """The agent of these settings, or this user's simulation where there is none; `to_simulation`: in this order.
+
+    A simulation that is named is the only one asked.
+
+    Raises:
+        CommandFailed: nobody answers, several simulations could, or somebody does whose word is worth nothing.
+    """
+    named = environ.get(SIMULATION_VARIABLE, "")
+    run_dir = settings.node.run_dir
+    tried: list[str] = []
+
+    def find_own() -> AgentClient | None:
+        path = run_dir / ADMIN_SOCKET
+        try:
+            return _connect_unix(path, str(path), tried)
+        except PermissionError as refusal:
+            return _go_by_port(settings, path, refusal, change=change)
+
+    def find_simulation() -> AgentClient | None:
+        return _find_simulation(environ, named, tried)
+
+    def find_port() -> AgentClient | None:
+        return None if change else _connect_tcp(settings, tried)
+
+    # Whoever set the directory of an agent means that one.
+    is_first = to_simulation and run_dir == Settings().node.run_dir
+    ways = (find_simulation, find_own) if is_first else (find_own, find_simulation, find_port)
+    for find in (find_simulation,) if named else ways:
+        agent = find()
+        if agent is not None:
+            return agent
+    start = "start one with `nodeagent run` or `nodeagent simulate`"
+    raise CommandFailed(f"no agent answers at {', '.join(tried)}; {start}", ExitCode.UNREACHABLE)
+
+
+def _go_by_port(settings: Settings, path: Path, refusal: OSError, *, change: bool) -> AgentClient:
+    """An agent runs whose socket is not for this user: whoever only looks does so over its port, as with nvidia-smi."""
+    if change:
+        raise CommandFailed(
+            f"only root and the agent's user may change anything: {path} is not for you; run this as root",
+            ExitCode.UNREACHABLE,
+        ) from refusal
+    agent = _connect_tcp(settings, [])
+    if agent is None:
+        raise CommandFailed(
+            f"not allowed to use {path}, and nobody answers at {settings.http.listen}: run this as root, "
+            "or say with --set http.listen=… where the agent listens",
+            ExitCode.UNREACHABLE,
+        ) from refusal
+    return agent
+
+
+def _find_simulation(environ: Mapping[str, str], named: str, tried: list[str]) -> AgentClient | None:
+    directory = find_simulations_dir(environ)
+    try:
+        running = list_simulations(environ)
+    except DirectoryNotPrivate as error:
+        if named:
+            raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+        tried.append(f"{directory} (not looked into: {error})")
+        return None
+    chosen = [one for one in running if one.name == named] if named else list(running)
+    if len(chosen) > 1:
+        raise CommandFailed(f"several simulations run{_list(running)}; {CHOOSE}", ExitCode.BAD_INPUT)
+    if named and not chosen:
+        raise CommandFailed(
+            f"no simulation {named!r} runs in {directory}{_list(running) or ': none does'}; {CHOOSE}",
+            ExitCode.UNREACHABLE,
+        )
+    if not chosen:
+        tried.append(str(directory))
+        return None
+    return _connect_unix(find_admin_socket(directory / chosen[0].name), f"simulation {chosen[0].name}", tried)
+
+
+def _list(running: Sequence[SimulationRecord]) -> str:
+    return f": {clean('; '.join(map(str, running)))}" if running else ""
+
+
+def _connect_unix(path: Path, where: str, tried: list[str]) -> AgentClient | None:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(TIMEOUT_SECONDS)
+    try:
+        connected.connect(os.fspath(path))
+        _check_owners(str(path), {read_peer_user(connected)})
+    except (PermissionError, CommandFailed):
+        connected.close()
+        raise
+    except OSError:
+        connected.close()
+        tried.append(where)
+        return None
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = connected
+    return AgentClient(connection, where)
+
+
+def _connect_tcp(settings: Settings, tried: list[str]) -> AgentClient | None:
+    address = settings.http.listen
+    local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+    connection = http.client.HTTPConnection(
+        local.get(address.host, address.host), address.port, timeout=TIMEOUT_SECONDS
+    )
+    try:
+        connection.connect()
+    except OSError:
+        tried.append(str(address))
+        return None
+    try:
+        _check_owners(str(address), read_port_users(address.port))
+    except CommandFailed:
+        connection.close()
+        raise
+    hint = f" (http.web_config_file is set, it may want TLS){AS_ROOT}" if settings.http.web_config_file else ""
+    return AgentClient(connection, f"http://{address}", port=address.port, hint=hint)
+
+
+def _check_owners(where: str, users: Collection[int]) -> None:
+    """An answer is worth as much as the one who gives it."""
+    strangers = sorted(user for user in users if not is_trusted(user))
+    if not users:
+        raise CommandFailed(f"{where} answers, but whose process does cannot be seen here", ExitCode.UNREACHABLE)
+    if strangers:
+        raise CommandFailed(
+            f"{where} is answered by {' and '.join(map(name_user, strangers))}, neither root nor you: "
+            "what it says is not taken for the agent's word",
+            ExitCode.UNREACHABLE,
+        )

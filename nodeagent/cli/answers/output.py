@@ -1,0 +1,68 @@
+"""What a command prints, in the form that was asked for: text for people, JSON, YAML or names for scripts."""
+
+import argparse
+from collections.abc import Sequence
+
+from msgspec import json
+
+from nodeagent.cli.answers.answer import Answerer, NoAgent, mark, say_simulated
+from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, read_width
+from nodeagent.cli.main import Streams
+
+NO_AGENT = NoAgent()
+
+
+def wants_record(arguments: argparse.Namespace) -> bool:
+    """Whether a program reads the answer."""
+    return bool(arguments.json) or getattr(arguments, "form", None) == "yaml"
+
+
+def render_record(arguments: argparse.Namespace, record: object, answerer: Answerer = NO_AGENT) -> str:
+    """The answer for programs; what a simulation says carries its profile."""
+    if answerer.simulated:
+        record = mark(json.decode(json.encode(record)), answerer.simulated)
+    if getattr(arguments, "form", None) == "yaml":
+        from msgspec import yaml  # noqa: PLC0415  # its library takes longer to load than most commands take to run
+
+        # Through JSON, so that both forms say the same of what YAML would write in another way.
+        return yaml.encode(json.decode(json.encode(record))).decode()
+    return json.format(json.encode(record), indent=2).decode() + "\n"
+
+
+def choose_layout(arguments: argparse.Namespace, streams: Streams) -> Layout:
+    """How tables are wanted."""
+    return Layout(
+        width=read_width(streams.out),
+        wide=getattr(arguments, "form", None) == "wide",
+        headers=not getattr(arguments, "no_headers", False),
+    )
+
+
+def write_answer(
+    arguments: argparse.Namespace, streams: Streams, record: object, text: str, answerer: Answerer = NO_AGENT
+) -> None:
+    """An answer that is more, or less, than a table."""
+    if wants_record(arguments):
+        streams.out.write(render_record(arguments, record, answerer))
+        return
+    # Names go into a loop of a shell, where a sentence would be taken for one.
+    heard = streams.err if getattr(arguments, "form", None) == "name" else streams.out
+    heard.write(say_simulated(answerer))
+    streams.out.write(text)
+
+
+def write_table(
+    arguments: argparse.Namespace,
+    streams: Streams,
+    record: object,
+    table: Table,
+    after: Sequence[str] = (),
+    answerer: Answerer = NO_AGENT,
+) -> None:
+    """An answer that is a table, and for people what else is to be said."""
+    if getattr(arguments, "form", None) == "name":
+        names = table.names if table.names is not None else [row[0] for row in table.rows]
+        lines = [clean(name) for name in dict.fromkeys(names)]
+    else:
+        lines = [*lay_out(table, choose_layout(arguments, streams)), *after]
+    write_answer(arguments, streams, record, "".join(f"{line}\n" for line in lines), answerer)

@@ -1,0 +1,79 @@
+"""Where a running agent or simulation is found, and whose word is taken there.
+
+All simulations of a user lie side by side in one directory that nobody else can write, a directory each.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.files.private_directory import open_private
+from nodeagent.edge.host.processes.socket_owners import can_connect
+
+ADMIN_SOCKET = "admin.sock"
+RECORD = "simulation.json"
+RECORD_BYTES_MAX = 64 * 1024
+
+
+class SimulationRecord(Struct, frozen=True):
+    """What a simulation leaves in its directory for those who look for it."""
+
+    name: str
+    profile: str
+    pid: int
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(filter(None, (self.profile, self.url, f'process {self.pid}')))})"
+
+
+def find_simulations_dir(environ: Mapping[str, str]) -> Path:
+    """The directory of this user's simulations, which `simulate fault` finds without being told."""
+    base = environ.get("XDG_RUNTIME_DIR") or environ.get("TMPDIR") or tempfile.gettempdir()
+    return Path(base) / f"nodeagent-simulations-{os.geteuid()}"
+
+
+def find_admin_socket(directory: Path) -> Path:
+    """Where the simulation of this directory is talked to."""
+    return directory / "run" / ADMIN_SOCKET
+
+
+def list_simulations(environ: Mapping[str, str]) -> tuple[SimulationRecord, ...]:
+    """This user's simulations that run, by name; none where nothing was ever simulated.
+
+    Raises:
+        DirectoryNotPrivate: their directory is not this user's own.
+    """
+    directory = find_simulations_dir(environ)
+    try:
+        os.close(open_private(directory))
+        return tuple(sorted(_look(directory), key=lambda record: record.name))
+    except FileNotFoundError:  # or gone between the two looks, with the last of them
+        return ()
+
+
+def _look(directory: Path) -> Iterator[SimulationRecord]:
+    for place in directory.iterdir():
+        # Where nobody answers it is being started, or was killed; without a record it has just gone.
+        if can_connect(find_admin_socket(place)) and (record := read_record(place)) is not None:
+            yield record
+
+
+def read_record(place: Path) -> SimulationRecord | None:
+    """What the simulation in this directory says of itself."""
+    try:
+        content = read_bounded(place / RECORD, limit_bytes=RECORD_BYTES_MAX, follow_symlink=False)
+        return msgspec.json.decode(content, type=SimulationRecord)
+    except (HostError, msgspec.DecodeError):
+        return None
+
+
+def write_record(place: Path, record: SimulationRecord) -> None:
+    """Say of the simulation in this directory what it is."""
+    write_atomically(place / RECORD, msgspec.json.encode(record), mode=0o600)

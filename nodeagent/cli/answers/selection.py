@@ -1,0 +1,100 @@
+"""The filters `--gpu` and `--pod`: what people mean by them, and what is left of an answer; pure but for the sentence.
+
+Owns the match of a pod's name and the word for a GPU that is not there.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.components.web.api.gpu_records import find_gpu_record
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.model.allocation import Allocation, AllocationRow
+from nodeagent.model.nearest import suggest
+from nodeagent.rules.ids import parse_device_id
+
+
+def find_gpu(records: GpusRecord, name: str) -> GpuRecord:
+    """The GPU of this index, UUID or PCI address, or that of this MIG device.
+
+    Raises:
+        CommandFailed: there is none.
+    """
+    found = find_gpu_record(records, name)
+    if found is not None:
+        return found
+    gpus = [record.gpu for record in records.gpus]
+    known = [name for gpu in gpus for name in (gpu.uuid, gpu.pci.address)]
+    indices = ", ".join(str(gpu.index) for gpu in gpus) or "none"
+    hint = suggest(name, known) or f"; name it by index ({indices}), UUID or PCI address, see `nodeagent gpu list`"
+    raise CommandFailed(f"no GPU {name}{hint}", ExitCode.BAD_INPUT)
+
+
+def list_uuids(record: GpuRecord) -> frozenset[str]:
+    """The names of the GPU and of every device on it."""
+    return frozenset({str(record.gpu.uuid), *(str(device.uuid) for device in record.gpu.mig_devices)})
+
+
+def is_pod(wanted: str, name: str) -> bool:
+    """Whether `namespace/name` is the pod that was meant; a name alone means it in every namespace."""
+    return name == wanted or name.partition("/")[2] == wanted
+
+
+def name_pod(allocation: Allocation) -> str:
+    """The holder as `--pod` names it; empty while it is not known."""
+    return f"{allocation.pod.namespace}/{allocation.pod.name}" if allocation.pod is not None else ""
+
+
+def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRecord:
+    """What is left of the node's GPUs: of a GPU that a pod holds parts of, those parts.
+
+    Raises:
+        CommandFailed: there is no such GPU.
+    """
+    kept: Sequence[GpuRecord] = records.gpus
+    if gpu is not None:
+        kept = [find_gpu(records, gpu)]
+    if pod is not None:
+        kept = [narrowed for record in kept if (narrowed := _narrow_to_pod(record, pod)) is not None]
+    if gpu is None and pod is None:
+        return records
+    left = {record.gpu.uuid for record in kept}
+    pairs = tuple(pair for pair in records.pairs if pair.left in left and pair.right in left)
+    return replace(records, gpus=tuple(kept), pairs=pairs, missing=())
+
+
+def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
+    allocations = tuple(one for one in record.allocations if is_pod(pod, name_pod(one)))
+    held = {parse_device_id(device)[0] for one in allocations for device in one.devices}
+    if not allocations:
+        return None
+    mig = record.gpu.mig
+    if mig is None or not mig.devices:
+        return replace(record, allocations=allocations)
+    devices = tuple(device for device in mig.devices if device.uuid in held)
+    gpu = replace(record.gpu, mig=replace(mig, devices=devices))
+    health = tuple(one for one in record.health if one.device in held or one.device == record.gpu.uuid)
+    return replace(record, gpu=gpu, health=health, allocations=allocations)
+
+
+def narrow_rows(
+    rows: Iterable[AllocationRow], uuids: frozenset[str] | None, pod: str | None
+) -> tuple[AllocationRow, ...]:
+    """The allocations of these devices and of this pod."""
+    return tuple(
+        row
+        for row in rows
+        if (uuids is None or any(parse_device_id(device)[0] in uuids for device in row.devices))
+        and (pod is None or is_pod(pod, f"{row.namespace}/{row.pod}"))
+    )
+
+
+def warn_of_pod(pod: str | None, known: Iterable[str], streams: Streams) -> None:
+    """Say so when nothing is held by the pod that was asked for; it may have ended, so that this is no failure."""
+    names = sorted({name for name in known if name})
+    if pod is None or any(is_pod(pod, name) for name in names):
+        return
+    near = names if "/" in pod else [name.partition("/")[2] for name in names]
+    print(f"nodeagent: nothing here is held by pod {pod}{suggest(pod, near)}", file=streams.err)

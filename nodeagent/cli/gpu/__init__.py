@@ -1,0 +1,1 @@
+"""`nodeagent gpu` and what it shows."""

@@ -1,0 +1,105 @@
+"""`nodeagent allocations` and `nodeagent gpu prefer`."""
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping
+
+from nodeagent.cli.agent.settings import load_for_looking
+from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.output import write_answer, write_table
+from nodeagent.cli.answers.selection import find_gpu, list_uuids, narrow_rows, warn_of_pod
+from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.source import API, read_free, read_gpus
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.components.allocations.tabulate import tabulate_living
+from nodeagent.components.web.api.records import GpusRecord
+from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
+from nodeagent.model.errors import GpuUnknown, RequestInvalid
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.units import render_age
+from nodeagent.rules.ids import parse_device_id, render_index
+from nodeagent.rules.placement.explain import explain_preference, render_explanation
+
+HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
+GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
+"""Columns that a narrow terminal does without, the first first; who, for how long, and on which GPU always stay."""
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Who holds what, or who held it."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    agent = find_agent(settings, environ)
+    if arguments.history:
+        rows = agent.read("/api/v1/allocations/history", tuple[AllocationRow, ...])
+    else:
+        living = agent.read("/api/v1/allocations", tuple[Allocation, ...])
+        rows = tabulate_living(AllocationTable(allocations=living))
+    warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
+    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
+    own = list_uuids(find_gpu(gpus, arguments.gpu)) if arguments.gpu is not None else None
+    rows = narrow_rows(rows, own, arguments.pod)
+    names = name_devices(record.gpu for record in gpus.gpus)
+    write_table(arguments, streams, rows, tabulate_rows(rows, names, now_seconds=time.time()), answerer=agent)
+    return ExitCode.OK
+
+
+def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
+    """`3` for a GPU and `3:0` for a MIG device, by UUID: the numbers that every command takes and shows."""
+    gpus = tuple(gpus)
+    names = {str(gpu.uuid): render_index(gpu) for gpu in gpus}
+    return names | {str(mig.uuid): render_index(gpu, mig) for gpu in gpus for mig in gpu.mig_devices}
+
+
+def tabulate_rows(rows: tuple[AllocationRow, ...], names: Mapping[str, str], *, now_seconds: float) -> Table:
+    """A line per allocation."""
+    cells = [_cells(row, names, now_seconds) for row in rows]
+    pods = [_name(row) for row in rows if row.pod]
+    return Table(HEAD, cells, names=pods, giving_way=GIVING_WAY, nothing="no allocation")
+
+
+def _name(row: AllocationRow) -> str:
+    return f"{row.namespace}/{row.pod}" if row.namespace else row.pod
+
+
+def _cells(row: AllocationRow, names: Mapping[str, str], now_seconds: float) -> tuple[str, ...]:
+    ended = row.until_seconds if row.until_seconds is not None else now_seconds
+    age = render_age(ended - row.since_seconds)
+    # A device that is gone from the node has no number any more.
+    gpus = ",".join(dict.fromkeys(names.get(parse_device_id(device)[0], "gone") for device in row.devices))
+    return (_name(row) or "-", row.container or "-", row.resource, age, row.state, gpus, ",".join(row.devices))
+
+
+def prefer(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Which devices a pod would be given, and why."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    if arguments.size < 1:
+        raise CommandFailed(f"--size {arguments.size}: give a number of 1 or more", ExitCode.BAD_INPUT)
+    agent, records = read_gpus(arguments, settings, environ)
+    inventory = Inventory(
+        generation=records.generation,
+        gpus=tuple(record.gpu for record in records.gpus),
+        pairs=records.pairs,
+        switches=records.switches,
+        missing=records.missing,
+    )
+    try:
+        explanation = explain_preference(
+            inventory,
+            settings,
+            size=arguments.size,
+            available=_split(arguments.available),
+            must_include=_split(arguments.must_include),
+            resource=arguments.resource or "",
+            free=read_free(arguments, settings, environ),
+        )
+    except (GpuUnknown, RequestInvalid) as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    write_answer(arguments, streams, explanation, "\n".join(render_explanation(explanation)) + "\n", agent)
+    return ExitCode.OK
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

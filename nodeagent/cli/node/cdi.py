@@ -1,0 +1,163 @@
+"""`nodeagent cdi generate|list|validate`."""
+
+import argparse
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from nodeagent.app.driver_files import choose_driver_files
+from nodeagent.app.hardware import choose_hardware
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.output import write_answer, write_table
+from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.components.cdi.decide import Layout, decide_public, decide_wishes, describe_other_version, render_specs
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs
+from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
+from nodeagent.components.cdi.spec import render_spec_name
+from nodeagent.components.inventory.diff import decide_inventory
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.log.lines import configure_logging
+from nodeagent.edge.host.driver.hook_program import HookProgram
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.errors import DriverError, NodeagentError
+from nodeagent.model.gpu import Inventory
+
+
+def generate(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Print or write one specification."""
+    settings = load_for(arguments, read_environment()).settings
+    configure_logging(form=settings.log.format, level="error")
+    try:
+        plan, problem = anyio.run(_plan, settings)
+        rendered = render_specs(plan)
+    except DriverError as error:
+        raise CommandFailed(str(error), ExitCode.NO_DRIVER) from error
+    except (NodeagentError, UnknownProfile) as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    content = rendered.get(render_spec_name(arguments.kind))
+    for each in plan.left_out:
+        print(f"nodeagent: left out: {each}", file=streams.err)
+    if problem:
+        print(f"nodeagent: {problem}: CUDA fails with them", file=streams.err)
+    if content is None:
+        kinds = ", ".join(spec.kind for spec in plan.specs) or "none, because there is no device to describe"
+        raise CommandFailed(f"nothing to write for {arguments.kind}; this node has: {kinds}", ExitCode.UNREACHABLE)
+    _put_out(content, arguments.output, streams)
+    return ExitCode.UNWELL if plan.left_out or problem else ExitCode.OK
+
+
+def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Show what a runtime resolves."""
+    settings = load_for(arguments, read_environment()).settings
+    readings = [parse_spec(content) for content in _find_files(settings).read_nowait()]
+    conflicts = find_conflicts(readings)
+    names = [
+        {"name": name, "file": reading.path, "resolves": name not in conflicts}
+        for reading in readings
+        for name in reading.names
+    ]
+    problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
+    rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
+    table = Table(["DEVICE", "RESOLVES", "FILE"], rows)
+    after = [f"problem: {problem}" for problem in problems]
+    write_table(arguments, streams, {"devices": names, "problems": problems}, table, after)
+    return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+def validate(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Judge files."""
+    settings = load_for(arguments, read_environment()).settings
+    contents = _read_files(arguments.files) if arguments.files else _find_files(settings).read_nowait()
+    readings = [parse_spec(content) for content in contents]
+    problems = _describe_invalid(readings)
+    if not arguments.files:
+        problems += describe_conflicts(find_conflicts(readings)).values()
+    found = {"valid": not problems, "problems": problems, "files": [reading.path for reading in readings]}
+    valid = [f"valid: {reading.path} ({reading.kind})" for reading in readings if not reading.problem]
+    invalid = [f"problem: {problem}" for problem in problems]
+    write_answer(arguments, streams, found, ("\n".join([*valid, *invalid]) or "no file to judge") + "\n")
+    return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+def _find_files(settings: Settings) -> SpecFiles:
+    return SpecFiles(settings.cdi.dir, host=HostPaths(settings.node.host_root))
+
+
+async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
+    """What this node's specifications would say now, and what is wrong with the driver's files if anything is."""
+    hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
+    worker = WorkerThread("driver files")
+    failure: NodeagentError | None = None
+    inventory, files, layout, problem = Inventory(generation=1), DriverFiles(), Layout(), ""
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hardware.run, name="GPU source")
+        try:
+            inventory = decide_inventory(None, await hardware.gpus.read_inventory())
+            files = await choose_driver_files(settings, worker).read_driver_files()
+            layout = _choose_layout(settings, files, worker)
+            nvml = (await hardware.probe.read_evidence()).nvml
+            problem = describe_other_version(nvml.driver_version if nvml is not None else "", files)
+        except NodeagentError as error:
+            # Raised outside of the group, which would wrap it.
+            failure = error
+        tasks.cancel_scope.cancel()
+    worker.close()
+    if failure is not None:
+        raise failure
+    kinds = decide_public((), (), wanted=True)
+    wishes = decide_wishes(kinds, layout, settings.cdi.device_groups, None)
+    return plan_specs(inventory, files, wishes), problem
+
+
+def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread) -> Layout:
+    """As the agent would, but that nothing is put on the host."""
+    path = settings.cdi.hook_dir / HOOK_PROGRAM
+    if settings.cdi.hooks == "none" or files.made_up:
+        return Layout()
+    if settings.cdi.hooks == "auto":
+        try:
+            HookProgram(worker, host=HostPaths(settings.node.host_root), shared=settings.node.state_dir).check_nowait(
+                path
+            )
+        except HostError as error:
+            return Layout(reason=str(error))
+    return Layout(hook=path)
+
+
+def _put_out(content: bytes, output: str | None, streams: Streams) -> None:
+    if output is None:
+        streams.out.write(content.decode())
+        return
+    path = Path(output).absolute()
+    if not is_spec_name(path.name):
+        raise CommandFailed(f"{output}: runtimes read only names that end in .json or .yaml", ExitCode.BAD_INPUT)
+    try:
+        write_atomically(path, content)
+    except HostError as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    print(f"written: {path}", file=streams.out)
+
+
+def _read_files(names: Sequence[str]) -> tuple[SpecContent, ...]:
+    contents = []
+    for name in names:
+        try:
+            contents.append(SpecContent(path=name, content=read_bounded(Path(name))))
+        except HostError as error:
+            raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+    return tuple(contents)
+
+
+def _describe_invalid(readings: Sequence[SpecReading]) -> list[str]:
+    return [f"{reading.path}: {reading.problem}" for reading in readings if reading.problem]

@@ -1,0 +1,61 @@
+"""Chains of events in a terminal; pure. The same chains that the status page shows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nodeagent.cli.answers.table import clean, paint, shorten
+from nodeagent.components.web.api.records import EventRecord
+from nodeagent.components.web.page.chains import Chain, find_about
+from nodeagent.model.units import render_took
+
+MARGIN = 19
+"""As wide as a date and a time of day."""
+FOLLOWED_MAX = 4096
+"""Events whose depth is remembered while they are followed."""
+
+
+def render_chains(chains: Sequence[Chain], *, width: int, colour: bool) -> list[str]:
+    """The newest last, because that is where one looks in a terminal."""
+    lines: list[str] = []
+    for chain in reversed(chains):
+        began = chain.links[0].time_seconds
+        for link in chain.links:
+            margin = render_time(began) if not link.depth else f"+{render_took(link.time_seconds - began)}"
+            text = shorten(f"{'  ' * link.depth}{clean(link.text)}", width - MARGIN - 2)
+            lines.append(f"{paint(f'{margin:>{MARGIN}}', 'dim', colour=colour)}  {text}")
+        if chain.left_out:
+            lines.append(f"{'':>{MARGIN}}  and {chain.left_out} more")
+    return lines
+
+
+def render_time(seconds: float) -> str:
+    """In this terminal's own time zone, as a person at it would say it."""
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+class FollowedEvents:
+    """Events as they come: each as far to the right as there are causes before it."""
+
+    def __init__(self, own: frozenset[str] | None) -> None:
+        """`own` are the names of the one GPU that is asked about; `None` for all."""
+        self._own = own
+        self._depths: dict[int, int] = {}
+        self._about: set[int] = set()
+
+    def is_about(self, event: EventRecord) -> bool:
+        """Whether it speaks of the GPU, or follows from what does."""
+        if self._own is None:
+            return True
+        if event.cause in self._about or find_about([(event.seq, event.value)], self._own):
+            self._about.add(event.seq)
+        return event.seq in self._about
+
+    def render(self, event: EventRecord, *, width: int) -> str:
+        """One line; empty for what says nothing to a person, which hands its depth on."""
+        before = self._depths.get(event.cause, -1) if event.cause is not None else -1
+        self._depths[event.seq] = before + 1 if event.text else before
+        if len(self._depths) > FOLLOWED_MAX:
+            del self._depths[next(iter(self._depths))]
+        if not event.text or not self.is_about(event):
+            return ""
+        return shorten(f"{render_time(event.time_seconds)}  {'  ' * (before + 1)}{clean(event.text)}", width)

@@ -1,0 +1,96 @@
+"""`nodeagent labels` and `nodeagent render labels`."""
+
+import argparse
+import platform
+import time
+
+import anyio
+from msgspec import json
+
+from nodeagent.app.look import look_at_node
+from nodeagent.cli.agent.settings import load_for, load_for_looking
+from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.output import write_answer, write_table
+from nodeagent.cli.answers.table import Table, clean, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.components.labeler.feature_text import render_features
+from nodeagent.components.labeler.render import LabelSet, render_labels
+from nodeagent.config.schema import Settings
+from nodeagent.core.log.lines import configure_logging
+from nodeagent.edge.simulated.errors import UnknownProfile
+from nodeagent.model.errors import DriverError, NodeagentError
+from nodeagent.model.labels import LabelState
+
+HEAD = ("LABEL", "WANTED", "IN PLACE")
+
+
+def render(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Print the labels that this node should have, from one look at it."""
+    settings = load_for(arguments, read_environment()).settings
+    configure_logging(form=settings.log.format, level="error")
+    rendered = _look(settings)
+    write_answer(arguments, streams, rendered.labels, render_features(rendered.labels))
+    for key in rendered.illegal:
+        print(f"nodeagent: left out, no legal label: {clean(key)}", file=streams.err)
+    return ExitCode.UNWELL if rendered.illegal else ExitCode.OK
+
+
+def _look(settings: Settings) -> LabelSet:
+    try:
+        picture = anyio.run(look_at_node, settings, settings.node.name or platform.node())
+    except* DriverError as errors:
+        raise CommandFailed(_first(errors), ExitCode.NO_DRIVER) from errors
+    except* (NodeagentError, UnknownProfile) as errors:
+        raise CommandFailed(_first(errors), ExitCode.BAD_INPUT) from errors
+    return render_labels(picture, settings, {})
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> str:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
+    """What the running agent wants the labels to be, and what they are."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    agent = find_agent(settings, environ)
+    body = agent.get("/api/v1/labels")
+    # A union is no type to the type checker, which knows only of classes.
+    state: LabelState | None = agent.decode(body, LabelState | None)  # type: ignore[arg-type]
+    record = json.decode(body)
+    if state is None:
+        write_table(arguments, streams, record, Table(HEAD, [], nothing="no labels yet"), answerer=agent)
+    else:
+        write_table(arguments, streams, record, _tabulate(state), _describe(state), agent)
+    return ExitCode.OK if state is not None and not list_differences(state) else ExitCode.UNWELL
+
+
+def list_differences(state: LabelState) -> list[str]:
+    """The keys whose label in place is not the wanted one."""
+    keys = sorted(state.wanted.keys() | state.applied.keys())
+    return [key for key in keys if state.wanted.get(key) != state.applied.get(key)]
+
+
+def _tabulate(state: LabelState) -> Table:
+    keys = sorted(state.wanted.keys() | state.applied.keys())
+    return Table(HEAD, [[key, state.wanted.get(key, "(none)"), _say(state, key)] for key in keys])
+
+
+def _describe(state: LabelState) -> list[str]:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since_seconds))
+    where = (
+        f"to be written to: {state.sink}; unchanged since {since}"
+        if state.sink
+        else "written nowhere: labels.sinks is empty"
+    )
+    return ["", where, *([f"last error: {clean(state.last_error)}"] if state.last_error else [])]
+
+
+def _say(state: LabelState, key: str) -> str:
+    if key not in state.applied:
+        return "no"
+    return "yes" if state.applied[key] == state.wanted.get(key) else state.applied[key]

@@ -1,0 +1,159 @@
+"""`nodeagent runtime detect|plan|configure|unconfigure`; works without a running agent."""
+
+import argparse
+import difflib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from nodeagent.app.runtime_edge import build_runtime_edge
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.output import write_answer
+from nodeagent.cli.answers.table import clean, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.components.runtime.component import judge_plan, restart_and_verify, write_plan
+from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.prove import Proof
+from nodeagent.components.runtime.withdraw import withdraw
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.log.lines import configure_logging
+from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.runtime import FileChange
+
+T = TypeVar("T")
+
+
+def detect(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Say which runtime serves the kubelet, and whether it takes CDI devices."""
+    look = _run(arguments, lambda runtime, live: look_at_runtime(runtime, live.now.runtime))
+    state = render_state(look)
+    rows = {
+        "runtime": f"{state.kind} {state.version}".strip(),
+        "socket": state.socket,
+        "configuration": state.config_file,
+        "takes CDI devices": {True: "yes", False: "no", None: ""}[state.cdi_enabled],
+        "restart needed": state.restart_needed,
+        "problem": state.problem,
+    }
+    document = {
+        "kind": str(state.kind),
+        "version": state.version,
+        "socket": state.socket,
+        "config_file": state.config_file,
+        "cdi_enabled": state.cdi_enabled,
+        "restart_needed": state.restart_needed,
+        "problem": state.problem,
+    }
+    lines = [f"{name:<18} {clean(value)}" for name, value in rows.items() if value]
+    write_answer(arguments, streams, document, "\n".join(lines) + "\n")
+    return ExitCode.OK if state.cdi_enabled and not state.problem else ExitCode.UNWELL
+
+
+def plan(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Show what `configure` would change, and whether the runtime would take it."""
+
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, Proof | NodeagentError]:
+        look = _require(await look_at_runtime(runtime, live.now.runtime))
+        try:
+            return look, await judge_plan(runtime, look) if look.plan.changes else Proof()
+        except NodeagentError as error:
+            return look, error
+
+    look, judged = _run(arguments, act)
+    print(_render_plan(look), file=streams.out)
+    if isinstance(judged, NodeagentError):
+        raise CommandFailed(str(judged), ExitCode.BAD_INPUT) from judged
+    if look.plan.changes:
+        print(_render_proof(look, judged), file=streams.out)
+    return ExitCode.OK
+
+
+def configure(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Write it, and restart the runtime where that was asked for."""
+
+    async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
+        look = _require(await look_at_runtime(runtime, live.now.runtime))
+        changes = look.plan.changes
+        proof = await write_plan(runtime, look) if changes else Proof()
+        after = _require(await look_at_runtime(runtime, live.now.runtime))
+        if arguments.restart and after.restart_needed:
+            await restart_and_verify(runtime, live, after, changes)
+            after = _require(await look_at_runtime(runtime, live.now.runtime))
+        return after, changes, proof
+
+    look, changes, proof = _run(arguments, act)
+    for change in changes:
+        print(f"written: {change.path}", file=streams.out)
+    if not changes:
+        print("nothing to write", file=streams.out)
+    else:
+        print(_render_proof(look, proof), file=streams.out)
+    if look.restart_needed:
+        print(f"to bring it into force: {look.restart_needed}", file=streams.out)
+    return ExitCode.OK
+
+
+def unconfigure(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Give back what was there before."""
+    restored = _run(arguments, lambda runtime, _live: runtime.restore(withdraw))
+    for path in restored.given_back:
+        print(f"given back: {path}", file=streams.out)
+    for path in restored.taken_out:
+        print(f"taken out: our keys in {path}, which somebody else has changed since", file=streams.out)
+    for path in restored.kept:
+        print(f"left alone: {path} was changed by somebody else since; take our keys out by hand", file=streams.out)
+    if not restored.given_back and not restored.taken_out and not restored.kept:
+        print("nothing of ours is there", file=streams.out)
+    return ExitCode.UNWELL if restored.kept else ExitCode.OK
+
+
+def _run(arguments: argparse.Namespace, act: Callable[[HostRuntime, LiveSettings], Awaitable[T]]) -> T:
+    settings = load_for(arguments, read_environment()).settings
+    configure_logging(form=settings.log.format, level="error")
+
+    async def run() -> T:
+        runtime = build_runtime_edge(settings)
+        try:
+            return await act(runtime, LiveSettings(settings))
+        finally:
+            runtime.close()
+
+    try:
+        return anyio.run(run)
+    except NodeagentError as error:
+        raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
+
+
+def _require(look: Look | NoRuntime) -> Look:
+    if isinstance(look, NoRuntime):
+        raise CommandFailed(look.reason, ExitCode.UNREACHABLE)
+    if look.plan.problem:
+        raise CommandFailed(look.plan.problem, ExitCode.BAD_INPUT)
+    return look
+
+
+def _render_plan(look: Look) -> str:
+    if not look.plan.changes:
+        waiting = f"; to bring the files into force: {look.restart_needed}" if look.restart_needed else ""
+        return f"nothing to change{waiting}"
+    parts = [line for change in look.plan.changes for line in _diff(change)]
+    return "\n".join([*parts, f"afterwards: {' '.join(look.runtime.restart_command)}"])
+
+
+def _render_proof(look: Look, proof: Proof) -> str:
+    if proof.unproved:
+        return f"not proved by a start on the side: {proof.unproved}"
+    runtimes = ", ".join(proof.handlers)
+    return f"proved: {look.runtime.kind} {look.runtime.version} comes up with it on the side, runtimes: {runtimes}"
+
+
+def _diff(change: FileChange) -> list[str]:
+    before, after = (
+        (content or b"").decode("utf-8", "replace").splitlines() for content in (change.before, change.after)
+    )
+    old = change.path if change.before is not None else "/dev/null"
+    return list(difflib.unified_diff(before, after, old, change.path, lineterm=""))

@@ -1,0 +1,1 @@
+"""`nodeagent top`: rows, keys, screens."""

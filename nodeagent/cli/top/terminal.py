@@ -1,0 +1,177 @@
+"""The terminal as a screen that is drawn anew and as a source of keys; given back as it was, whatever happens.
+
+Owns its modes and the signals that have to do with it. What was pressed is worded in `keys`.
+A signal that ends the process ends it after the terminal was given back, and by that signal.
+"""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Self, TextIO
+
+from nodeagent.cli.top.keys import parse_keys
+
+ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
+"""Another screen, no cursor, no wrapping: a line with wide characters is cut, not continued."""
+LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+HOME, CLEAR_LINE = "\x1b[H", "\x1b[K"
+ESCAPE_SECONDS = 0.05
+"""Longer than this after an escape character comes nothing that belongs to it."""
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class EndedBySignal(Exception):
+    """The process was told to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Terminal:
+    """One use of the terminal, as a context."""
+
+    def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
+        self._keyboard, self._screen = keyboard.fileno(), screen
+        self._modes: list[Any] = []
+        self._pending = b""
+        self._is_entered = False
+        self._wake_read, self._wake_write = os.pipe()
+        self._handlers: dict[int, Any] = {}
+        self._wakeup_before = -1
+
+    def __enter__(self) -> Self:
+        self._modes = termios.tcgetattr(self._keyboard)
+        os.set_blocking(self._wake_write, False)
+        os.set_blocking(self._wake_read, False)
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        self._wakeup_before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        handlers: dict[int, Callable[[int, FrameType | None], None]] = {
+            signal.SIGWINCH: _do_nothing,  # waking up is all
+            signal.SIGTSTP: self._suspend,
+            signal.SIGCONT: self._resume,
+            **dict.fromkeys(ENDING, _end),
+        }
+        for number, handler in handlers.items():
+            self._handlers[number] = signal.signal(number, handler)
+        self._take()
+
+    def __exit__(self, *_: object) -> None:
+        # A second signal must wait until everything is given back.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (*self._handlers, signal.SIGINT))
+        try:
+            self._give_back()
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def wake(self) -> None:
+        """Have `wait` return; from any thread."""
+        with suppress(OSError):
+            os.write(self._wake_write, b"\x00")
+
+    def wait(self) -> list[str]:
+        """The keys that were pressed; none when something else woke it.
+
+        Raises:
+            EOFError: the terminal is gone.
+        """
+        seconds = ESCAPE_SECONDS if self._pending else None
+        ready, _, _ = select.select([self._keyboard, self._wake_read], [], [], seconds)
+        if self._wake_read in ready:
+            with suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+        if self._keyboard in ready:
+            try:
+                content = os.read(self._keyboard, 4096)
+            except OSError as error:
+                raise EOFError from error
+            if not content:
+                raise EOFError
+            self._pending += content
+        keys, self._pending = parse_keys(self._pending, is_all=not ready)
+        return keys
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Put the lines on the screen, in one write so that nothing flickers."""
+        # Cleared before it is written: behind a line as wide as the screen the cursor stands on its last character.
+        self._write(HOME + "\r\n".join(f"{CLEAR_LINE}{line}" for line in lines))
+
+    def read_size(self) -> os.terminal_size:
+        """Columns and lines now."""
+        try:
+            size = os.get_terminal_size(self._screen.fileno())
+        except OSError:
+            return os.terminal_size((80, 24))
+        return size if size.columns and size.lines else shutil.get_terminal_size()
+
+    def _take(self) -> None:
+        # Keys come one by one and unseen, and Ctrl-C and Ctrl-Z stay what they are everywhere.
+        tty.setcbreak(self._keyboard, termios.TCSADRAIN)
+        if not self._is_entered:
+            self._is_entered = True
+            self._write(ENTER)
+
+    def _give_back(self) -> None:
+        # A terminal that is gone needs nothing back.
+        with suppress(OSError, termios.error):
+            self._is_entered = False
+            self._write(LEAVE)
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._modes)
+
+    def _write(self, text: str) -> None:
+        self._screen.write(text)
+        self._screen.flush()
+
+    def _suspend(self, number: int, _frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        # Here it goes on after SIGCONT, or at once where nobody could ever continue it.
+        signal.signal(number, self._suspend)
+        self._take()
+
+    def _resume(self, _number: int, _frame: FrameType | None) -> None:
+        self._take()
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise EndedBySignal(number)
+
+
+@contextmanager
+def end_as_told() -> Iterator[None]:
+    """Let a signal that ended the work inside end the process too, now that everything is given back."""
+    try:
+        yield
+    except EndedBySignal as ended:
+        signal.signal(ended.number, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.number)
+
+
+def is_interactive(screen: TextIO, term: str) -> bool:
+    """Whether there is a person with a keyboard before a screen that can be drawn on."""
+    return screen.isatty() and sys.stdin is not None and sys.stdin.isatty() and term not in {"", "dumb"}

@@ -1,0 +1,1 @@
+"""`nodeagent uninstall`: leaves the node as it was before the agent came."""

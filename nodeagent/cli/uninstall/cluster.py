@@ -1,0 +1,78 @@
+"""Takes back what the agent wrote on the node object, where there are credentials for it.
+
+The API server knows which labels are the agent's, so naming none of them removes exactly those.
+"""
+
+import platform
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+
+from nodeagent.cli.uninstall.steps import Outcome, Step
+from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
+from nodeagent.components.cluster.wishes import parse_taint
+from nodeagent.config.schema import Settings
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import find_credentials
+from nodeagent.edge.kube.errors import ApiForbidden, KubeError
+from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.node_feature import NodeFeatureObject
+from nodeagent.model.cluster import READY_CONDITION, ClusterNode
+
+
+async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
+    """Labels, condition, annotation and start-up taint; without credentials, say that they stay."""
+    name = settings.node.name or platform.node()
+    section = settings.kubernetes
+    credentials = find_credentials(section.kubeconfig, environ) if section.enabled != "false" else None
+    if credentials is None:
+        return [Outcome(Step.KEPT, f"labels and condition of node {name}", "no credentials for the API server here")]
+    client = KubeClient(credentials, lambda: ClientSettings(timeout_seconds=section.request_timeout_seconds))
+    try:
+        node = KubeNode(client, name, SystemClock(), Random())  # noqa: S311 - spreads load, keeps no secret
+        found = await node.read_node()
+        outcomes = [await _take_back(what, act, dry=dry) for what, act in _list_ours(settings, node, found).items()]
+        return outcomes + await _remove_feature(NodeFeatureObject(client, name, section.namespace), name, dry=dry)
+    except KubeError as error:
+        return [Outcome(Step.FAILED, f"labels and condition of node {name}", str(error))]
+    finally:
+        await client.aclose()
+
+
+def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What is there, each with how it goes."""
+    ours: dict[str, Callable[[], Awaitable[None]]] = {}
+    if found.owned_labels:
+        ours[f"{len(found.owned_labels)} labels of node {found.name}"] = lambda: node.apply_labels(found, {})
+    if found.condition is not None:
+        ours[f"condition {READY_CONDITION} of node {found.name}"] = node.remove_condition
+    if TERMINAL_ANNOTATION in found.annotations:
+        ours[f"annotation {TERMINAL_ANNOTATION} of node {found.name}"] = lambda: node.write_annotation(
+            TERMINAL_ANNOTATION, None
+        )
+    startup = settings.kubernetes.startup_taint
+    taint = parse_taint(startup) if startup is not None else None
+    if taint is not None and any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
+        ours[f"taint {startup} of node {found.name}"] = lambda: node.change_taint(taint, present=False)
+    return ours
+
+
+async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:
+    """The NodeFeature object, where there is one; without it there is nothing to say."""
+    what = f"NodeFeature of node {name}"
+    try:
+        there = bool(await feature.read()) if dry else await feature.remove()
+    except ApiForbidden:
+        return []
+    except KubeError as error:
+        return [Outcome(Step.FAILED, what, str(error))]
+    return [Outcome(Step.REMOVED, what)] if there else []
+
+
+async def _take_back(what: str, act: Callable[[], Awaitable[None]], *, dry: bool) -> Outcome:
+    try:
+        if not dry:
+            await act()
+    except KubeError as error:
+        return Outcome(Step.FAILED, what, str(error))
+    return Outcome(Step.REMOVED, what)

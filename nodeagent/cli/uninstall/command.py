@@ -1,0 +1,72 @@
+"""`nodeagent uninstall`: leaves the node as it was before the agent came.
+
+Owns the order: what others read comes first (runtime configuration, specifications, labels), the agent's own memory
+last, so that an uninstall that was broken off can be run again. Refuses to work beside a running agent, which would
+put everything back, and to remove packages, units and configuration files: whoever installed them removes them.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+
+import anyio
+
+from nodeagent.cli.agent.settings import load_for
+from nodeagent.cli.answers.output import wants_record, write_table
+from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.uninstall.cluster import remove_from_cluster
+from nodeagent.cli.uninstall.steps import (
+    Outcome,
+    Step,
+    hold_state,
+    remove_cdi,
+    remove_features,
+    remove_markers,
+    remove_run_dir,
+    remove_sockets,
+    remove_state,
+    restore_runtime,
+)
+from nodeagent.config.schema import Settings
+from nodeagent.core.log.lines import configure_logging
+from nodeagent.edge.host.errors import HostError
+
+
+def run(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Undo everything that the agent did to this node."""
+    environ = read_environment()
+    settings = load_for(arguments, environ).settings
+    configure_logging(form=settings.log.format, level="error")
+    dry = bool(arguments.dry_run)
+    try:
+        with hold_state(settings.node.state_dir):
+            outcomes = [*_undo(settings, dry=dry), *anyio.run(lambda: remove_from_cluster(settings, environ, dry=dry))]
+            if not arguments.keep_state:
+                outcomes += remove_state(settings, dry=dry)
+    except HostError as error:
+        advice = "stop the agent first: systemctl disable --now nodeagent"
+        raise CommandFailed(f"{error}; {advice}", ExitCode.BAD_INPUT) from error
+    if arguments.keep_state:
+        outcomes.append(Outcome(Step.KEPT, str(settings.node.state_dir), "journal and verdicts, as asked"))
+    _put_out(outcomes, arguments, streams)
+    return ExitCode.UNWELL if any(outcome.step is Step.FAILED for outcome in outcomes) else ExitCode.OK
+
+
+def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    yield from restore_runtime(settings, dry=dry)
+    yield from remove_cdi(settings, dry=dry)
+    yield from remove_markers(settings, dry=dry)
+    yield from remove_features(settings, dry=dry)
+    yield from remove_sockets(settings, dry=dry)
+    yield from remove_run_dir(settings, dry=dry)
+
+
+def _put_out(outcomes: Iterable[Outcome], arguments: argparse.Namespace, streams: Streams) -> None:
+    found, dry = list(outcomes), bool(arguments.dry_run)
+    if dry and not wants_record(arguments):
+        print("nothing was changed; this is what would be:", file=streams.out)
+    steps = [{"step": each.step, "what": each.what, "detail": each.detail} for each in found]
+    rows = [[each.step, each.what, each.detail] for each in found]
+    table = Table(["STEP", "WHAT", "DETAIL"], rows, nothing="nothing of the agent is left on this node")
+    write_table(arguments, streams, {"dry_run": dry, "steps": steps}, table)

@@ -1,0 +1,176 @@
+"""What the agent leaves on a host, kind by kind, and how each is undone.
+
+Every step looks, and unless it is a rehearsal acts; one that fails is told of and does not stop the others.
+Only files of our names are touched, in directories that may hold other people's.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from nodeagent.app.cluster_side import FEATURE_FILE
+from nodeagent.app.endpoints import LOCK
+from nodeagent.cli.answers.places import ADMIN_SOCKET
+from nodeagent.components.cdi.decide import plan_own_paths
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
+from nodeagent.components.driver.plan_markers import MARKERS
+from nodeagent.components.runtime.withdraw import withdraw
+from nodeagent.config.schema import Settings
+from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
+from nodeagent.edge.host.driver.hook_program import locate_hook
+from nodeagent.edge.host.errors import describe_os_error
+from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, LOCK_NAME
+from nodeagent.edge.host.files.state_lock import StateLock
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.errors import NodeagentError
+
+STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", RECORD_NAME)
+"""What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
+_SOCKET_PATTERN: Final = "nvidia-*.sock"
+_DIAL_SECONDS: Final = 1.0
+
+
+class Step(StrEnum):
+    """What became of something."""
+
+    REMOVED = "removed"
+    RESTORED = "restored"
+    KEPT = "kept"
+    FAILED = "failed"
+
+
+class Outcome(Struct, frozen=True):
+    """One line of the report."""
+
+    step: Step
+    what: str
+    detail: str = ""
+
+
+@contextlib.contextmanager
+def hold_state(state_dir: Path) -> Iterator[None]:
+    """Keep agents away meanwhile.
+
+    Raises:
+        StateLocked: one is running.
+    """
+    if not state_dir.is_dir():
+        yield
+        return
+    with StateLock(state_dir / LOCK):
+        yield
+
+
+def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Give back the container runtime's files, byte for byte where nobody else has changed them since."""
+    files = RuntimeFiles(settings.node.state_dir, HostPaths(settings.node.host_root))
+    try:
+        if dry:
+            yield from (Outcome(Step.RESTORED, path, "as before the agent") for path in files.list_paths())
+            return
+        restored = files.restore(withdraw)
+    except NodeagentError as error:
+        yield Outcome(Step.FAILED, "container runtime configuration", str(error))
+        return
+    for path in restored.given_back:
+        yield Outcome(Step.RESTORED, path, "as before the agent; restart the container runtime for it to take effect")
+    for path in restored.taken_out:
+        yield Outcome(Step.RESTORED, path, "without our keys; somebody else has changed it since and keeps theirs")
+    for path in restored.kept:
+        yield Outcome(Step.KEPT, path, "changed by somebody else since; take our part out by hand")
+
+
+def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Specifications, and the hook program that they may name."""
+    directory = settings.cdi.dir
+    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
+    others = directory.is_dir() and {*directory.iterdir()} - {*own}
+    hook = locate_hook(
+        settings.cdi.hook_dir / HOOK_PROGRAM, HostPaths(settings.node.host_root), settings.node.state_dir
+    )
+    yield from _remove([*own, hook], "CDI", dry=dry)
+    if not others and not directory.is_mount():
+        yield from _remove_directory(directory, dry=dry)
+
+
+def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Only where the agent kept them: elsewhere they are another validator's."""
+    if settings.driver.validation_markers:
+        yield from _remove((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
+
+
+def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Node feature discovery then takes the labels back by itself."""
+    yield from _remove([settings.labels.nfd_dir / FEATURE_FILE], "feature file", dry=dry)
+
+
+def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """Sockets on which nobody answers: the agent unlinks its own unless it was killed, a living one is another's."""
+    for path in sorted(settings.kubelet.device_plugins_dir.glob(_SOCKET_PATTERN)):
+        if _answers(path):
+            yield Outcome(Step.KEPT, str(path), "another device plugin answers there")
+        else:
+            yield from _remove([path], "socket of a device plugin", dry=dry)
+
+
+def remove_run_dir(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """The admin socket and its directory."""
+    yield from _remove([settings.node.run_dir / ADMIN_SOCKET], "admin socket", dry=dry)
+    yield from _remove_directory(settings.node.run_dir, dry=dry)
+
+
+def remove_state(settings: Settings, *, dry: bool) -> list[Outcome]:
+    """The agent's memory, and the directory when nothing else is in it."""
+    directory = settings.node.state_dir
+    if not directory.is_dir():
+        return []
+    ours = [path for path in sorted(directory.iterdir()) if path.name.lstrip(".").startswith(STATE_NAMES)]
+    record = directory / RECORD_NAME
+    kept = [path for path in ours if path == record and not dry]
+    outcomes = list(_remove((path for path in ours if path not in kept), "state", dry=dry))
+    reason = "holds how the files that were kept above were before the agent"
+    outcomes += [Outcome(Step.KEPT, str(path), reason) for path in kept]
+    return [*outcomes, *_remove_directory(directory, dry=dry)]
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dialled:
+        dialled.settimeout(_DIAL_SECONDS)
+        try:
+            dialled.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _remove(paths: Iterable[Path], what: str, *, dry: bool) -> Iterator[Outcome]:
+    for path in paths:
+        if os.path.lexists(path):
+            yield _act(path.unlink, path, what, dry=dry)
+
+
+def _remove_directory(path: Path, *, dry: bool) -> Iterator[Outcome]:
+    if not path.is_dir():
+        return
+    if path.is_mount():
+        yield Outcome(Step.KEPT, str(path), "an empty directory that is mounted here, as in a pod")
+    elif dry or not any(path.iterdir()):
+        yield _act(path.rmdir, path, "directory", dry=dry)
+    else:
+        yield Outcome(Step.KEPT, str(path), "something else is in it")
+
+
+def _act(action: Callable[[], None], path: Path, what: str, *, dry: bool) -> Outcome:
+    try:
+        if not dry:
+            action()
+    except OSError as error:
+        return Outcome(Step.FAILED, str(path), describe_os_error(error))
+    return Outcome(Step.REMOVED, str(path), what)

@@ -1,0 +1,170 @@
+"""Series of our own about GPUs: what DCGM exporter lacks, or gives in a form that cannot be added up; pure.
+
+One series a GPU even where MIG is on, so that sums are right; labels `gpu` and `UUID` join them with the others.
+"""
+
+from collections.abc import Callable, Sequence
+
+from nodeagent.components.exporter.catalogue.field import Entity
+from nodeagent.components.exporter.fields.identity import render_bus_id
+from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.serving.exposition import Family, Labels, MetricType, make_family
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.telemetry import GpuSample
+
+_Read = Callable[[GpuSample], float | None]
+_Row = tuple[Labels, _Read]
+
+
+def _scale(value: int | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+_READINGS: tuple[tuple[str, MetricType, str, tuple[_Row, ...]], ...] = (
+    (
+        "nodeagent_gpu_power_watts",
+        "gauge",
+        "Power the board draws.",
+        (((), lambda s: _scale(s.power_milliwatts, 1e-3)),),
+    ),
+    (
+        "nodeagent_gpu_energy_joules_total",
+        "counter",
+        "Energy drawn since the driver was loaded.",
+        (((), lambda s: _scale(s.energy_millijoules, 1e-3)),),
+    ),
+    (
+        "nodeagent_gpu_held_back_seconds_total",
+        "counter",
+        "Time slowed down by a limit.",
+        (
+            ((("limit", "power"),), lambda s: _scale(s.power_violation_nanoseconds, 1e-9)),
+            ((("limit", "heat"),), lambda s: _scale(s.thermal_violation_nanoseconds, 1e-9)),
+        ),
+    ),
+    (
+        "nodeagent_gpu_ecc_errors_total",
+        "counter",
+        "Memory errors since the driver was loaded.",
+        (
+            ((("kind", "corrected"),), lambda s: s.ecc_corrected_volatile),
+            ((("kind", "uncorrected"),), lambda s: s.ecc_uncorrected_volatile),
+        ),
+    ),
+    (
+        "nodeagent_gpu_nvlink_bytes_total",
+        "counter",
+        "Payload over all NVLinks.",
+        (
+            ((("direction", "transmit"),), lambda s: _scale(s.nvlink_transmit_kib, 1024)),
+            ((("direction", "receive"),), lambda s: _scale(s.nvlink_receive_kib, 1024)),
+        ),
+    ),
+    (
+        "nodeagent_gpu_pcie_bytes_total",
+        "counter",
+        "Bytes over PCIe.",
+        (
+            ((("direction", "transmit"),), lambda s: s.pcie_transmit_bytes),
+            ((("direction", "receive"),), lambda s: s.pcie_receive_bytes),
+        ),
+    ),
+    (
+        "nodeagent_gpu_recovery_action",
+        "gauge",
+        "What the driver asks for: 0 nothing, 1 reset, 2 reboot, 3 drain peers, 4 drain and reset.",
+        (((), lambda s: s.recovery_action),),
+    ),
+    (
+        "nodeagent_gpu_unreadable_readings",
+        "gauge",
+        "Readings that the driver refused in the newest sample.",
+        (((), lambda s: None if s.lost else len(s.unreadable)),),
+    ),
+)
+
+
+def build_reading_families(boards: Sequence[Entity]) -> tuple[Family, ...]:
+    """What is read with each sample."""
+    named = [(_name(board.gpu), board.board) for board in boards]
+    return tuple(
+        make_family(
+            name,
+            kind,
+            text,
+            [
+                ((*labels, *extra), value)
+                for labels, sample in named
+                for extra, read in rows
+                if (value := read(sample)) is not None
+            ],
+        )
+        for name, kind, text, rows in _READINGS
+    )
+
+
+def build_standing_families(
+    inventory: Inventory | None, health: HealthReport | None, xids: XidBook, lost: frozenset[str]
+) -> tuple[Family, ...]:
+    """What stays true between samples, and when there are none: who is there, who is lost, what happened."""
+    gpus = inventory.gpus if inventory is not None else ()
+    totals = [(gpu, total) for gpu in gpus for total in xids.totals(gpu.uuid)]
+    return (
+        make_family(
+            "nodeagent_gpu_present",
+            "gauge",
+            "Whether a GPU that is known answers; 0 for a lost one.",
+            [
+                ((*_name(gpu), ("pci_bus_id", render_bus_id(gpu.pci.address))), not (gpu.lost or gpu.uuid in lost))
+                for gpu in gpus
+            ],
+        ),
+        make_family("nodeagent_gpu_info", "gauge", "What a GPU is; always 1.", [(_describe(gpu), 1) for gpu in gpus]),
+        make_family(
+            "nodeagent_gpu_xid_errors_total",
+            "counter",
+            "XID errors since the agent started.",
+            [((*_name(gpu), ("xid", str(xid))), count) for gpu, (xid, count, _) in totals],
+        ),
+        make_family(
+            "nodeagent_gpu_xid_last_seen_timestamp_seconds",
+            "gauge",
+            "When the newest XID error of each number came, Unix time.",
+            [((*_name(gpu), ("xid", str(xid))), newest) for gpu, (xid, _, newest) in totals],
+        ),
+        make_family(
+            "nodeagent_device_health",
+            "gauge",
+            "The verdict on each GPU and MIG device; 1 for the present one.",
+            _list_verdicts(inventory, health),
+        ),
+    )
+
+
+def _list_verdicts(inventory: Inventory | None, health: HealthReport | None) -> list[tuple[Labels, float]]:
+    if inventory is None or health is None:
+        return []
+    gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+    return [
+        ((*_name(gpus[one.gpu]), ("device", str(one.device)), ("verdict", one.verdict.value)), 1)
+        for one in health.devices
+        if one.gpu in gpus
+    ]
+
+
+def _name(gpu: Gpu) -> Labels:
+    return (("gpu", str(gpu.index)), ("UUID", str(gpu.uuid)))
+
+
+def _describe(gpu: Gpu) -> Labels:
+    capability = gpu.compute_capability
+    return (
+        *_name(gpu),
+        ("pci_bus_id", render_bus_id(gpu.pci.address)),
+        ("model", gpu.name),
+        ("serial", gpu.serial),
+        ("vbios_version", gpu.vbios_version),
+        ("compute_capability", f"{capability[0]}.{capability[1]}" if capability else ""),
+        ("mig", "on" if gpu.mig_enabled else "off"),
+    )

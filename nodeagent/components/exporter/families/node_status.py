@@ -1,0 +1,82 @@
+"""The gauges of the GPU operator's node-status exporter, under its names, for the alerts that clusters have; pure."""
+
+from nodeagent.components.exporter.serving.exposition import Family, make_family
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import RuntimeState
+from nodeagent.model.values import Value
+
+
+class NodeStatus(Value, frozen=True):
+    """What the parts of the agent last said, and when it was last good."""
+
+    started_seconds: float
+    node: str = ""
+    driver: DriverState | None = None
+    runtime: RuntimeState | None = None
+    plugin: PluginState | None = None
+    inventory: Inventory | None = None
+    driver_ready_seconds: float | None = None
+    devices_seen_seconds: float | None = None
+    cuda_tested: bool = False
+    """Whether the driver counts as ready only once a CUDA context could be made."""
+
+
+def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
+    """What this agent can vouch for; a part that has said nothing yet has no series."""
+    driver_ready = status.driver.ready if status.driver is not None else None
+    devices = count_advertised(status.plugin) if status.plugin is not None else None
+    pci = len(status.inventory.gpus) + len(status.inventory.missing) if status.inventory is not None else None
+    rows = (
+        ("metrics_ready_ts_seconds", "Start of the agent, Unix time.", status.started_seconds),
+        ("driver_ready", "Whether the driver works.", driver_ready),
+        (
+            "toolkit_ready",
+            "Whether containers can be given GPUs.",
+            not status.runtime.restart_needed if status.runtime is not None else None,
+        ),
+        (
+            "plugin_ready",
+            "Whether the kubelet knows all resources, and may hand out at least one device.",
+            is_plugin_ready(status.plugin) if status.plugin is not None else None,
+        ),
+        ("cuda_ready", "Whether the CUDA smoke test passes.", driver_ready if status.cuda_tested else None),
+        ("driver_validation", "Whether the driver works.", driver_ready),
+        (
+            "driver_validation_last_success_ts_seconds",
+            "When the driver was last seen to work, Unix time.",
+            status.driver_ready_seconds,
+        ),
+        ("device_plugin_devices_total", "Devices advertised to the kubelet.", devices),
+        (
+            "device_plugin_validation_last_success_ts_seconds",
+            "When devices were last advertised, Unix time.",
+            status.devices_seen_seconds,
+        ),
+    )
+    labels = (("node", status.node),)
+    families = [
+        make_family(f"gpu_operator_node_{name}", "gauge", text, [] if value is None else [(labels, value)])
+        for name, text, value in rows
+    ]
+    families.append(
+        make_family(
+            "gpu_operator_nvidia_pci_devices_total",
+            "gauge",
+            "GPUs on the PCI bus.",
+            [] if pci is None else [(labels, pci)],
+        )
+    )
+    return tuple(families)
+
+
+def is_plugin_ready(plugin: PluginState) -> bool:
+    """Whether pods can get GPUs, as far as the kubelet is concerned."""
+    is_known = bool(plugin.resources) and all(one.registered for one in plugin.resources)
+    return is_known and any(device.healthy for one in plugin.resources for device in one.devices)
+
+
+def count_advertised(plugin: PluginState) -> int:
+    """Devices of all resources."""
+    return sum(len(resource.devices) for resource in plugin.resources)

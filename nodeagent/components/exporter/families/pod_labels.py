@@ -1,0 +1,51 @@
+"""The labels of pods that hold a GPU, as one info series a pod; pure.
+
+Owns how a label's key becomes the name of a label of Prometheus: with `label_` before it, so that it can be taken for
+none of the exporter's own. Refuses pods without a GPU: their labels are other exporters' business.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.attribution.holders import Holders
+from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.model.cluster import PodLabels, PodLabelTable
+
+NAME = "nodeagent_pod_labels_info"
+_FOREIGN = re.compile(r"[^A-Za-z0-9_]")
+
+
+def build_pod_label_families(
+    table: PodLabelTable, holders: Holders, allowed: Sequence[str], style: LabelStyle
+) -> tuple[Family, ...]:
+    """One series for each pod that holds something, with the labels whose keys are allowed."""
+    holding = {(one.namespace, one.pod) for each in holders.values() for one in each}
+    # A pod and its successor of the same name are one series: the one that the API server tells last.
+    chosen = {(one.namespace, one.pod): one for one in table.pods if (one.namespace, one.pod) in holding}
+    samples: list[tuple[Labels, float]] = [(_render(one, allowed, style), 1) for one in chosen.values()]
+    return (make_family(NAME, "gauge", "Labels of each pod that holds a GPU; always 1.", samples),)
+
+
+def name_label(key: str) -> str:
+    """A label's key as Prometheus takes it."""
+    return f"label_{_FOREIGN.sub('_', key)}"
+
+
+def _render(pod: PodLabels, allowed: Sequence[str], style: LabelStyle) -> Labels:
+    names = ("pod_namespace", "pod_name") if style.old_namespace else ("namespace", "pod")
+    found = dict(_list_allowed(pod, allowed))
+    return (*zip(names, (pod.namespace, pod.pod), strict=True), *sorted(found.items()))
+
+
+def _list_allowed(pod: PodLabels, allowed: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """In the order of keys, so that of two that become one name it is always the same one that counts."""
+    for key, value in sorted(pod.labels.items()):
+        if not allowed or _fits(key, tuple(allowed)):
+            yield name_label(key), value
+
+
+@lru_cache(maxsize=4096)
+def _fits(key: str, allowed: Iterable[str]) -> bool:
+    return any(re.search(pattern, key) for pattern in allowed)

@@ -1,0 +1,1 @@
+"""What is remembered between two looks so that readings become series."""

@@ -1,0 +1,127 @@
+"""From one sample to all series about devices and pods; pure but for what it remembers between samples."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle, make_device_labels
+from nodeagent.components.exporter.attribution.entities import is_partitioned, list_boards, list_devices
+from nodeagent.components.exporter.attribution.holders import Holders, find_holders, list_holders
+from nodeagent.components.exporter.attribution.pod_accounts import PodAccounts
+from nodeagent.components.exporter.catalogue.field import Entity, Identity
+from nodeagent.components.exporter.catalogue.selection import Selection
+from nodeagent.components.exporter.families.gpus import build_reading_families
+from nodeagent.components.exporter.families.pod_labels import build_pod_label_families
+from nodeagent.components.exporter.families.pods import build_pod_families
+from nodeagent.components.exporter.fields.events import Happenings
+from nodeagent.components.exporter.series.clock_events import ClockEvents
+from nodeagent.components.exporter.series.device_series import Device, render_device_series
+from nodeagent.components.exporter.series.health_watches import HealthWatches
+from nodeagent.components.exporter.series.rates import RateBook
+from nodeagent.components.exporter.series.xid_book import XidBook
+from nodeagent.components.exporter.serving.exposition import Block, render_families
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cluster import PodLabelTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.model.telemetry import NodeSample
+
+CLOCK_EVENTS = "DCGM_EXP_CLOCK_EVENTS_COUNT"
+HEALTH = "DCGM_EXP_GPU_HEALTH_STATUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the settings ask for."""
+
+    selection: Selection
+    style: LabelStyle = field(default_factory=LabelStyle)
+    pods: bool = True
+    processes: bool = True
+    pod_labels: tuple[str, ...] | None = None
+    """Patterns of the keys that are wanted, none for all; `None` where no labels are."""
+    extra_resource_names: tuple[str, ...] = ()
+    xid_window_seconds: float = 300.0
+    clock_events_window_seconds: float = 300.0
+    xid_zero_before_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of the node beside the sample."""
+
+    inventory: Inventory
+    driver: DriverState | None = None
+    allocations: AllocationTable = field(default_factory=AllocationTable)
+    places: Mapping[int, ProcessPlace] = field(default_factory=dict)
+    claims: ClaimTable | None = None
+    pod_labels: PodLabelTable | None = None
+
+
+class NodeSeries:
+    """Remembers what rates, windows and totals need."""
+
+    def __init__(self) -> None:
+        self.xids = XidBook()
+        self._rates, self._accounts = RateBook(), PodAccounts()
+        self._clock_events, self._health = ClockEvents(), HealthWatches()
+
+    def render(self, sample: NodeSample, known: Knowledge, wishes: Wishes) -> Iterator[Block]:
+        """Take a sample into account and render it, block by block, so that others may run in between."""
+        boards = list_boards(known.inventory, sample, self._rates.update(sample))
+        devices = list_devices(boards)
+        holders = _find_holders(known, wishes) if wishes.pods else {}
+        happenings = self._note(boards, sample.time_seconds, wishes)
+        self._accounts.update(devices, holders, known.places, sample.time_seconds)
+        yield from render_device_series(
+            wishes.selection.families,
+            [_label(entity, known, holders, wishes) for entity in devices],
+            [_label(entity, known, {}, wishes) for entity in boards if is_partitioned(entity.gpu)],
+            happenings,
+        )
+        yield from render_families(build_reading_families(boards))
+        if wishes.pods and wishes.processes:
+            yield from render_families(build_pod_families(self._accounts.usages, devices, wishes.style))
+        if known.pod_labels is not None and wishes.pod_labels is not None:
+            families = build_pod_label_families(known.pod_labels, holders, wishes.pod_labels, wishes.style)
+            yield from render_families(families)
+
+    def _note(self, boards: list[Entity], now_seconds: float, wishes: Wishes) -> Happenings:
+        present = frozenset(board.gpu.uuid for board in boards)
+        wanted = {family.field.name for family in wishes.selection.families}
+        self._clock_events.set_window(wishes.clock_events_window_seconds)
+        self._clock_events.forget(present)
+        self._health.forget(present)
+        incidents = {}
+        for board in boards:
+            gpu = board.gpu.uuid
+            if CLOCK_EVENTS in wanted and board.board.clock_event_reasons is not None:
+                self._clock_events.note(gpu, now_seconds, board.board.clock_event_reasons)
+            if HEALTH in wanted:
+                xids = self.xids.list_recent(gpu, now_seconds - wishes.xid_window_seconds)
+                incidents[gpu] = self._health.judge(board.board, now_seconds, xids)
+        return Happenings(
+            now_seconds,
+            self.xids,
+            self._clock_events,
+            wishes.xid_window_seconds,
+            wishes.clock_events_window_seconds,
+            wishes.xid_zero_before_first,
+            incidents,
+        )
+
+
+def _find_holders(known: Knowledge, wishes: Wishes) -> Holders:
+    return find_holders(known.allocations, wishes.extra_resource_names, known.claims, known.inventory.gpus)
+
+
+def _label(entity: Entity, known: Knowledge, holders: Holders, wishes: Wishes) -> Device:
+    driver = known.driver
+    identity = Identity(
+        entity.gpu,
+        driver.driver_version if driver is not None else "",
+        driver.nvml_version if driver is not None else "",
+        driver.cuda_version if driver is not None else None,
+    )
+    labels = make_device_labels(entity, identity, wishes.selection.labels, list_holders(entity, holders), wishes.style)
+    return Device(entity, labels)

@@ -1,0 +1,1 @@
+"""The text formats of Prometheus, and one scrape's answer."""

@@ -1,0 +1,125 @@
+"""Makes the API's records from what the agent knows; pure."""
+
+from collections.abc import Iterable, Sequence
+
+from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
+from nodeagent.components.web.shapes import ConditionLike, GateLike, ReportLike
+from nodeagent.components.web.verdict import decide_ready, decide_verdict
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.labels import LabelState
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.values import Value
+
+
+class Identity(Value, frozen=True):
+    """What does not change while the agent runs."""
+
+    version: str
+    node: str
+    gpu_source: str
+    pid: int
+    started_seconds: float
+    vital_gates: frozenset[str] = frozenset()
+    notices: tuple[str, ...] = ()
+
+
+class Known(Value, frozen=True):
+    """The newest states on the bus; `None` for what nobody has published."""
+
+    driver: DriverState | None = None
+    inventory: Inventory | None = None
+    sample: NodeSample | None = None
+    health: HealthReport | None = None
+    plugin: PluginState | None = None
+    runtime: RuntimeState | None = None
+    cdi: CdiState | None = None
+    allocations: AllocationTable | None = None
+    labels: LabelState | None = None
+
+
+def build_gates(gates: Iterable[GateLike], vital: frozenset[str]) -> tuple[GateRecord, ...]:
+    """All gates, those of vital components marked."""
+    return tuple(
+        GateRecord(name=gate.name, open=gate.is_open, since_seconds=gate.since, vital=gate.name in vital)
+        for gate in gates
+    )
+
+
+def build_components(reports: Iterable[ReportLike]) -> tuple[ComponentRecord, ...]:
+    """All components; a degraded one says why where a crashed one names its error."""
+    return tuple(
+        ComponentRecord(
+            name=report.name,
+            phase=str(report.phase),
+            since_seconds=report.since,
+            vital=report.vital,
+            restarts=report.restarts,
+            last_error=report.degraded_reason or report.last_error or "",
+            waiting_for=report.waiting_for,
+        )
+        for report in reports
+    )
+
+
+def build_conditions(conditions: Iterable[ConditionLike]) -> tuple[ConditionRecord, ...]:
+    """All visible conditions in the order given, the worst first."""
+    return tuple(
+        ConditionRecord(
+            code=condition.code,
+            key=condition.key,
+            severity=condition.severity,
+            title=condition.title,
+            detail=condition.detail,
+            remedy=condition.remedy,
+            since_seconds=condition.since,
+        )
+        for condition in conditions
+    )
+
+
+def build_state(
+    identity: Identity,
+    known: Known,
+    gates: Sequence[GateRecord],
+    components: Sequence[ComponentRecord],
+    conditions: Sequence[ConditionRecord],
+    *,
+    now_seconds: float,
+) -> StateRecord:
+    """The node in one record."""
+    ready = decide_ready(gates, components)
+    verdict, sentence = decide_verdict(
+        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates
+    )
+    gpus = None
+    if known.inventory is not None:
+        gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)
+    return StateRecord(
+        api="v1",
+        version=identity.version,
+        node=identity.node,
+        gpu_source=identity.gpu_source,
+        pid=identity.pid,
+        started_seconds=identity.started_seconds,
+        time_seconds=now_seconds,
+        verdict=verdict,
+        sentence=sentence,
+        ready=ready,
+        gates=tuple(gates),
+        components=tuple(components),
+        conditions=tuple(conditions),
+        driver=known.driver,
+        gpus=gpus,
+        plugin=known.plugin,
+        runtime=known.runtime,
+        cdi=known.cdi,
+        allocations=known.allocations.allocations if known.allocations is not None else (),
+        labels=known.labels,
+        notices=identity.notices,
+    )

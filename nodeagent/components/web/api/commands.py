@@ -1,0 +1,79 @@
+"""What each command on the admin socket does; pure, the doing is behind the port.
+
+Owns who may command and what each command takes. Refuses whoever is neither root nor the agent's own user.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from nodeagent.components.web.api.admin import (
+    ClearCommand,
+    CommandMalformed,
+    CrashCommand,
+    FaultCommand,
+    ForgetCommand,
+    ReleaseCommand,
+    describe_person,
+    parse_command,
+)
+from nodeagent.config.sections.hardware import RELEASE_SECONDS
+from nodeagent.model.ports import AgentControl
+
+
+class Order(NamedTuple):
+    """A command as it came in."""
+
+    body: bytes
+    uid: int
+    pid: int
+
+
+class Commands:
+    """Every command by its path; each says in a sentence what it did.
+
+    Each may raise `CommandMalformed` for a body that is none, and `ControlRefused` for what cannot be done.
+    """
+
+    def __init__(self, control: AgentControl) -> None:
+        self._control = control
+
+    def list(self) -> dict[str, Callable[[Order], Awaitable[str]]]:
+        """The commands there are."""
+        return {
+            "/api/v1/reload": lambda _order: self._control.reload(),
+            "/api/v1/faults": self._fault,
+            "/api/v1/crash": self._crash,
+            "/api/v1/release": self._release,
+            "/api/v1/resume": lambda _order: self._control.resume(),
+            "/api/v1/clear": self._clear,
+            "/api/v1/forget": self._forget,
+        }
+
+    async def _fault(self, order: Order) -> str:
+        command = parse_command(order.body, FaultCommand)
+        return await self._control.inject_fault(command.fault, command.arguments)
+
+    async def _crash(self, order: Order) -> str:
+        command = parse_command(order.body, CrashCommand)
+        return await self._control.crash_component(command.component, command.reason)
+
+    async def _release(self, order: Order) -> str:
+        command = parse_command(order.body, ReleaseCommand)
+        shortest, longest = RELEASE_SECONDS
+        if command.seconds is not None and not shortest <= command.seconds <= longest:
+            raise CommandMalformed(
+                f"a release lasts {shortest:g} to {longest:g} seconds, not {command.seconds:g}; "
+                "one that is needed for longer is asked for again"
+            )
+        return await self._control.release(command.reason, command.seconds)
+
+    async def _clear(self, order: Order) -> str:
+        command = parse_command(order.body, ClearCommand)
+        if not command.reason.strip():
+            raise CommandMalformed("a GPU is cleared for a reason, and it is empty")
+        who = describe_person(command.who, order.uid, order.pid)
+        return await self._control.clear_gpu(command.gpu, command.reason, who)
+
+    async def _forget(self, order: Order) -> str:
+        command = parse_command(order.body, ForgetCommand)
+        return await self._control.forget_gpu(command.gpu, describe_person(command.who, order.uid, order.pid))

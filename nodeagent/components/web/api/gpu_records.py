@@ -1,0 +1,85 @@
+"""Joins what is known of each GPU: identity, sample, health, holders; pure."""
+
+from typing import Final
+
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport
+from nodeagent.model.telemetry import GpuSample, NodeSample
+from nodeagent.rules.ids import find_uuid
+
+OLD_SECONDS_MIN: Final = 2.0
+"""A reading younger than this is not old, however short the period: a page itself takes a moment."""
+
+
+def join_gpus(
+    inventory: Inventory,
+    sample: NodeSample | None,
+    health: HealthReport | None,
+    table: AllocationTable | None,
+    *,
+    now_seconds: float,
+) -> GpusRecord:
+    """One record per GPU of the inventory; what has not been read yet is missing from it."""
+    known = _Known(sample, health, table, now_seconds)
+    return GpusRecord(
+        generation=inventory.generation,
+        gpus=tuple(map(known.join, inventory.gpus)),
+        pairs=inventory.pairs,
+        switches=inventory.switches,
+        missing=inventory.missing,
+        vanished=inventory.vanished,
+    )
+
+
+class _Known:
+    """What there is besides the inventory, by the GPU or the device it is about."""
+
+    def __init__(
+        self,
+        sample: NodeSample | None,
+        health: HealthReport | None,
+        table: AllocationTable | None,
+        now_seconds: float,
+    ) -> None:
+        self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
+        patience = max(OLD_SECONDS_MIN, 2 * sample.period_seconds) if sample is not None else 0.0
+        self._is_old = self._age_seconds is not None and self._age_seconds > patience
+        self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
+        self._verdicts: dict[str, list[DeviceHealth]] = {}
+        for verdict in health.devices if health is not None else ():
+            self._verdicts.setdefault(verdict.gpu, []).append(verdict)
+        self._allocations = table.allocations if table is not None else ()
+        self._places: dict[str, list[int]] = {}
+        """Where in the table each device is."""
+        for place, allocation in enumerate(self._allocations):
+            for device in allocation.devices:
+                self._places.setdefault(find_uuid(device), []).append(place)
+
+    def join(self, gpu: Gpu) -> GpuRecord:
+        newest = self._samples.get(gpu.uuid)
+        return GpuRecord(
+            gpu=gpu,
+            sample=newest,
+            sample_age_seconds=self._age_seconds if newest is not None else None,
+            sample_is_old=newest is not None and self._is_old,
+            health=tuple(self._verdicts.get(gpu.uuid, ())),
+            allocations=self._find_allocations(gpu),
+        )
+
+    def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
+        """Of the GPU and of every device on it, each once, in the order of the table."""
+        uuids = (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+        places = {place for uuid in uuids for place in self._places.get(uuid, ())}
+        return tuple(self._allocations[place] for place in sorted(places))
+
+
+def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
+    """By UUID, MIG UUID, PCI address, or index."""
+    for record in records.gpus:
+        gpu = record.gpu
+        names = {gpu.uuid, gpu.pci.address, str(gpu.index), *(device.uuid for device in gpu.mig_devices)}
+        if name in names:
+            return record
+    return None

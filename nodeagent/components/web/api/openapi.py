@@ -1,0 +1,156 @@
+"""The API as an OpenAPI document, made from the same records that are sent; pure."""
+
+from typing import Any
+
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.components.web.api.admin import (
+    ClearCommand,
+    CommandDone,
+    CrashCommand,
+    FaultCommand,
+    ForgetCommand,
+    ReleaseCommand,
+)
+from nodeagent.components.web.api.index import ADMIN, INDEX, Index
+from nodeagent.components.web.api.records import (
+    ComponentRecord,
+    ConditionRecord,
+    EventRecord,
+    GateRecord,
+    GpuRecord,
+    GpusRecord,
+    StateRecord,
+)
+from nodeagent.model.allocation import Allocation, AllocationRow
+from nodeagent.model.driver import DriverState
+from nodeagent.model.labels import LabelState
+from nodeagent.model.values import Value
+
+Schema = dict[str, Any]
+
+
+class Problem(Value, frozen=True):
+    """An error, as RFC 9457 has it."""
+
+    status: int
+    title: str
+    type: str = "about:blank"
+    detail: str = ""
+
+
+ANSWERS: dict[str, Any] = {
+    "/api/v1/": Index,
+    "/api/v1/state": StateRecord,
+    "/api/v1/gpus": GpusRecord,
+    "/api/v1/gpus/{name}": GpuRecord,
+    "/api/v1/allocations": tuple[Allocation, ...],
+    "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/labels": LabelState | None,
+    "/api/v1/conditions": tuple[ConditionRecord, ...],
+    "/api/v1/components": tuple[ComponentRecord, ...],
+    "/api/v1/gates": tuple[GateRecord, ...],
+    "/api/v1/driver": DriverState | None,
+    "/api/v1/events": tuple[EventRecord, ...],
+    "/api/v1/debug": dict[str, Any],
+    "/api/v1/openapi.json": dict[str, Any],
+}
+"""What each GET answers with."""
+
+COMMANDS: dict[str, Any] = {
+    "/api/v1/faults": FaultCommand,
+    "/api/v1/crash": CrashCommand,
+    "/api/v1/release": ReleaseCommand,
+    "/api/v1/clear": ClearCommand,
+    "/api/v1/forget": ForgetCommand,
+    "/api/v1/reload": None,
+    "/api/v1/resume": None,
+}
+"""What each POST takes."""
+
+TEXTS = {"/livez", "/readyz", "/metrics"}
+
+PARAMETERS: dict[str, tuple[tuple[str, str, str, Schema], ...]] = {
+    "/api/v1/gpus/{name}": (("name", "path", "UUID, index or PCI address", {"type": "string", "minLength": 1}),),
+    "/api/v1/events": (
+        ("types", "query", "only events of these types, separated by commas", {"type": "string"}),
+        ("since", "query", "only events after this seq", {"type": "integer", "minimum": 0}),
+        ("follow", "query", "`false` for a list instead of a stream", {"enum": ["true", "false"], "default": "true"}),
+    ),
+}
+
+
+_LOOKING = {
+    400: "bytes that are no request, or HTTP/1.1 without Host",
+    405: "another method than GET or HEAD",
+    408: "a request that does not arrive in time",
+    421: "over loopback, a Host that is no name of this machine; http.allowed_hosts adds names",
+    503: "more connections than http.max_connections, and all of them at work; try again",
+}
+_FOUND = {404: "there is none of this name"}
+_BUSY = {503: "more are served than the settings allow; try again"}
+_COMMANDED = {
+    400: "a body that is not what the command takes",
+    403: "neither root nor the agent's own user",
+    409: "it cannot be done; says why",
+    413: "a body larger than http.max_request_bytes",
+}
+PROBLEMS: dict[str, dict[int, str]] = {
+    "/api/v1/gpus/{name}": _FOUND,
+    "/api/v1/events": _BUSY | {400: "a parameter that says nothing"},
+    "/metrics": _BUSY,
+}
+"""What each GET may refuse, besides what every one refuses."""
+
+
+def build_openapi() -> Schema:
+    """The whole document."""
+    kinds = [*ANSWERS.values(), *(kind for kind in COMMANDS.values() if kind is not None), CommandDone, Problem]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    named = dict(zip([*ANSWERS, *(path for path, kind in COMMANDS.items() if kind is not None)], schemas, strict=False))
+    paths: dict[str, Schema] = {}
+    for endpoint in INDEX.calls:
+        method, _, path = endpoint.call.partition(" ")
+        where = " Only on the admin socket." if endpoint.where == ADMIN else ""
+        operation = {"summary": endpoint.gives, "description": endpoint.gives + "." + where}
+        paths[path] = {method.lower(): operation | _describe(method, path, named)}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "nodeagent",
+            "version": __version__,
+            "summary": "What one GPU node is, has, does and lacks",
+            "description": f"Compatibility: {INDEX.promise}. Readers must accept fields that they do not know.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _describe(method: str, path: str, named: dict[str, Schema]) -> Schema:
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    told = _COMMANDED if method == "POST" else _LOOKING | PROBLEMS.get(path, {})
+    refused: Schema = {str(status): {"description": why, "content": problem} for status, why in sorted(told.items())}
+    refused["default"] = {"description": "it could not be done; says why", "content": problem}
+    if method == "POST":
+        done = {"application/json": {"schema": {"$ref": "#/components/schemas/CommandDone"}}}
+        body = {"requestBody": {"content": {"application/json": {"schema": named[path]}}}} if path in named else {}
+        return {**body, "responses": {"200": {"description": "done", "content": done}, **refused}}
+    parameters = [
+        {"name": name, "in": where, "description": text, "schema": schema, "required": where == "path"}
+        for name, where, text, schema in PARAMETERS.get(path, ())
+    ]
+    content: Schema = {"text/plain": {"schema": {"type": "string"}}}
+    if path not in TEXTS:
+        content = {"application/json": {"schema": named[path]}}
+    if path == "/api/v1/events":
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    answers: Schema = {"200": {"description": "the answer", "content": content}, **refused}
+    if path == "/readyz":
+        answers["503"] = {"description": "not ready; the lines say why", "content": content}
+    return {**({"parameters": parameters} if parameters else {}), "responses": answers}
+
+
+DOCUMENT = build_openapi()

@@ -1,0 +1,1 @@
+"""The status page and the pages behind it, readable without JavaScript."""

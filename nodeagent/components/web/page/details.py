@@ -1,0 +1,142 @@
+"""The permanent addresses: a page for each GPU, pod and condition, made of the same parts as the overview; pure."""
+
+from nodeagent.components.web.api.gpu_records import find_gpu_record
+from nodeagent.components.web.api.records import GpuRecord
+from nodeagent.components.web.page.chains import build_chains, find_about, tell_history
+from nodeagent.components.web.page.charts import render_charts
+from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
+from nodeagent.components.web.page.event_words import build_names
+from nodeagent.components.web.page.gpus import (
+    decide_style,
+    render_gpu_facts,
+    render_meters,
+    render_mig,
+)
+from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
+from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, known_inventory, render_overview
+from nodeagent.components.web.page.parts import render_allocation_table, render_events
+from nodeagent.rules.ids import find_uuid
+
+HISTORY_CHAINS = 40
+
+
+def is_page(path: str) -> bool:
+    """Whether there is, or may be, a page at this address."""
+    match path.split("/")[1:]:
+        case [""] | ["gpus", _] | ["pods", _, _]:
+            return path.startswith("/")
+        case ["conditions", code]:
+            return path.startswith("/") and code in DEFINITIONS
+        case _:
+            return False
+
+
+def render_path(path: str, view: PageView) -> Page | None:
+    """The page at this address; `None` where no page could ever be."""
+    return finish(render_steps(path, view))
+
+
+def render_steps(path: str, view: PageView) -> Steps:
+    """The same, in steps where it is large."""
+    if path == "/":
+        return (yield from render_overview(view))
+    return _render_detail(path, view)
+
+
+def _render_detail(path: str, view: PageView) -> Page | None:
+    match path.split("/")[1:]:
+        case ["gpus", name]:
+            return render_gpu_page(name, view)
+        case ["pods", namespace, name]:
+            return render_pod_page(namespace, name, view)
+        case ["conditions", code]:
+            return render_condition_page(code, view)
+        case _:
+            return None
+
+
+def render_gpu_page(name: str, view: PageView) -> Page:
+    """One GPU; an address that once was one stays an answer, with what is known of it."""
+    state = view.state
+    record = find_gpu_record(state.gpus, name) if state.gpus is not None else None
+    if record is None:
+        sentence = "The agent does not know it now. It may have been replaced, or the driver may not list it."
+        return _absent(f"GPU {name}", sentence, view)
+    gpu = record.gpu
+    style, word, reason = decide_style(record)
+    own = {str(gpu.uuid), *(str(device.uuid) for device in gpu.mig_devices)}
+    about = find_about(((one.seq, one.value) for one in view.history), own)
+    told = tell_history(view.history, build_names(known_inventory(state)))
+    chains = build_chains(told, HISTORY_CHAINS, about=about)
+    return Page(
+        title=f"{SYMBOLS[style]} GPU {gpu.index} · {state.node}",
+        node=f"{state.node}: GPU {gpu.index}",
+        style=style,
+        time_seconds=state.time_seconds,
+        sections={
+            "verdict": verdict(style, f"GPU {gpu.index}: {word}", reason or gpu.name),
+            "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
+            "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
+            "events": render_events(chains),
+            **render_charts(gpu, record.sample, view.periods.get(gpu.uuid, ())),
+            "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
+        },
+    )
+
+
+def _now(record: GpuRecord, view: PageView) -> str:
+    meters = render_meters(record, view.trend.get(record.gpu.uuid, ()))
+    return (meters or "<p>It gives no readings now.</p>") + render_mig(record)
+
+
+def _holders(record: GpuRecord, view: PageView) -> str:
+    if not record.allocations:
+        return "<p>Nobody: it is free.</p>"
+    return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
+
+
+def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
+    """What a pod holds, or that it holds nothing."""
+    state = view.state
+    held = tuple(
+        one
+        for one in state.allocations
+        if one.pod is not None and (one.pod.namespace, one.pod.name) == (namespace, name)
+    )
+    title = f"pod {namespace}/{name}"
+    if not held:
+        return _absent(title, "It holds no device of this node now.", view)
+    own = {find_uuid(device) for one in held for device in one.devices}
+    records = [
+        record
+        for record in (state.gpus.gpus if state.gpus is not None else ())
+        if own & {str(record.gpu.uuid), *(str(device.uuid) for device in record.gpu.mig_devices)}
+    ]
+    judged = [decide_style(record) for record in records]
+    style = next((one for one in ("bad", "warn") if one in {found[0] for found in judged}), "ok")
+    gpus = ", ".join(f"GPU {record.gpu.index} {word}" for record, (_, word, _) in zip(records, judged, strict=True))
+    body = render_allocation_table(held, state.gpus, state.time_seconds)
+    return Page(
+        title=f"{SYMBOLS[style]} {namespace}/{name} · {state.node}",
+        node=f"{state.node}: {title}",
+        style=style,
+        time_seconds=state.time_seconds,
+        sections={
+            "verdict": verdict(style, title, gpus),
+            "holders": section("holders", "What it holds", f'<div class="card">{body}</div>'),
+        },
+    )
+
+
+def _absent(title: str, sentence: str, view: PageView) -> Page:
+    return Page(
+        title=f"{title} · {view.state.node}",
+        node=f"{view.state.node}: {title}",
+        style="warn",
+        time_seconds=view.state.time_seconds,
+        sections={
+            "verdict": f'<div id="verdict" class="verdict warn" role="status"><p>{mark("warn", title)}: {esc(sentence)}'
+            ' <a href="/">The whole node</a></p></div>'
+        },
+        status=404,
+    )

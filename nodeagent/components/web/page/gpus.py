@@ -1,0 +1,198 @@
+"""The GPUs on the page: a tile each, with the last minutes, the MIG devices as blocks, and who holds it; pure."""
+
+from collections.abc import Iterable, Mapping
+
+from nodeagent.components.web.api.records import GpuRecord, StateRecord
+from nodeagent.components.web.page.markup import age, esc, gpu_path, mark, pairs, pod_link, section
+from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.gpu import Fabric, Gpu, MigDevice
+from nodeagent.model.health import DeviceHealth, Verdict
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.units import render_bytes
+from nodeagent.rules.ids import find_uuid
+
+VERDICT_STYLES = {
+    Verdict.HEALTHY: "ok",
+    Verdict.SUSPECT: "warn",
+    Verdict.UNHEALTHY: "bad",
+    Verdict.UNKNOWN: "warn",
+}
+MIG_COLUMNS = 8
+NARROW_COLUMNS = 2
+"""Blocks so narrow say `1g` for `1g.10gb`; their title says all."""
+
+Trend = Mapping[GpuUuid, tuple[Point, ...]]
+
+
+def render_gpus(state: StateRecord, trend: Trend) -> str:
+    """All tiles, and the GPUs that should be there and are not."""
+    if state.gpus is None:
+        return section("gpus", "GPUs", '<p class="card">No GPU is known yet.</p>')
+    missing = "".join(
+        f'<li class="tile t-bad"><header><h3>{esc(one.address)}</h3>{mark("bad", "missing")}</header>'
+        f"<p>{esc(one.reason)}</p></li>"
+        for one in state.gpus.missing
+    )
+    missing += "".join(
+        f'<li class="tile t-bad"><header><h3>GPU {one.index}</h3>{mark("bad", "gone")}</header>'
+        f'<p class="dim small">{esc(one.name)}</p><p>{esc(one.uuid)}</p>'
+        f'<p class="dim small mono">{esc(one.address)}</p></li>'
+        for one in state.gpus.vanished
+    )
+    tiles = "".join(_render_tile(record, trend.get(record.gpu.uuid, ())) for record in state.gpus.gpus)
+    if not tiles and not missing:
+        return section("gpus", "GPUs", '<p class="card">This node has no GPU.</p>')
+    return section("gpus", "GPUs", f'<ul class="tiles">{tiles}{missing}</ul>')
+
+
+def decide_style(record: GpuRecord) -> tuple[str, str, str]:
+    """Style, word and reason for a GPU: what a person must know of it first."""
+    if record.gpu.lost:
+        return "bad", "lost", record.gpu.lost
+    whole = find_verdict(record.health, record.gpu.uuid)
+    if whole is None:
+        return ("ok", "answers", "") if record.sample is not None else ("warn", "not read yet", "")
+    worst = max(record.health, key=lambda one: _WEIGHTS[one.verdict])
+    chosen = worst if _WEIGHTS[worst.verdict] > _WEIGHTS[whole.verdict] else whole
+    return VERDICT_STYLES[chosen.verdict], str(chosen.verdict), chosen.reason
+
+
+_WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.UNHEALTHY: 3}
+
+
+def find_verdict(health: Iterable[DeviceHealth], uuid: str) -> DeviceHealth | None:
+    """The verdict on one device."""
+    return next((one for one in health if one.device == uuid), None)
+
+
+def _render_tile(record: GpuRecord, points: tuple[Point, ...]) -> str:
+    gpu = record.gpu
+    style, word, reason = decide_style(record)
+    return (
+        f'<li class="tile t-{style}" id="gpu-{esc(gpu.uuid)}">'
+        f'<header><h3><a href="{gpu_path(gpu.uuid)}">GPU {gpu.index}</a></h3>{mark(style, word)}</header>'
+        f'<p class="dim small">{esc(gpu.name)}</p>{f"<p>{esc(reason)}</p>" if reason else ""}'
+        f"{render_meters(record, points)}{render_mig(record)}{_render_holders(record)}"
+        f'<p class="dim small mono">{esc(gpu.pci.address)}{_numa(gpu)}</p></li>'
+    )
+
+
+def _numa(gpu: Gpu) -> str:
+    return f" · NUMA {gpu.numa_node}" if gpu.numa_node is not None else ""
+
+
+def render_meters(record: GpuRecord, points: tuple[Point, ...]) -> str:
+    """The four measures; readings that are old say so."""
+    curves = plan_curves(record.gpu, record.sample, points)
+    if not curves or record.gpu.lost:
+        return ""
+    rows = "".join(f"<dt>{one.name}</dt><dd>{render_spark(one)}</dd><dd>{esc(one.now)}</dd>" for one in curves)
+    old = record.sample_age_seconds or 0.0
+    stale = f"<p>{mark('warn', f'readings are {old:.0f} s old')}</p>" if record.sample_is_old else ""
+    return f'<dl class="meters">{rows}</dl>{stale}'
+
+
+def render_mig(record: GpuRecord) -> str:
+    """The MIG devices where they lie on the GPU, an eighth of its memory a column."""
+    gpu = record.gpu
+    if gpu.mig is None or not gpu.mig.enabled:
+        return ""
+    if not gpu.mig.devices:
+        return '<p class="small dim">MIG is on, no device has been made</p>'
+    held = {find_uuid(device): one for one in record.allocations for device in one.devices}
+    blocks = "".join(
+        _render_block(device, held.get(device.uuid), find_verdict(record.health, device.uuid))
+        for device in gpu.mig.devices
+    )
+    return f'<ul class="mig" aria-label="MIG devices">{blocks}</ul>'
+
+
+def _render_block(device: MigDevice, holder: Allocation | None, health: DeviceHealth | None) -> str:
+    width = max(1, min(MIG_COLUMNS, device.placement_size or device.attributes.gpu_instance_slice_count))
+    start = device.placement_start
+    place = f" x{start}" if start is not None and start + width <= MIG_COLUMNS else ""
+    sick = health is not None and health.verdict is not Verdict.HEALTHY
+    words = [device.profile, str(device.uuid), "held" if holder is not None else "free"]
+    if holder is not None and holder.pod is not None:
+        words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
+    if sick and health is not None:
+        words.append(f"{health.verdict}: {health.reason}")
+    style = f"w{width}{place}{' held-by' if holder is not None else ''}{' bad' if sick else ''}"
+    sign = "✗ " if sick else "" if width == 1 else "● " if holder is not None else "○ "
+    return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(_shorten(device.profile, width))}</li>'
+
+
+def _shorten(profile: str, width: int) -> str:
+    return profile if width > NARROW_COLUMNS else profile.partition(".")[0]
+
+
+def _render_holders(record: GpuRecord) -> str:
+    names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
+    if not names:
+        # Nobody can get one that is lost or unfit: that nobody has it does not make it free.
+        return f'<p class="held dim">{"held by nobody" if decide_style(record)[0] == "bad" else "free"}</p>'
+    return f'<p class="held">{"<br>".join(names)}</p>'
+
+
+def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
+    """Everything about one GPU that a bug report or a replacement needs."""
+    gpu, sample = record.gpu, record.sample
+    facts = [
+        ("UUID", f"<code>{esc(gpu.uuid)}</code>"),
+        ("Model", esc(gpu.name)),
+        ("PCI", f"<code>{esc(gpu.pci.address)}</code>, device <code>{gpu.pci.device_id:#010x}</code>"),
+        ("NUMA node", "–" if gpu.numa_node is None else f"{gpu.numa_node}, CPUs {esc(gpu.cpu_affinity or '–')}"),
+        ("Memory", esc(render_bytes(gpu.memory_total_bytes))),
+        ("Serial", esc(gpu.serial or "–")),
+        ("Board part", esc(gpu.board_part_number or "–")),
+        ("VBIOS", esc(gpu.vbios_version or "–")),
+        ("Architecture", esc(gpu.architecture or "–")),
+        ("Persistence mode", _yes(gpu.persistence_mode)),
+        ("ECC", _yes(gpu.ecc_enabled)),
+        ("MIG", "not supported" if gpu.mig is None else _yes(gpu.mig.enabled)),
+        ("NVLinks", f"{sum(link.active for link in gpu.nvlinks)} of {len(gpu.nvlinks)} active" if gpu.nvlinks else "–"),
+        *_fabric_facts(gpu.fabric),
+    ]
+    if sample is not None:
+        facts += _sample_facts(sample)
+    profiles = {str(device.uuid): f" of {device.profile}, {device.uuid}" for device in gpu.mig_devices}
+    facts += [
+        (f"Health{profiles.get(str(one.device), '')}", _render_health(one, state.time_seconds)) for one in record.health
+    ]
+    facts += [(f"Not readable: {one.what}", esc(one.reason)) for one in gpu.unreadable]
+    return f'<div class="card">{pairs(facts)}</div>'
+
+
+def _fabric_facts(fabric: Fabric | None) -> list[tuple[str, str]]:
+    if fabric is None:
+        return [("Fabric", "–")]
+    place = [("Fabric domain", f"<code>{esc(fabric.cluster_uuid)}</code>"), ("Fabric clique", str(fabric.clique_id))]
+    return [("Fabric", esc(fabric.phase.replace("_", " "))), *(place if fabric.has_place else ())]
+
+
+def _yes(answer: bool | None) -> str:  # noqa: FBT001 - a value that is shown, not a switch
+    return "–" if answer is None else "on" if answer else "off"
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else str(number)
+
+
+def _sample_facts(sample: GpuSample) -> list[tuple[str, str]]:
+    corrected, uncorrected = _count(sample.ecc_corrected_volatile), _count(sample.ecc_uncorrected_volatile)
+    rows, bad_rows = _count(sample.remapped_rows_correctable), _count(sample.remapped_rows_uncorrectable)
+    link = f"generation {_count(sample.pcie_generation)}, {_count(sample.pcie_width)} lanes"
+    return [
+        ("ECC errors", f"{corrected} corrected, {uncorrected} uncorrected since the driver was loaded"),
+        ("Remapped rows", f"{rows} for correctable errors, {bad_rows} for uncorrectable ones"),
+        ("PCIe", f"{link}, {_count(sample.pcie_replay_count)} replays"),
+        ("Processes", ", ".join(str(one.pid) for one in sample.processes) or "none"),
+    ]
+
+
+def _render_health(one: DeviceHealth, now_seconds: float) -> str:
+    remedy = f"<br>{esc(one.remedy)}" if one.remedy else ""
+    verdict = mark(VERDICT_STYLES[one.verdict], str(one.verdict))
+    return f"{verdict} {esc(one.reason)} for {age(one.since_seconds, now_seconds)}{remedy}"

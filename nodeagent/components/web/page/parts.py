@@ -1,0 +1,255 @@
+"""The parts of the page that are words and tables: conditions, allocations, events, components, facts, labels; pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
+from nodeagent.components.web.page.chains import Chain, Link
+from nodeagent.components.web.page.groups import ConditionGroup, group_conditions
+from nodeagent.components.web.page.markup import (
+    age,
+    condition_id,
+    condition_path,
+    esc,
+    folded,
+    gpu_path,
+    mark,
+    pairs,
+    pod_link,
+    prose,
+    section,
+    table,
+)
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.driver import DriverState
+from nodeagent.model.labels import LabelState
+from nodeagent.model.units import render_took
+from nodeagent.rules.ids import parse_device_id
+
+SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
+DEPTH_MAX = 5
+"""Deeper links stand as far to the right as this."""
+PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
+
+
+def render_conditions(state: StateRecord) -> str:
+    """What is wrong, the worst first, each with what to do; a calm word where nothing is."""
+    notes = "".join(f'<li class="card condition">{esc(notice)}</li>' for notice in state.notices)
+    if not state.conditions and not notes:
+        return section("conditions", "Conditions", '<p class="card">Nothing is wrong that the agent knows of.</p>')
+    return section("conditions", "Conditions", render_condition_list(state.conditions, state.time_seconds, notes))
+
+
+def render_condition_list(conditions: Sequence[ConditionRecord], now_seconds: float, notes: str = "") -> str:
+    """A card for each kind; `notes` are cards already."""
+    cards = "".join(_render_group(group, now_seconds) for group in group_conditions(conditions))
+    return f'<ul class="conditions">{cards}{notes}</ul>'
+
+
+def _render_group(group: ConditionGroup, now_seconds: float) -> str:
+    one, (named, rest) = group.first, group.split()
+    style = SEVERITY_STYLES.get(one.severity, "warn")
+    folded = "".join(map(_render_detail, rest))
+    more = f"<details><summary>and {len(rest)} more</summary>{folded}</details>" if rest else ""
+    # The first has the card's own anchor, so that a link to it shows the title too.
+    first = f"<p>{esc(one.detail)}</p>" if one.detail else ""
+    return (
+        f'<li class="card condition {style}" id="{condition_id(one)}">'
+        f"<h3>{mark(style, one.severity)} · {group.times}{esc(one.title)}</h3>"
+        f"{first}{''.join(map(_render_detail, named[1:]))}{more}"
+        f'<p class="do"><b>What to do:</b> {prose(one.remedy)}</p>'
+        f'<p class="small dim">for {age(group.since_seconds, now_seconds)} ·'
+        f' <a href="{condition_path(one.code)}"><code>{esc(one.code)}</code></a></p></li>'
+    )
+
+
+def _render_detail(one: ConditionRecord) -> str:
+    return f'<p id="{condition_id(one)}">{esc(one.detail or one.key)}</p>'
+
+
+def render_allocations(state: StateRecord) -> str:
+    """Who holds what."""
+    if not state.allocations:
+        return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
+    body = render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    return section("allocations", "Allocations", f'<div class="card">{body}</div>')
+
+
+def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord | None, now_seconds: float) -> str:
+    """A row for each container that holds devices."""
+    rows = [
+        (
+            pod_link(one.pod),
+            esc(one.container or "–"),
+            f"<code>{esc(one.resource)}</code>",
+            "<br>".join(render_device(device, gpus) for device in one.devices),
+            age(one.since_seconds, now_seconds),
+            esc(one.source) + (f"<br>{mark('warn', 'forgotten by the kubelet')}" if one.forgotten else ""),
+        )
+        for one in allocations
+    ]
+    return table("Who holds what", ("Pod", "Container", "Resource", "Devices", "For", "Known from"), rows)
+
+
+def render_device(device: str, gpus: GpusRecord | None) -> str:
+    """A device by its GPU's index, its profile and its replica, with a link to the GPU."""
+    uuid, replica = parse_device_id(device)
+    suffix = f" replica {replica}" if replica is not None else ""
+    for record in gpus.gpus if gpus is not None else ():
+        gpu = record.gpu
+        mig = next((one for one in gpu.mig_devices if one.uuid == uuid), None)
+        if gpu.uuid == uuid or mig is not None:
+            name = f"GPU {gpu.index}" + (f" {mig.profile}" if mig is not None else "") + suffix
+            return f'<a href="{gpu_path(gpu.uuid)}" title="{esc(device)}">{esc(name)}</a>'
+    return f"<code>{esc(device)}</code>"
+
+
+def render_events(chains: Sequence[Chain]) -> str:
+    """The last chains, newest first; what an event led to stands below it, with how long that took."""
+    if not chains:
+        return section("events", "What happened", '<p class="card">Nothing yet.</p>')
+    body = "".join(_render_chain(chain) for chain in chains)
+    return section("events", "What happened", f'<div class="card"><ul class="chains">{body}</ul></div>')
+
+
+def _render_chain(chain: Chain) -> str:
+    root = chain.links[0]
+    time = datetime.fromtimestamp(root.time_seconds, tz=UTC)
+    links = "".join(_render_link(link, root.time_seconds) for link in chain.links)
+    more = f'<li class="dim">and {chain.left_out} more</li>' if chain.left_out else ""
+    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}{more}</ol></li>'
+
+
+def _render_link(link: Link, began_seconds: float) -> str:
+    if not link.depth:
+        return f"<li>{esc(link.text)}</li>"
+    depth = min(link.depth, DEPTH_MAX)
+    took = f' <span class="dim num">+{render_took(link.time_seconds - began_seconds)}</span>'
+    return f'<li class="d{depth}"><span aria-hidden="true">→ </span>{esc(link.text)}{took}</li>'
+
+
+def render_parts(state: StateRecord) -> str:
+    """Gates and components."""
+    gates = "".join(f"<li>{_render_gate(gate)}</li>" for gate in state.gates)
+    rows = [_render_component(one, state.time_seconds) for one in state.components]
+    body = table("The parts of the agent", ("Part", "State", "For", "Remarks"), rows)
+    milestones = f'<p class="dim small">Milestones of the start</p><ul class="gates">{gates}</ul>' if gates else ""
+    whole = milestones + body
+    if all(gate.open for gate in state.gates) and all(one.phase == "running" for one in state.components):
+        summary = f"{len(state.components)} parts running, {len(state.gates)} milestones reached"
+        whole = folded("parts-all", summary, whole)
+    return section("parts", "Gates and components", f'<div class="card">{whole}</div>')
+
+
+def _render_gate(gate: GateRecord) -> str:
+    if gate.open:
+        return f"{mark('ok', 'open')} {esc(gate.name)}"
+    return f"{mark('bad' if gate.vital else 'warn', 'closed')} {esc(gate.name)}"
+
+
+def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ...]:
+    remarks = [f"{one.restarts} restarts"] if one.restarts else []
+    if one.waiting_for:
+        remarks.append("waits for " + ", ".join(one.waiting_for))
+    if one.last_error:
+        remarks.append(one.last_error)
+    style = PHASE_STYLES.get(one.phase, "warn")
+    state = mark(style, one.phase.replace("_", " "))
+    return esc(one.name), state, age(one.since_seconds, now_seconds), esc("; ".join(remarks))
+
+
+def render_software(state: StateRecord) -> str:
+    """Driver, container runtime, CDI and the kubelet's side, with versions."""
+    facts = [*_driver_facts(state.driver), *_fabric_facts(state.gpus), *_runtime_facts(state), *_plugin_facts(state)]
+    return section("software", "Driver, runtime, kubelet", f'<div class="card">{pairs(facts)}</div>')
+
+
+def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
+    if driver is None:
+        return [("Driver", "not looked at yet")]
+    kind = {True: ", open kernel module", False: ", proprietary kernel module", None: ""}[driver.open_module]
+    cuda = "CUDA {}.{}".format(*driver.cuda_version) if driver.cuda_version is not None else ""
+    versions = [f"module {driver.module_version}{kind}" if driver.module_version else "", cuda]
+    versions.append(f"NVML {driver.nvml_version}" if driver.nvml_version else "")
+    facts = [
+        (
+            "Driver",
+            mark("ok" if driver.ready else "bad", str(driver.phase).replace("_", " ")) + f" {esc(driver.detail)}",
+        ),
+        ("Versions", esc(" · ".join(version for version in versions if version) or "–")),
+    ]
+    if driver.library_path:
+        facts.append(("Library", f"<code>{esc(driver.library_path)}</code>"))
+    return facts
+
+
+def _fabric_facts(gpus: GpusRecord | None) -> list[tuple[str, str]]:
+    """A row for each place in a fabric that GPUs of this node have: all of one have the same, when all is well."""
+    places = Counter(
+        f"{record.gpu.fabric.phase.replace('_', ' ')}, clique {record.gpu.fabric.clique_id}"
+        f" of domain {record.gpu.fabric.cluster_uuid}"
+        for record in (gpus.gpus if gpus is not None else ())
+        if record.gpu.fabric is not None and record.gpu.fabric.has_place
+    )
+    return [("NVLink fabric", f"{esc(place)}, {count} GPUs") for place, count in places.items()]
+
+
+def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
+    facts = []
+    runtime, cdi = state.runtime, state.cdi
+    if runtime is not None:
+        enabled = {True: mark("ok", "CDI on"), False: mark("warn", "CDI off"), None: "CDI unknown"}[runtime.cdi_enabled]
+        facts.append(("Container runtime", f"{esc(runtime.kind)} {esc(runtime.version)} {enabled}"))
+        if runtime.restart_needed:
+            facts.append(
+                ("Restart needed", f"{mark('warn', 'not in force')} <code>{esc(runtime.restart_needed)}</code>")
+            )
+    if cdi is not None:
+        files = "<br>".join(
+            f"<code>{esc(file.path)}</code> {esc(file.kind)}, {len(file.devices)} devices"
+            f"{'' if file.ours else ' (not ours)'}"
+            for file in cdi.files
+        )
+        facts.append(("CDI specifications", files or "none"))
+        facts += [("Left out of CDI", esc(reason)) for reason in cdi.left_out]
+    return facts
+
+
+def _plugin_facts(state: StateRecord) -> list[tuple[str, str]]:
+    if state.plugin is None:
+        return [("Device plugin", "nothing is offered to the kubelet yet")]
+    return [
+        (
+            one.name,
+            f"{mark('ok', 'registered') if one.registered else mark('bad', 'not registered')}"
+            f" {sum(device.healthy for device in one.devices)} of {len(one.devices)} devices healthy"
+            + (f"<br>{esc(one.last_error)}" if one.last_error else ""),
+        )
+        for one in state.plugin.resources
+    ]
+
+
+def render_labels(labels: LabelState | None) -> str:
+    """What the node is called, and where that differs from what it should be called."""
+    if labels is None:
+        return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
+    keys = sorted({*labels.wanted, *labels.applied})
+    notes = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
+    if not labels.applied:
+        # one word about all of them rather than the same word on each
+        notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""
+        facts = [(key, esc(labels.wanted[key])) for key in keys]
+    else:
+        facts = [(key, _render_label(labels, key)) for key in keys]
+    body = folded("labels-all", f"{len(facts)} labels", pairs(facts)) if facts else "none"
+    return section("labels", "Node labels", f'<div class="card">{notes}{body}</div>')
+
+
+def _render_label(labels: LabelState, key: str) -> str:
+    wanted, applied = labels.wanted.get(key), labels.applied.get(key)
+    if wanted == applied:
+        return esc(applied)
+    if wanted is None:
+        return f"{esc(applied)} {mark('warn', 'to be removed')}"
+    return f"{esc(wanted)} {mark('warn', 'not written yet')}"

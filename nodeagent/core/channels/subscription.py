@@ -1,0 +1,247 @@
+"""The reader's end of the bus: one object per subscription, a context manager that is iterated inside its block.
+
+Owns what waits for one reader and since when. Refuses to be iterated by two tasks, or outside its `with` block.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import BoundedQueue, Mailbox, Slots
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Stored = TypeVar("Stored")
+
+
+class PublisherStatistics(Struct, frozen=True):
+    """How much one source published of one class."""
+
+    source: str
+    type_name: str
+    count: int
+
+
+class ListenerStatistics(Struct, frozen=True):
+    """How one reader keeps up."""
+
+    client: str
+    kind: str
+    topics: tuple[str, ...]
+    depth: int
+    taken: int
+    lost: int
+    slow_count: int
+    """How many times it left items untouched for too long."""
+    waiting_seconds: float
+    """How long the reader has left something waiting, now."""
+    is_slow: bool
+
+
+class BusStatistics(Struct, frozen=True):
+    """The bus as people debug it."""
+
+    published: int
+    retained: int
+    publishers: tuple[PublisherStatistics, ...]
+    listeners: tuple[ListenerStatistics, ...]
+
+
+class Source(Protocol):
+    """What a subscription needs of the bus."""
+
+    def attach(self, subscription: "Subscription[Any, Any]") -> None:
+        """Begin to offer it what is published."""
+        ...
+
+    def detach(self, subscription: "Subscription[Any, Any]") -> None:
+        """Offer it nothing more."""
+        ...
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def note_slow(self, subscription: "Subscription[Any, Any]", waited_seconds: float) -> None:
+        """It left something untouched for too long."""
+        ...
+
+
+class Subscription(ABC, Generic[Stored, Item]):
+    """What all readers have in common; `kind` is their name in statistics."""
+
+    kind = ""
+    after: int | None = None
+    """The envelope after which it wants to hear what was published before it came; nothing for most."""
+
+    def __init__(
+        self, bus: Source, client: str, topics: Sequence[type], mailbox: Mailbox[Stored], slow_after_seconds: float
+    ) -> None:
+        self._bus = bus
+        self._mailbox = mailbox
+        self._slow_after_seconds = slow_after_seconds
+        self._untouched_since: float | None = None
+        self._is_slow = False
+        self._taken = 0
+        self._slow_count = 0
+        self.client = client
+        self.topics = tuple(topics)
+        self.lost = 0
+
+    def __enter__(self) -> Self:
+        self._bus.attach(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bus.detach(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        # one pass through the loop per item: a reader that is never caught up must still be cancellable
+        await asyncio.sleep(0)
+        return self._taken_out(await self._mailbox.take())
+
+    def take_nowait(self) -> Item | None:
+        """The next item if one waits."""
+        stored = self._mailbox.take_nowait()
+        return None if stored is None else self._taken_out(stored)
+
+    @abstractmethod
+    def offer(self, envelope: Envelope[Any], now: float) -> None:
+        """Called by the bus for everything published on the topics."""
+
+    def catch_up(self, envelope: Envelope[Any], now: float) -> None:
+        """Called by the bus for each retained state when the subscription begins."""
+        self.offer(envelope, now)
+
+    def topic_names(self) -> tuple[str, ...]:
+        """The classes it reads, for people."""
+        return tuple(topic.__name__ for topic in self.topics)
+
+    def statistics(self, now: float) -> ListenerStatistics:
+        """How this reader keeps up at monotonic time `now`."""
+        waiting = 0.0 if self._untouched_since is None else now - self._untouched_since
+        return ListenerStatistics(
+            client=self.client,
+            kind=self.kind,
+            topics=self.topic_names(),
+            depth=len(self._mailbox),
+            taken=self._taken,
+            lost=self.lost,
+            slow_count=self._slow_count,
+            waiting_seconds=waiting,
+            is_slow=waiting > self._slow_after_seconds,
+        )
+
+    @abstractmethod
+    def _unpack(self, stored: Stored) -> Item:
+        """What the reader gets for what was stored."""
+
+    def _note_waiting(self, now: float) -> None:
+        if self._untouched_since is None:
+            self._untouched_since = now
+        elif now - self._untouched_since > self._slow_after_seconds:
+            self._note_slow(now - self._untouched_since)
+
+    def _note_slow(self, waited_seconds: float) -> None:
+        if not self._is_slow:
+            self._is_slow = True
+            self._slow_count += 1
+            self._bus.note_slow(self, waited_seconds)
+
+    def _taken_out(self, stored: Stored) -> Item:
+        now = self._bus.now()
+        self._note_waiting(now)
+        self._untouched_since = now if len(self._mailbox) else None
+        self._is_slow = False
+        self._taken += 1
+        return self._unpack(stored)
+
+
+class Watch(Subscription[Envelope[T], Envelope[T]]):
+    """The newest of one state, by key."""
+
+    kind = "watch"
+
+    def __init__(self, bus: Source, client: str, state: type[T], key: str | None, slow_after_seconds: float) -> None:
+        self._slots: Slots[str, Envelope[T]] = Slots()
+        self._key = key
+        super().__init__(bus, client, (state,), self._slots, slow_after_seconds)
+
+    def offer(self, envelope: Envelope[Any], now: float) -> None:
+        """Keep it for the reader."""
+        if self._key is None or self._key == envelope.key:
+            self._slots.put_nowait(envelope.key, envelope)
+            if self._untouched_since is None:  # spares a call on the hottest path
+                self._untouched_since = now
+            else:
+                self._note_waiting(now)
+
+    def _unpack(self, stored: Envelope[T]) -> Envelope[T]:
+        return stored
+
+
+class WatchAll(Subscription[bool, Item]):
+    """The newest of several unkeyed states together."""
+
+    kind = "watch_all"
+
+    def __init__(self, bus: Source, client: str, states: Sequence[type], slow_after_seconds: float) -> None:
+        self._changed: Slots[str, bool] = Slots()
+        self._newest: dict[type, Envelope[Any] | None] = dict.fromkeys(states)
+        super().__init__(bus, client, states, self._changed, slow_after_seconds)
+
+    def offer(self, envelope: Envelope[Any], now: float) -> None:
+        """Keep it for the reader."""
+        if not envelope.key:
+            self._newest[type(envelope.value)] = None if envelope.retracted else envelope
+            self._changed.put_nowait("", value=True)
+            self._note_waiting(now)
+
+    def _unpack(self, _stored: object) -> Item:
+        newest: Any = tuple(self._newest.values())
+        # the mailbox holds only the mark that something changed; the overloads of Bus.watch_all say what is returned
+        return cast("Item", newest)
+
+
+class Listen(Subscription[tuple[Envelope[T], int], Envelope[T]]):
+    """Facts in order, bounded; and, as a tap, everything."""
+
+    kind = "listen"
+
+    def __init__(
+        self,
+        bus: Source,
+        client: str,
+        facts: Sequence[type],
+        limit: int,
+        slow_after_seconds: float,
+        *,
+        after: int | None = None,
+    ) -> None:
+        self.after = after
+        self._queue: BoundedQueue[Envelope[T]] = BoundedQueue(limit)
+        super().__init__(bus, client, facts, self._queue, slow_after_seconds)
+
+    def offer(self, envelope: Envelope[Any], now: float) -> None:
+        """Keep it for the reader."""
+        if not self._queue.put_nowait(envelope):
+            self.lost += 1
+        self._note_waiting(now)
+
+    def catch_up(self, envelope: Envelope[Any], now: float) -> None:
+        """A retained state is not for a listener."""
+
+    def _unpack(self, stored: tuple[Envelope[T], int]) -> Envelope[T]:
+        envelope, lag = stored
+        return replace(envelope, lag=lag) if lag else envelope

@@ -1,0 +1,189 @@
+"""The core's error tree: one class per situation that a caller handles differently, each writing its own message.
+
+    CoreError
+    ├── PublishedFromForeignThread   a thread touched the bus, which belongs to the event loop
+    ├── GateUnknown                  a gate nobody declared
+    ├── ConditionUnknown             a condition code that the catalogue lacks
+    ├── CatalogueBroken              the catalogue contradicts itself
+    ├── SupervisionError
+    │   ├── SpecsBroken              components that can never start or stop in order
+    │   ├── ComponentUnknown         a component name nobody declared
+    │   ├── ComponentNotRunning      an exception injected into a component at rest
+    │   ├── ComponentReturned        a component ended without being told to
+    │   └── VitalComponentFailed     a vital component is past its crash budget: the process must end
+    ├── FrameError
+    │   ├── FrameTooLarge            a frame past the agreed size, in either direction
+    │   └── FrameCutShort            the stream ended inside a frame
+    ├── ChildError
+    │   ├── ChildStuck               a request past its deadline; the child is killed
+    │   ├── ChildDied                the child ended while a request was pending
+    │   └── ChildUnavailable         no child now: it could not start, waits to restart, or was ended
+    └── WorkerError
+        ├── WorkerStuck              a call in a thread past its deadline
+        └── WorkersExhausted         too many threads are stuck already
+
+Owns no import, so that a child process can load it for the price of one file.
+"""
+
+
+class CoreError(Exception):
+    """Anything the core refuses or gives up on."""
+
+
+class PublishedFromForeignThread(CoreError):
+    """The bus was used from a thread other than the one that owns it."""
+
+    def __init__(self, thread: str, type_name: str) -> None:
+        super().__init__(
+            f"publishing {type_name} from thread {thread!r} was refused: the bus belongs to the event loop; "
+            "hand the value over with loop.call_soon_threadsafe or return it from the worker thread"
+        )
+        self.thread, self.type_name = thread, type_name
+
+
+class GateUnknown(CoreError):
+    """Somebody names a gate that was never declared."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"gate {name!r} does not exist; declared gates: {', '.join(known) or 'none'}")
+        self.name = name
+
+
+class ConditionUnknown(CoreError):
+    """Somebody sets or clears a condition that the catalogue lacks."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"condition {code!r} is not in the catalogue; define it there first")
+        self.code = code
+
+
+class CatalogueBroken(CoreError):
+    """The catalogue of conditions has a duplicate, a dependency on nothing, or a circle."""
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(f"catalogue of conditions: {code!r} {problem}")
+        self.code = code
+
+
+class SupervisionError(CoreError):
+    """Anything about the life of components."""
+
+
+class SpecsBroken(SupervisionError):
+    """The component specifications contradict each other."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"component {name!r} {problem}")
+        self.name = name
+
+
+class ComponentUnknown(SupervisionError):
+    """Somebody names a component that was never declared."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"component {name!r} does not exist; declared components: {', '.join(known) or 'none'}")
+        self.name = name
+
+
+class ComponentNotRunning(SupervisionError):
+    """An exception cannot be injected into a component that is not running."""
+
+    def __init__(self, name: str, phase: str) -> None:
+        super().__init__(f"component {name!r} is {phase}, so nothing can be raised in it; wait until it runs")
+        self.name, self.phase = name, phase
+
+
+class ComponentReturned(SupervisionError):
+    """A component ended by itself; components run until they are told to stop."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"component {name!r} returned from run() without being told to stop")
+        self.name = name
+
+
+class VitalComponentFailed(SupervisionError):
+    """The process has to end, so that whoever started it starts it afresh."""
+
+    def __init__(self, name: str, crashes: int, window_seconds: float, last_error: str) -> None:
+        super().__init__(
+            f"vital component {name!r} crashed {crashes} times within {window_seconds:g} s, last with {last_error}; "
+            "the agent ends so that its service manager restarts it"
+        )
+        self.name, self.crashes, self.last_error = name, crashes, last_error
+
+
+class FrameError(CoreError):
+    """The byte stream between parent and child cannot be read on."""
+
+
+class FrameTooLarge(FrameError):
+    """A frame is larger than both sides agreed on; its header is probably garbage."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"frame of {size_bytes} bytes is over the limit of {limit_bytes}")
+        self.size_bytes, self.limit_bytes = size_bytes, limit_bytes
+
+
+class FrameCutShort(FrameError):
+    """The stream ended in the middle of a frame."""
+
+    def __init__(self, missing_bytes: int) -> None:
+        super().__init__(f"stream ended inside a frame, at least {missing_bytes} bytes short")
+        self.missing_bytes = missing_bytes
+
+
+class ChildError(CoreError):
+    """A request to a child process was not answered."""
+
+
+class ChildStuck(ChildError):
+    """The child did not answer in time; it has been killed and will be replaced."""
+
+    def __init__(self, name: str, pid: int, timeout_seconds: float, step: str = "") -> None:
+        super().__init__(f"child {name!r} (pid {pid}) did not answer within {timeout_seconds:g} s and was killed")
+        self.name, self.pid, self.timeout_seconds = name, pid, timeout_seconds
+        self.step = step
+        """What it had announced last."""
+
+
+class ChildDied(ChildError):
+    """The child ended while somebody waited for its answer."""
+
+    def __init__(self, name: str, pid: int, how: str, step: str = "") -> None:
+        super().__init__(f"child {name!r} (pid {pid}) {how} before it answered")
+        self.name, self.pid, self.how = name, pid, how
+        self.step = step
+        """What it had announced last."""
+
+
+class ChildUnavailable(ChildError):
+    """There is no child to ask at the moment."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"child {name!r} cannot be asked: {why}")
+        self.name, self.why = name, why
+
+
+class WorkerError(CoreError):
+    """A call in a worker thread was not finished."""
+
+
+class WorkerStuck(WorkerError):
+    """The call is past its deadline; its thread is set aside and will be given nothing more."""
+
+    def __init__(self, name: str, call: str, timeout_seconds: float) -> None:
+        super().__init__(
+            f"worker {name!r}: {call} did not return within {timeout_seconds:g} s; its thread is set aside"
+        )
+        self.name, self.call, self.timeout_seconds = name, call, timeout_seconds
+
+
+class WorkersExhausted(WorkerError):
+    """As many threads are stuck as may ever be; no further one is started."""
+
+    def __init__(self, name: str, call: str, stuck: tuple[str, ...]) -> None:
+        super().__init__(
+            f"worker {name!r}: {call} was not tried, because {len(stuck)} threads are stuck already in "
+            f"{', '.join(stuck)}; they are released when those calls return"
+        )
+        self.name, self.call, self.stuck = name, call, stuck

@@ -1,0 +1,86 @@
+"""Named gates that order the start of components and say whether the agent is ready.
+
+Owns which gates exist, which are open, since when and by whom. Gates order the start; states rule the life:
+closing a gate stops nobody. Refuses names that were not declared. Belongs to the event loop's thread.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.clock import Clock, SystemClock
+from nodeagent.core.errors import GateUnknown
+
+
+class GateState(Struct, frozen=True):
+    """One gate as people ask for it."""
+
+    name: str
+    is_open: bool
+    since: float
+    """Unix time of the last change."""
+    by: str
+    """Who opened or closed it last; empty while nobody has."""
+
+
+class Gates:
+    """All gates of the process; a gate starts closed."""
+
+    def __init__(self, names: Iterable[str], *, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        now = self._clock.wall()
+        self._states = {name: GateState(name, is_open=False, since=now, by="") for name in names}
+        self._sleepers: set[Waker] = set()
+
+    def open(self, name: str, *, by: str = "") -> None:
+        """Let through whoever waits for this gate; opening an open gate changes nothing."""
+        self._move(name, by, is_open=True)
+
+    def close(self, name: str, *, by: str = "") -> None:
+        """Hold back whoever comes from now on; closing a closed gate changes nothing."""
+        self._move(name, by, is_open=False)
+
+    def is_open(self, name: str) -> bool:
+        """Whether the gate is open now."""
+        return self._state(name).is_open
+
+    def closed_among(self, *names: str) -> tuple[str, ...]:
+        """Those of `names` that are closed now, in the order given."""
+        return tuple(name for name in names if not self.is_open(name))
+
+    def states(self) -> tuple[GateState, ...]:
+        """Every gate in the order of declaration."""
+        return tuple(self._states.values())
+
+    async def wait_open(self, *names: str) -> None:
+        """Return when all of `names` are open at the same moment."""
+        waker = Waker()
+        self._sleepers.add(waker)
+        try:
+            while self.closed_among(*names):
+                await waker.wait()
+        finally:
+            self._sleepers.remove(waker)
+
+    async def wait_changed(self) -> None:
+        """Return at the next opening or closing of any gate."""
+        waker = Waker()
+        self._sleepers.add(waker)
+        try:
+            await waker.wait()
+        finally:
+            self._sleepers.remove(waker)
+
+    def _state(self, name: str) -> GateState:
+        try:
+            return self._states[name]
+        except KeyError:
+            raise GateUnknown(name, tuple(self._states)) from None
+
+    def _move(self, name: str, by: str, *, is_open: bool) -> None:
+        if self._state(name).is_open is is_open:
+            return
+        self._states[name] = GateState(name, is_open=is_open, since=self._clock.wall(), by=by)
+        for sleeper in self._sleepers:
+            sleeper.wake()

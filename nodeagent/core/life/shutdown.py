@@ -1,0 +1,105 @@
+"""Signals, and the last resort when stopping does not stop.
+
+The first SIGTERM or SIGINT begins the graceful stop, the second cancels everything, SIGHUP asks for new settings.
+From the first on a watchdog thread counts: past the total the process exits hard with `HARD_EXIT_CODE`, because a
+service manager's SIGKILL would come without a word in the log.
+Owns the signal handlers and the watchdog. Refuses to know what stopping means; it calls what it was given.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.core.log.lines import get_logger
+
+HARD_EXIT_CODE: Final = 70
+"""Exit status when the stop was cut short by the watchdog (EX_SOFTWARE of sysexits)."""
+
+TOTAL_SECONDS: Final = 18.0
+"""From the first signal to the hard exit; the kubelet's and systemd's own patience is longer."""
+
+_log = get_logger(component="shutdown")
+
+
+class ExitWatchdog:
+    """Ends the process unless disarmed in time; a thread, because the loop may be what hangs."""
+
+    def __init__(self, total_seconds: float, *, exit_process: Callable[[int], object] = os._exit) -> None:
+        self._total_seconds = total_seconds
+        self._exit_process = exit_process
+        self._disarmed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def arm(self) -> None:
+        """Begin to count; arming again does not begin anew."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._wait, name="exit-watchdog", daemon=True)
+            self._thread.start()
+
+    def disarm(self) -> None:
+        """The process ends by itself."""
+        self._disarmed.set()
+
+    def _wait(self) -> None:
+        if self._disarmed.wait(self._total_seconds):
+            return
+        # plain write rather than the log: whatever hangs may hold the log's lock
+        line = f"nodeagent: not stopped after {self._total_seconds:g} s; exiting hard with status {HARD_EXIT_CODE}\n"
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
+        self._exit_process(HARD_EXIT_CODE)
+
+
+class Shutdown:
+    """Turns signals into calls; use as a context manager round everything that must be over when the process ends."""
+
+    def __init__(
+        self,
+        *,
+        on_stop: Callable[[], None],
+        on_force: Callable[[], None],
+        on_reload: Callable[[], None],
+        watchdog: ExitWatchdog | None = None,
+    ) -> None:
+        self._on_stop, self._on_force, self._on_reload = on_stop, on_force, on_reload
+        self._watchdog = watchdog or ExitWatchdog(TOTAL_SECONDS)
+        self._stops = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._watchdog.disarm()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Listen until cancelled."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for received in signals:
+                self._handle(received)
+
+    def stop(self, reason: str) -> None:
+        """Begin the graceful stop, or at the second time cancel everything; for whatever else may end the process."""
+        self._stops += 1
+        self._watchdog.arm()
+        if self._stops == 1:
+            _log.info("stop_requested", reason=reason)
+            self._on_stop()
+        else:
+            _log.warning("stop_forced", reason=reason)
+            self._on_force()
+
+    def _handle(self, received: signal.Signals) -> None:
+        if received is signal.SIGHUP:
+            _log.info("reload_requested", reason=received.name)
+            self._on_reload()
+        else:
+            self.stop(received.name)

@@ -1,0 +1,1 @@
+"""Log lines: one line per event, repetitions counted."""

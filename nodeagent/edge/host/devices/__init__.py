@@ -1,0 +1,1 @@
+"""Device nodes and what the kernel says of them."""

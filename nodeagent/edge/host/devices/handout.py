@@ -1,0 +1,93 @@
+"""What the node has that an answer to Allocate depends on: control nodes, MIG capability nodes, IMEX channels.
+
+Owns where the driver puts them.
+Refuses to make any: that is `device_node_files`' job.
+"""
+
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, HostStuck
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.model.plugin import HandoutFacts, MigCapability
+
+CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+IMEX_CHANNELS: Final = "dev/nvidia-caps-imex-channels"
+READ_SECONDS: Final = 5.0
+_MIG_MINORS: Final = "driver/nvidia-caps/mig-minors"
+_ACCESS: Final = re.compile(r"gpu(\d{1,6})/gi(\d{1,6})(?:/ci(\d{1,6}))?/access (\d{1,9})")
+
+
+class HandoutReader:
+    """Looks at the node in a thread of its own, because `/proc` and `/dev` can hang with the driver."""
+
+    def __init__(self, *, root: Path = Path("/"), proc_dir: Path = Path("/proc")) -> None:
+        self._root, self._proc_dir = root, proc_dir
+        self._worker = WorkerThread("handout")
+
+    async def read(self, dev_root: Path, channels: Iterable[int]) -> HandoutFacts:
+        """One look; `dev_root` is where the host has its `dev`, the channels are those configured.
+
+        Raises:
+            HostStuck: the file system does not answer.
+        """
+        wanted = tuple(channels)
+        try:
+            return await self._worker.run(
+                lambda: self._read(dev_root, wanted), timeout_seconds=READ_SECONDS, what="reading the driver's nodes"
+            )
+        except WorkerError as error:
+            raise HostStuck(self._proc_dir, str(error)) from error
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
+    def _read(self, dev_root: Path, channels: Iterable[int]) -> HandoutFacts:
+        roots = (self._root / dev_root.relative_to("/"), self._root)
+        return HandoutFacts(
+            control_nodes=tuple(node for node in CONTROL_NODES if (self._root / node.lstrip("/")).exists()),
+            dev_root=str(dev_root),
+            capabilities=read_capabilities(self._proc_dir / _MIG_MINORS),
+            imex_channels=tuple(
+                channel
+                for channel in channels
+                if any(_is_character_device(root / IMEX_CHANNELS / f"channel{channel}") for root in roots)
+            ),
+        )
+
+
+def read_capabilities(path: Path) -> tuple[MigCapability, ...]:
+    """The driver's numbering of capability nodes; none where the driver has no such file."""
+    try:
+        content = read_bounded(path)
+    except (FileUnreadable, FileTooLarge):
+        return ()
+    return tuple(parse_capabilities(content.decode(errors="replace")))
+
+
+def parse_capabilities(text: str) -> Iterator[MigCapability]:
+    """The lines about access to instances; all others are about configuration and monitoring, or unknown."""
+    for line in text.splitlines():
+        match = _ACCESS.fullmatch(line.strip())
+        if match:
+            gpu, instance, compute, node = match.groups()
+            yield MigCapability(
+                gpu_minor=int(gpu),
+                gpu_instance_id=int(instance),
+                compute_instance_id=int(compute) if compute is not None else None,
+                node=int(node),
+            )
+
+
+def _is_character_device(path: Path) -> bool:
+    try:
+        return stat.S_ISCHR(path.stat().st_mode)
+    except OSError:
+        # Not there, or not to be seen: either way no container can be given it.
+        return False

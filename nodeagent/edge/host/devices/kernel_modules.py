@@ -1,0 +1,124 @@
+"""What the kernel tells about the NVIDIA modules: loaded or not, which version, which device numbers, which parameters.
+
+Owns the formats of /sys/module, /proc/devices and /proc/driver/nvidia. Refuses to load or unload anything, and to
+judge: all answers are plain values, empty where the kernel does not tell.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
+from nodeagent.model.values import Value
+
+_VERSION_AFTER_MODULE = re.compile(r"Module\b.*?\s(\d+(?:\.\d+){1,2})(?=\s|$)")
+_OPEN_MODULE = "Open Kernel Module"
+
+
+class ModuleStatus(Value, frozen=True):
+    """The driver's kernel side in one look."""
+
+    loaded: bool = False
+    version: str = ""
+    open_module: bool | None = None
+    """Whether it is the open one; `None` when the kernel does not say."""
+    users: int | None = None
+    """Dependent modules and open files; a module with users cannot be unloaded."""
+    holders: tuple[str, ...] = ()
+    """Modules that depend on it."""
+    nouveau_loaded: bool = False
+
+
+class ModuleVersion(Value, frozen=True):
+    """What the first line of /proc/driver/nvidia/version says."""
+
+    version: str = ""
+    open_module: bool | None = None
+
+
+class NodeParameters(Value, frozen=True):
+    """How the driver wants its device nodes to be."""
+
+    modify: bool = True
+    """Whether user space may create and change them at all."""
+    uid: int = 0
+    gid: int = 0
+    mode: int = 0o666
+
+
+def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/proc")) -> ModuleStatus:
+    """Look at the module once. A hidden /sys is made up for by /proc, and the other way round."""
+    directory = sys_root / "module" / "nvidia"
+    told = parse_driver_version(read_attribute(proc_root / "driver" / "nvidia" / "version"))
+    modules = parse_modules(read_attribute(proc_root / "modules", limit_bytes=1 << 20))
+    users = read_attribute(directory / "refcnt")
+    return ModuleStatus(
+        # The directory alone, without its use count, belongs to a module that is coming or going.
+        loaded=bool(users) or "nvidia" in modules or bool(told.version),
+        version=read_attribute(directory / "version") or told.version,
+        open_module=told.open_module,
+        users=int(users) if users.isascii() and users.isdigit() else modules.get("nvidia"),
+        holders=list_names(directory / "holders"),
+        nouveau_loaded=(sys_root / "module" / "nouveau").is_dir() or "nouveau" in modules,
+    )
+
+
+def parse_driver_version(text: str) -> ModuleVersion:
+    """Read either layout of /proc/driver/nvidia/version, of the proprietary and of the open module."""
+    line = text.partition("\n")[0]
+    match = _VERSION_AFTER_MODULE.search(line)
+    if match is None:
+        return ModuleVersion()
+    return ModuleVersion(version=match[1], open_module=_OPEN_MODULE in line)
+
+
+def parse_modules(text: str) -> dict[str, int]:
+    """Names and user counts from /proc/modules, of the modules that are live."""
+    modules: dict[str, int] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        # name size users dependants state address; a module that is going away has another state
+        if len(fields) >= 5 and fields[4] == "Live" and fields[2].isdigit():
+            modules[fields[0]] = int(fields[2])
+    return modules
+
+
+def parse_character_majors(text: str) -> dict[str, int]:
+    """Device numbers by name from the character part of /proc/devices."""
+    majors: dict[str, int] = {}
+    for line in text.partition("Block devices:")[0].splitlines():
+        number, _, name = line.strip().partition(" ")
+        if number.isascii() and number.isdigit() and name:
+            majors.setdefault(name.strip(), int(number))
+    return majors
+
+
+def find_control_major(majors: Mapping[str, int]) -> int | None:
+    """The number of the control and GPU nodes; drivers before 550.40 register it under another name."""
+    return majors.get("nvidia", majors.get("nvidia-frontend"))
+
+
+def parse_node_parameters(text: str) -> NodeParameters:
+    """Read /proc/driver/nvidia/params; the driver's defaults where it says nothing."""
+    values = parse_fields(text)
+    return NodeParameters(
+        modify=values.get("ModifyDeviceFiles", 1) != 0,
+        uid=values.get("DeviceFileUID", 0),
+        gid=values.get("DeviceFileGID", 0),
+        mode=values.get("DeviceFileMode", 0o666),
+    )
+
+
+def parse_fields(text: str) -> dict[str, int]:
+    """Lines `Name: number` of the driver's own files; other lines are left out."""
+    fields: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if value.strip().isascii() and value.strip().isdigit():
+            fields[name.strip()] = int(value)
+    return fields
+
+
+def read_nvswitch_count(proc_root: Path = Path("/proc")) -> int:
+    """How many NVSwitches this kernel manages; more than none means that fabric manager is needed."""
+    return len(list_names(proc_root / "driver" / "nvidia-nvswitch" / "devices"))

@@ -1,0 +1,138 @@
+"""The host's ports for the driver component, with their file work done in a worker thread and bounded in time.
+
+Owns the two small adapters `HostDeviceNodes` and `MarkerDirectory`. Refuses to decide which node or marker should be.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
+from nodeagent.edge.host.driver.change_watch import WATCH_TIMEOUT_SECONDS
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.model.driver import NodeRepair
+
+T = TypeVar("T")
+
+_MARKER_LIMIT_BYTES = 64 * 1024
+_MARKER_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+
+
+class HostDeviceNodes:
+    """The port `DeviceNodes`: repairs the nodes of the dev root that the probe found last."""
+
+    def __init__(
+        self, read_files: Callable[[], DeviceNodeFiles], worker: WorkerThread, *, timeout_seconds: float = 5.0
+    ) -> None:
+        self._read_files, self._worker, self._timeout_seconds = read_files, worker, timeout_seconds
+
+    async def repair(self) -> NodeRepair:
+        """Make them right; a file system that hangs is a failed repair."""
+        repair = self._read_files().repair
+        try:
+            return await self._worker.run(repair, timeout_seconds=self._timeout_seconds, what="repairing device nodes")
+        except WorkerError as error:
+            return NodeRepair(failed=(str(error),))
+
+
+class MarkerDirectory:
+    """The port `ValidationMarkers`: one directory of small files."""
+
+    def __init__(
+        self, directory: Path, worker: WorkerThread, *, timeout_seconds: float = 5.0, poll_seconds: float = 0.5
+    ) -> None:
+        self._directory, self._worker = directory, worker
+        self._timeout_seconds, self._poll_seconds = timeout_seconds, poll_seconds
+        self._names: tuple[str, ...] = ()
+        self._seen: tuple[object, ...] | None = None
+
+    async def read_markers(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Name and content of those that exist, and the point from which `wait_change` counts."""
+        self._names = tuple(names)
+        return await self._run(self._read, "reading validation markers")
+
+    async def write_marker(self, name: str, content: str) -> None:
+        """Put one in place, with the directory where it is missing; `wait_change` asks for another reading."""
+        await self._run(lambda: self._write(name, content), "writing a validation marker")
+
+    async def remove_marker(self, name: str) -> None:
+        """Take one away."""
+        await self._run(lambda: self._remove(name), "removing a validation marker")
+
+    async def wait_change(self) -> None:
+        """Return within a second of any of them being written, replaced or removed.
+
+        Looked at twice a second: a watch on a directory that does not exist yet would need one on its parents too.
+        A directory that does not answer may have changed; whoever reads it next is told.
+        """
+        while True:
+            if not await self._is_unchanged():
+                return
+            await anyio.sleep(until_beat(self._poll_seconds))
+
+    async def _is_unchanged(self) -> bool:
+        try:
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await self._worker.run(
+                    self._identify, timeout_seconds=WATCH_TIMEOUT_SECONDS, what="watching validation markers"
+                )
+        except WorkerError:
+            return False
+        return now == self._seen
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=self._timeout_seconds, what=what)
+        except WorkerError as error:
+            raise HostStuck(self._directory, str(error)) from error
+
+    def _read(self) -> dict[str, str]:
+        # Before the contents, so that a change during the reading is seen by the next comparison.
+        self._seen = self._identify()
+        found: dict[str, str] = {}
+        for name in self._names:
+            try:
+                content = read_bounded(self._directory / name, limit_bytes=_MARKER_LIMIT_BYTES)
+            except FileUnreadable as error:
+                if error.is_absent:
+                    continue
+                raise
+            found[name] = content.decode("utf-8", "replace")
+        return found
+
+    def _write(self, name: str, content: str) -> None:
+        path = self._directory / name
+        # What was seen before holds no longer: a file that is removed again at once would look as if never written.
+        self._seen = None
+        try:
+            self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "create its directory", error, replaced=False) from error
+        write_atomically(path, content.encode(), mode=_MARKER_MODE)
+
+    def _remove(self, name: str) -> None:
+        path = self._directory / name
+        self._seen = None
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "remove it", error, replaced=False) from error
+
+    def _identify(self) -> tuple[object, ...]:
+        return tuple(_identify(self._directory / name) for name in self._names)
+
+
+def _identify(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return ()
+    return (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -1,0 +1,196 @@
+"""The ports of the cdi component on a real host: the driver's files, and the directories of specifications.
+
+Owns the blocking file work, done in a worker thread and bounded in time.
+Refuses to know what a specification means; a name is a file, its content is bytes.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder
+from nodeagent.edge.host.driver.roots import resolve_driver_roots
+from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck
+from nodeagent.edge.host.files.atomic_file import read_bounded, remove_stale_temporaries, write_atomically
+from nodeagent.edge.host.files.pseudo_file import list_names
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.cdi import DriverFiles, SpecContent
+
+T = TypeVar("T")
+
+DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
+"""Where runtimes look unless told otherwise; the last one has the last word."""
+
+_EXTENSIONS = (".json", ".yaml")
+_LIMIT_BYTES = 8 * 1024 * 1024
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+_TIMEOUT_SECONDS = 10.0
+_POLL_SECONDS = 0.75
+
+Fingerprint = tuple[tuple[str, ...], ...]
+
+
+class HostDriverFiles:
+    """The port `DriverFileSource`."""
+
+    def __init__(
+        self,
+        root: Path,
+        dev_root: Path | None,
+        finder: DriverFileFinder,
+        worker: WorkerThread | None = None,
+        *,
+        host_root: Path = Path("/"),
+    ) -> None:
+        self._root, self._dev_root, self._host_root, self._finder = root, dev_root, host_root, finder
+        self._worker = worker or WorkerThread("driver files")
+
+    async def read_driver_files(self) -> DriverFiles:
+        """Find the driver and everything of it."""
+        return await _run(self._worker, self._read, "looking for the driver's files", self._root)
+
+    def read_nowait(self) -> DriverFiles:
+        """The same, in this thread; for command lines."""
+        return self._read()
+
+    def _read(self) -> DriverFiles:
+        roots = resolve_driver_roots(self._root, dev_root=self._dev_root, host_root=self._host_root)
+        return self._finder.read(roots)
+
+
+class SpecFiles:
+    """The port `SpecDirectories`."""
+
+    def __init__(
+        self,
+        own: Path,
+        *,
+        others: Iterable[Path] = DEFAULT_DIRECTORIES,
+        worker: WorkerThread | None = None,
+        host: HostPaths | None = None,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            own: where the agent writes, as it sees it itself; in a container it is mounted under the host's own name.
+            others: directories of the host that runtimes read too.
+            worker: the thread for file work.
+            host: where the host's directories are seen.
+            poll_seconds: how often to look for changes.
+        """
+        self._own, self._others, self._host = own, tuple(others), host or HostPaths()
+        self._worker = worker or WorkerThread("cdi directories")
+        self._poll_seconds = poll_seconds
+        self._seen: Fingerprint | None = None
+
+    def locate(self, name: str) -> str:
+        """The path of a file of ours."""
+        return str(self._own / name)
+
+    async def read_specs(self) -> tuple[SpecContent, ...]:
+        """Every file that a runtime would read."""
+        return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
+
+    async def write_spec(self, name: str, content: bytes) -> None:
+        """Put one in place, whole."""
+        await _run(self._worker, lambda: self.write_nowait(name, content), "writing a CDI specification", self._own)
+
+    async def remove_spec(self, name: str) -> None:
+        """Take one of ours away."""
+        await _run(self._worker, lambda: self.remove_nowait(name), "removing a CDI specification", self._own)
+
+    async def wait_change(self) -> None:
+        """Return within a second of any change."""
+        while True:
+            # Shielded, because the thread of a call that is given up half way is set aside as stuck.
+            with anyio.CancelScope(shield=True):
+                now = await _run(self._worker, self._identify, "watching CDI specifications", self._own)
+            if now != self._seen:
+                return
+            await anyio.sleep(until_beat(self._poll_seconds))
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+    def read_nowait(self) -> tuple[SpecContent, ...]:
+        """As `read_specs`, in this thread."""
+        # Before the contents, so that a change during the reading is seen by the next comparison.
+        self._seen = self._identify()
+        return tuple(
+            _read_one(place / name, directory / name)
+            for directory, place in self._list_directories()
+            for name in _names(place)
+        )
+
+    def write_nowait(self, name: str, content: bytes) -> None:
+        """As `write_spec`, in this thread."""
+        path = self._own / name
+        try:
+            self._own.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "create its directory", error, replaced=False) from error
+        remove_stale_temporaries(path)
+        write_atomically(path, content, mode=_FILE_MODE)
+
+    def remove_nowait(self, name: str) -> None:
+        """As `remove_spec`, in this thread."""
+        path = self._own / name
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise FileNotWritten(path, "remove it", error, replaced=False) from error
+
+    def _list_directories(self) -> list[tuple[Path, Path]]:
+        """Each directory once, however many names lead to it: its name on the host, and where it is seen."""
+        own = self._own.resolve()
+        others = [(directory, self._host.here(str(directory)).resolve()) for directory in self._others]
+        foreign = [(name, place) for name, place in others if place != own and not _are_same(place, own)]
+        return [*foreign, (self._own, self._own)]
+
+    def _identify(self) -> Fingerprint:
+        """Equal as long as nothing has changed. A directory of two names is looked at twice: cheaper than asking."""
+        places = [str(self._own), *(str(self._host.here(str(directory))) for directory in self._others)]
+        return tuple([(place, name, *_identify(f"{place}/{name}")) for place in places for name in _names(place)])
+
+
+def _names(directory: Path | str) -> tuple[str, ...]:
+    return tuple(name for name in list_names(directory) if name.endswith(_EXTENSIONS))
+
+
+def _read_one(place: Path, name: Path) -> SpecContent:
+    try:
+        return SpecContent(path=str(name), content=read_bounded(place, limit_bytes=_LIMIT_BYTES))
+    except HostError as error:
+        return SpecContent(path=str(name), problem=str(error).replace(str(place), str(name)))
+
+
+def _are_same(one: Path, other: Path) -> bool:
+    """Whether a directory is mounted at both places."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _identify(path: str) -> tuple[str, ...]:
+    try:
+        status = os.stat(path)  # noqa: PTH116  # done all the time; a path object costs more than the call
+    except OSError:
+        return ()
+    return (str(status.st_ino), str(status.st_size), str(status.st_mtime_ns))
+
+
+async def _run(worker: WorkerThread, call: Callable[[], T], what: str, path: Path) -> T:
+    try:
+        return await worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+    except WorkerError as error:
+        raise HostStuck(path, str(error)) from error

@@ -1,0 +1,77 @@
+"""A feature file of node feature discovery, with its file work in a worker thread and bounded in time.
+
+Owns one file in the directory of local features. Refuses to create that directory: it is there where node feature
+discovery runs, and a file in one that nobody reads would look like labels that never come.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+
+T = TypeVar("T")
+
+_LIMIT_BYTES = 65_536
+"""Node feature discovery ignores larger ones."""
+_TIMEOUT_SECONDS = 5.0
+
+
+class FeatureFile:
+    """Reads and replaces the text of one feature file."""
+
+    def __init__(self, path: Path, worker: WorkerThread) -> None:
+        self.path, self._worker = path, worker
+
+    async def read(self) -> str:
+        """What it says; nothing when there is none.
+
+        Raises:
+            HostError: it cannot be read.
+        """
+        return await self._run(self._read, "reading the feature file")
+
+    async def write(self, text: str) -> None:
+        """Replace it, whole.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        await self._run(lambda: self._write(text), "writing the feature file")
+
+    async def remove(self) -> bool:
+        """Take it away; False when there is none.
+
+        Raises:
+            HostError: it is there and cannot be removed.
+        """
+        return await self._run(self._remove, "removing the feature file")
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+        except WorkerError as error:
+            raise HostStuck(self.path, str(error)) from error
+
+    def _read(self) -> str:
+        try:
+            return read_bounded(self.path, limit_bytes=_LIMIT_BYTES).decode("utf-8", "replace")
+        except FileUnreadable as error:
+            if error.is_absent:
+                return ""
+            raise
+
+    def _write(self, text: str) -> None:
+        write_atomically(self.path, text.encode())
+
+    def _remove(self) -> bool:
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise FileNotWritten(self.path, "remove it", error, replaced=False) from error
+        return True

@@ -1,0 +1,111 @@
+"""The host's own paths, wherever this process sees them: an agent in a container has the host's `/` at another place.
+
+Owns the way there and back. A path that people read, and one that a runtime's configuration holds, is the host's; only
+the system calls in here use the other. Links are followed as the host would: `/var/run` leads to the host's `/run`.
+"""
+
+import errno
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from nodeagent.edge.host.driver.roots import follow_in_root
+from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreadable
+from nodeagent.edge.host.files.atomic_file import READ_LIMIT_BYTES, read_bounded, write_atomically
+
+_DIRECTORY_MODE = 0o755
+
+
+class HostPaths:
+    """Files of the host, by the host's own names."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+        """The host's `/` as this process sees it."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process has the host's file system for its own."""
+        return self.root == Path("/")
+
+    def here(self, path: str) -> Path:
+        """Where this process finds a path of the host.
+
+        Raises:
+            FileUnreadable: symbolic links lead in a circle.
+        """
+        if self.is_own:
+            return Path(path)
+        place = follow_in_root(self.root, path)
+        if place is None:
+            raise FileUnreadable(Path(path), _repeat(errno.ELOOP))
+        return place
+
+    def list_matching(self, pattern: str) -> Iterator[str]:
+        """The host's paths that fit a pattern, sorted; the part before the first wildcard may lead over links."""
+        fixed, rest = _split_pattern(pattern)
+        base = self.here(fixed)
+        if not rest:
+            yield from [fixed] * base.exists()
+            return
+        # Runtimes are written in Go, whose patterns match names that begin with a dot.
+        for found in sorted(glob.glob(rest, root_dir=base, include_hidden=True)):  # noqa: PTH207  # the path object's own glob follows other rules
+            yield str(PurePosixPath(fixed) / found)
+
+    def walk(self, directory: str) -> Iterator[str]:
+        """The host's paths of all files below a directory, sorted in each."""
+        base = self.here(directory)
+        for place, below, names in os.walk(base):
+            below.sort()
+            inside = PurePosixPath(directory) / Path(place).relative_to(base)
+            yield from (str(inside / name) for name in sorted(names))
+
+    def read(self, path: str, *, limit_bytes: int = READ_LIMIT_BYTES) -> bytes | None:
+        """A file's content; `None` when there is no such file.
+
+        Raises:
+            FileUnreadable: it is there and cannot be read.
+            FileTooLarge: there is more than the limit.
+        """
+        try:
+            return read_bounded(self.here(path), limit_bytes=limit_bytes)
+        except FileUnreadable as error:
+            if error.is_absent:
+                return None
+            raise FileUnreadable(Path(path), _repeat(error.errno)) from error
+        except FileTooLarge as error:
+            raise FileTooLarge(Path(path), limit_bytes) from error
+
+    def write(self, path: str, content: bytes | None, *, mode: int = 0o644) -> None:
+        """Replace a file, or take it away; a symbolic link stays one, and what it leads to is replaced.
+
+        Raises:
+            FileNotWritten: it is as it was.
+        """
+        place, step = self.here(path), "remove it"
+        try:
+            if content is None:
+                place.unlink(missing_ok=True)
+                return
+            step = "create its directory"
+            place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileNotWritten(Path(path), step, error, replaced=False) from error
+        try:
+            # In another root the links have been followed already, as the host does it.
+            write_atomically(place, content, mode=mode, follow_symlink=self.is_own)
+        except FileNotWritten as error:
+            told = FileNotWritten(Path(path), error.step, _repeat(error.errno), replaced=error.replaced)
+            raise told from error
+
+
+def _split_pattern(pattern: str) -> tuple[str, str]:
+    """The directory in front of the first part with a wildcard, and the rest; all of it when there is no wildcard."""
+    parts = PurePosixPath(pattern).parts
+    plain = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return str(PurePosixPath(*parts[:plain])), "/".join(parts[plain:])
+
+
+def _repeat(number: int | None) -> OSError:
+    return OSError(number or 0, os.strerror(number or 0))

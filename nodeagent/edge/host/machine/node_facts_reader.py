@@ -1,0 +1,32 @@
+"""The node's facts for the event loop: read in a worker thread and bounded in time.
+
+Owns nothing but the thread's use. A file system that hangs gives an error, not half a node.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import HostStuck
+from nodeagent.model.node_facts import NodeFacts
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class HostNodeFacts:
+    """The port `NodeFactSource` on a real host."""
+
+    def __init__(self, read: Callable[[], NodeFacts], worker: WorkerThread, sys_root: Path) -> None:
+        self._read, self._worker, self._sys_root = read, worker, sys_root
+
+    async def read_facts(self) -> NodeFacts:
+        """Look once.
+
+        Raises:
+            HostStuck: a file system does not answer.
+        """
+        try:
+            return await self._worker.run(self._read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the node's facts")
+        except WorkerError as error:
+            raise HostStuck(self._sys_root, str(error)) from error

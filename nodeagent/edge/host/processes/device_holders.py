@@ -1,0 +1,89 @@
+"""Who holds the device files: which process, with which command, of which pod.
+
+Owns the walk over /proc. Refuses to call NVML for this: the list is needed most when NVML must not be touched.
+A process may end at any moment of the walk, so whatever can no longer be read is passed over.
+"""
+
+import re
+from pathlib import Path
+
+from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.model.values import Value
+
+DEVICE_PREFIX = "/dev/nvidia"
+_COMMAND_LIMIT = 200
+_POD = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})")
+_CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:$|/)")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class DeviceHolder(Value, frozen=True):
+    """A process with device files open."""
+
+    pid: int
+    command: str
+    """Its command line, or the kernel's short name for it; made printable."""
+    devices: tuple[str, ...]
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+class ContainerPlace(Value, frozen=True):
+    """Which container of which pod a control group belongs to; empty for a process of the host."""
+
+    pod_uid: str = ""
+    container_id: str = ""
+
+
+def read_device_holders(proc_root: Path = Path("/proc"), *, prefix: str = DEVICE_PREFIX) -> tuple[DeviceHolder, ...]:
+    """All processes that have a device file open, by pid. Sees only its own user's unless it is root."""
+    pids = sorted(int(name) for name in list_names(proc_root) if name.isascii() and name.isdigit())
+    holders = (_read_holder(proc_root / str(pid), pid, prefix) for pid in pids)
+    return tuple(holder for holder in holders if holder is not None)
+
+
+def parse_cgroup(text: str) -> ContainerPlace:
+    """Find pod and container in /proc/PID/cgroup, of either cgroup version and either cgroup driver."""
+    pod, container = _POD.search(text), None
+    for line in text.splitlines():
+        container = _CONTAINER.search(line) or container
+    return ContainerPlace(
+        pod_uid=_normalise_uid(pod[1]) if pod else "",
+        container_id=container[1] if container else "",
+    )
+
+
+def _read_holder(process: Path, pid: int, prefix: str) -> DeviceHolder | None:
+    devices = _read_devices(process / "fd", prefix)
+    if not devices:
+        return None
+    place = parse_cgroup(read_raw_attribute(process / "cgroup").decode("utf-8", "replace"))
+    return DeviceHolder(
+        pid=pid,
+        command=_read_command(process),
+        devices=devices,
+        pod_uid=place.pod_uid,
+        container_id=place.container_id,
+    )
+
+
+def _read_devices(descriptors: Path, prefix: str) -> tuple[str, ...]:
+    devices: set[str] = set()
+    for name in list_names(descriptors):
+        try:
+            target = str((descriptors / name).readlink())
+        except OSError:
+            continue
+        if target.startswith(prefix):
+            devices.add(target.removesuffix(" (deleted)"))
+    return tuple(sorted(devices))
+
+
+def _read_command(process: Path) -> str:
+    raw = read_raw_attribute(process / "cmdline", limit_bytes=4096) or read_raw_attribute(process / "comm")
+    return _UNPRINTABLE.sub(" ", raw.decode("utf-8", "replace")).strip()[:_COMMAND_LIMIT]
+
+
+def _normalise_uid(uid: str) -> str:
+    # The systemd cgroup driver writes the dashes of a UID as underscores; static pods have a hash without any.
+    return uid.replace("_", "-")

@@ -1,6 +1,6 @@
 """The tree of the package in docs/architecture.md: each folder by what it says of itself, with its modules.
 
-Of components, commands and the rooms of the large floors only the folders: what is in them is found by looking into one.
+Of components, commands and the rooms of large floors only the folders: what is in them is found by looking into one.
 """
 
 import ast

@@ -1,1 +1,1 @@
-"""`nodeagent gpu` and what it shows."""
+"""The commands about GPUs, and how they show them."""

@@ -1,1 +1,1 @@
-"""`nodeagent top`: rows, keys, screens."""
+"""The screen that is drawn anew every two seconds: rows, keys, views."""

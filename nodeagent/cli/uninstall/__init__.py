@@ -1,1 +1,1 @@
-"""`nodeagent uninstall`: leaves the node as it was before the agent came."""
+"""Leaves the node as it was before the agent came."""

@@ -14,7 +14,7 @@ from tests.bench.rows import Row
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "model": ("nodeagent.model",),
-    "kernel": ("nodeagent.core",),
+    "core": ("nodeagent.core",),
     "config": ("nodeagent.config",),
     "rules": ("nodeagent.rules",),
     "edge.host": ("nodeagent.edge.host",),

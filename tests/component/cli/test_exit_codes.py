@@ -60,9 +60,9 @@ HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
 ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("run", ExitCode.NO_DRIVER): "component/app/test_run.py",
     ("run", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
-    ("run", ExitCode.STOP_OVERRAN): "component/kernel/test_shutdown.py",
+    ("run", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("simulate", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
-    ("simulate", ExitCode.STOP_OVERRAN): "component/kernel/test_shutdown.py",
+    ("simulate", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
     ("labels", ExitCode.UNWELL): "unit/cli/test_labels.py",

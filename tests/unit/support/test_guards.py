@@ -31,7 +31,7 @@ def library_code(source: str, name: str = "core/somewhere.py") -> Any:
 )
 async def test_library_code_that_blocks_the_loop_is_caught(source: str) -> None:
     """Directly or through the standard library, the package's own line is named."""
-    with pytest.raises(LoopBlockedError, match=r"called by kernel/somewhere\.py:\d call"):
+    with pytest.raises(LoopBlockedError, match=r"called by core/somewhere\.py:\d call"):
         library_code(source)()
 
 

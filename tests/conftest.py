@@ -7,6 +7,7 @@ event loop.
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from inspect import iscoroutinefunction
 from typing import Any
@@ -29,6 +30,8 @@ hypothesis.settings.load_profile("nodeagent")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Of a run that a script started in the background, each child would inherit that Ctrl-C is nothing to it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "virtual_time: the loop's clock jumps to the next timer when all is idle")
     config.addinivalue_line("markers", "may_leak(reason): the leak guard looks away; say why")
     config.addinivalue_line("markers", "may_block(reason): library code may block the loop here; say why")

@@ -108,7 +108,7 @@ class Session:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while text not in self.seen:
             ready, _, _ = select.select([self._keyboard], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"{text!r} did not come, this did: {self.seen!r}"
+            assert ready, f"{text!r} did not come, this did at last: {self.seen[-4000:]!r}"
             self.seen += os.read(self._keyboard, 65536).decode()
         found, _, self.seen = self.seen.partition(text)
         return found + text

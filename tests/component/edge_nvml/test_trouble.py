@@ -15,6 +15,7 @@ from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
 from tests.component.edge_nvml.harness import STRICT, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -301,7 +302,13 @@ async def test_a_worker_that_cannot_be_killed_is_left_behind(fake: FakeNvml, fre
         assert statistics.left_behind == (stuck,)
         assert worker_pid(gpus) != stuck
         (freezer / "freezer.state").write_text("THAWED")
-        await wait_until_sampled(gpus, lost=set())
+        await wait_until(lambda: is_gone(gpus, stuck))
+
+
+def is_gone(gpus: NvmlGpus, pid: int) -> bool:
+    """Whether a worker that was left behind has ended and was reaped."""
+    statistics = gpus.statistics()
+    return statistics is not None and pid not in statistics.left_behind
 
 
 class Bus:

@@ -14,7 +14,7 @@ SPEED ?= 40
 RUNS ?= 10
 PROFILE ?= dgx-h100
 
-.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak shake nightly generate hook manifests dist deb lock clean
+.PHONY: help setup run test lint format types contracts e2e browser pictures bench chaos soak shake nightly generate native manifests dist deb lock clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,10 +55,10 @@ generate: $(STAMP) ## write generated files anew: docs pages, protocol code
 manifests: $(STAMP) ## render deploy/nodeagent.yaml from the chart (Go, to build Helm)
 	@$(BIN)/python -m tests.deploy.helm write
 
-dist: $(STAMP) ## reproducible sdist and wheel, software bill of materials, licences checked
+dist: $(STAMP) native ## reproducible sdist and wheel, software bill of materials, licences checked
 	@$(BIN)/python -m tests.deploy.dist
 
-deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb, a C compiler)
+deb: dist ## a Debian package with the pinned libraries, for this Debian, Python and processor (needs pip, dpkg-deb)
 	deploy/deb.sh dist/nodeagent-*.whl dist
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
@@ -99,10 +99,8 @@ lock: ## pin dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook ## the static program for `cdi.hooks` (needs a C compiler)
-
-nodeagent/edge/host/hook/nodeagent-cdi-hook: nodeagent/edge/host/hook/nodeagent-cdi-hook.c
-	$(CC) -static -O2 -Wall -Wextra -Wformat-truncation=0 -Werror -s -o $@ $<
+native: ## the programs in C, for x86-64 and aarch64 (needs a C compiler and a cross compiler)
+	@$(MAKE) --no-print-directory -C nodeagent/native
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist results tests/fakes/nvml/build tests/fakes/clock/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results nodeagent/native/built tests/fakes/nvml/build tests/fakes/clock/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

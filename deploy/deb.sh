@@ -3,8 +3,8 @@
 #
 #   make deb                                   (or: deploy/deb.sh dist/nodeagent-*.whl dist)
 #
-# The libraries lie in a directory of the agent's own and are in no other program's way. Needs pip, dpkg-deb and a C
-# compiler, no root.
+# The libraries lie in a directory of the agent's own and are in no other program's way. Needs pip and dpkg-deb, no
+# root.
 set -eu
 wheel=$1
 target=$2
@@ -20,9 +20,8 @@ put() { python3 -m pip install --quiet --disable-pip-version-check --no-cache-di
 put --require-hashes -r requirements/runtime.txt
 put --no-index "$wheel" 2>/dev/null
 rm -rf "$home/bin"
-# The hook program is of this processor, which the wheel is not.
-hook=$home/nodeagent/edge/host/hook/nodeagent-cdi-hook
-"${CC:-cc}" -static -O2 -s -o "$hook" "$hook.c"
+# The wheel carries the programs in C for every processor, the package those of its own.
+find "$home/nodeagent/native/built" -mindepth 1 -maxdepth 1 ! -name "$(uname -m)" -exec rm -r {} +
 
 # What the wheel carries beside the program goes where systemd and man look for it.
 mkdir -p "$tree/lib/systemd" "$tree/usr/lib" "$tree/usr/share" "$tree/usr/bin" "$tree/DEBIAN"

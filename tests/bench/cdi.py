@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.decide import decide_changes, plan_own_paths, render_specs
 from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
-from nodeagent.edge.host.driver import hook_program
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries
 from nodeagent.edge.host.driver.roots import DriverRoots
@@ -26,6 +25,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.bench.rows import Row
 from tests.support.driver_tree import LIBRARIES, DriverTree, look_at_file
+from tests.support.native import HOOK_SOURCE
 from tests.support.samples import make_gpu, make_inventory, make_mig
 
 ROUNDS = 20
@@ -78,7 +78,7 @@ def _measure_hook(place: Path) -> list[Row]:
     if compiler is None:
         return []
     program, root = place / "hook", place / "root"
-    subprocess.run([compiler, "-static", "-O2", "-o", program, hook_program.BUILT.with_suffix(".c")], check=True)
+    subprocess.run([compiler, "-static", "-O2", "-o", program, HOOK_SOURCE], check=True)
     root.mkdir()
     state = f'{{"root": "{root}"}}'.encode()
 

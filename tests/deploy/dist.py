@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,10 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodeagent import __version__
+from tests.support.native import MACHINES, PROGRAMS
 
 ROOT: Final = Path(__file__).parents[2]
 DIST: Final = ROOT / "dist"
-WHEEL_LIMIT_BYTES: Final = 1_000_000
+WHEEL_LIMIT_BYTES: Final = 1_200_000
+"""Without the programs in C."""
+
+BUILT: Final = "nodeagent/native/built/"
 FREE: Final = frozenset({"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "PSF-2.0", "Python-2.0"})
 """Licences that put no condition on those who run or pass on the agent beyond naming their authors."""
 
@@ -132,6 +137,18 @@ def build(target: Path, epoch: str) -> list[Path]:
     return sorted(target.iterdir())
 
 
+def judge_wheel(wheel: Path) -> list[str]:
+    """What is wrong with a wheel that is to be handed out: programs in C are missing, or the rest is too large."""
+    with zipfile.ZipFile(wheel) as archive:
+        built = {each.filename: each.compress_size for each in archive.infolist() if each.filename.startswith(BUILT)}
+    rest = wheel.stat().st_size - sum(built.values())
+    wanted = [f"{BUILT}{machine}/{name}" for machine in MACHINES for name in PROGRAMS]
+    problems = [f"{wheel.name} lacks {name}: `make native`" for name in wanted if name not in built]
+    if rest > WHEEL_LIMIT_BYTES:
+        problems.append(f"{wheel.name} has {rest} bytes beside the programs in C, allowed are {WHEEL_LIMIT_BYTES}")
+    return problems
+
+
 def _read_epoch() -> str:
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
@@ -154,8 +171,8 @@ def main() -> int:
             if not filecmp.cmp(a, b, shallow=False)
         ]
         for path in one:
-            if path.suffix == ".whl" and path.stat().st_size > WHEEL_LIMIT_BYTES:
-                problems.append(f"{path.name} has {path.stat().st_size} bytes, allowed are {WHEEL_LIMIT_BYTES}")
+            if path.suffix == ".whl":
+                problems += judge_wheel(path)
         shutil.rmtree(DIST, ignore_errors=True)
         DIST.mkdir()
         for path in one:

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.dist import (
+    BUILT,
     ROOT,
     WHEEL_LIMIT_BYTES,
     Part,
     build,
     find_licence,
     find_unfree,
+    judge_wheel,
     parse_pins,
     read_parts,
     render_bill,
 )
+from tests.support.native import MACHINES, PROGRAMS
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
@@ -36,11 +39,26 @@ def test_wheel_is_small_complete_and_the_same_twice(tmp_path: Path) -> None:
     (wheel, again) = (build(place, "1700000000")[0] for place in (first, second))
     assert wheel.suffix == ".whl"
     assert wheel.read_bytes() == again.read_bytes()
-    assert wheel.stat().st_size <= WHEEL_LIMIT_BYTES
+    assert [problem for problem in judge_wheel(wheel) if "make native" not in problem] == []
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith("/lib/systemd/system/nodeagent.service") for name in names)
     assert any(name.endswith("/lib/tmpfiles.d/nodeagent.conf") for name in names)
     assert not [name for name in names if name.startswith("tests/")]
+
+
+def test_wheel_without_the_programs_in_c_or_too_large_is_refused(tmp_path: Path) -> None:
+    """Each missing one is named with its remedy; their own size is not the package's."""
+    wheel = tmp_path / "a.whl"
+    names = [f"{BUILT}{machine}/{name}" for machine in MACHINES for name in PROGRAMS]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in names:
+            archive.writestr(name, bytes(WHEEL_LIMIT_BYTES))
+    assert judge_wheel(wheel) == []
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("nodeagent/x.py", bytes(WHEEL_LIMIT_BYTES))
+    *missing, large = judge_wheel(wheel)
+    assert missing == [f"a.whl lacks {name}: `make native`" for name in names]
+    assert "beside the programs in C" in large
 
 
 def test_every_library_we_install_may_be_passed_on() -> None:

@@ -143,8 +143,8 @@ class HookProgramMissing(HostError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"cannot install the CDI hook: {path} is missing: build it with `cc -static -O2 -o {path} {path}.c`,"
-            " or set `cdi.hooks: none`"
+            f"cannot install the CDI hook: {path} is missing: in a checkout `make native` builds it;"
+            " without it set `cdi.hooks: none`"
         )
         self.path = path
 

@@ -19,8 +19,8 @@ from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HookProgramMissing, HookProgramUnfit
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from tests.support.driver_tree import encode_library
+from tests.support.native import HOOK_SOURCE
 
-SOURCE = hook_program.BUILT.with_suffix(".c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="the hook is C")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and mounts are root's")
@@ -40,7 +40,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "-Werror",
         "-o",
         str(path),
-        str(SOURCE),
+        str(HOOK_SOURCE),
     ]
     subprocess.run(command, check=True)
     return path
@@ -367,7 +367,7 @@ async def test_the_program_is_put_on_the_host_once(tmp_path: Path) -> None:
     place.chmod(0o644)
     assert await installer.install(place)
     assert place.stat().st_mode & 0o777 == 0o755
-    with pytest.raises(HookProgramMissing, match="cc -static"):
+    with pytest.raises(HookProgramMissing, match="make native"):
         await HookProgram(worker, built=tmp_path / "none").install(place)
     (tmp_path / "file").write_text("")
     with pytest.raises(FileNotWritten, match="create its directory"):

@@ -29,6 +29,7 @@ SCENARIOS = {
     "promtool": "prometheus",
     "podman": "podman",
     "musl-gcc": "musl-tools",
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     "dbus-daemon": "dbus",
     "setpriv": "util-linux",
     "pivot_root": "util-linux",

@@ -1,7 +1,7 @@
 """Puts the hook program where the container runtime starts it.
 
 Owns the copy on the host, and the proof that it runs there, in the host's root as the container runtime would start it.
-The program comes with the package, built from `hook/nodeagent-cdi-hook.c` by `make hook`.
+The program comes with the package, for each processor, made by `make native`.
 It is replaced by rename, so that a container that starts meanwhile runs the old one or the new one.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import nodeagent
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import (
@@ -24,7 +25,7 @@ from nodeagent.edge.host.errors import (
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.machine.host_paths import HostPaths
 
-BUILT: Final = Path(__file__).parents[1] / "hook" / "nodeagent-cdi-hook"
+BUILT: Final = Path(nodeagent.__file__).parent / "native" / "built" / os.uname().machine / "nodeagent-cdi-hook"
 _MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 5.0

@@ -73,7 +73,7 @@ SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
-class MetricsRenderer:
+class AgentFactsSource:
     """What the agent says of itself, gathered anew for each scrape."""
 
     def __init__(
@@ -155,7 +155,7 @@ class Exporter:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        agent: MetricsRenderer,
+        agent: AgentFactsSource,
         places: ProcessPlaces | None,
         *,
         host: str,

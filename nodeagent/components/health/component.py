@@ -27,7 +27,7 @@ from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_rep
 from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
-from nodeagent.components.health.records import Book
+from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.render import list_changes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -100,7 +100,7 @@ class Health:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._store, self._door, self._kernel_log = store, door, kernel_log
         self._log = get_logger(component=self.name)
-        self._judge = Judge(Book(boot_id=""))
+        self._judge = Judge(VerdictBook(boot_id=""))
         self._turn = anyio.Lock()
         self._changed, self._is_judged = Waker(), anyio.Event()
         self._fingerprint: object = None
@@ -168,10 +168,10 @@ class Health:
 
     # What was known before -----------------------------------------------------------------------------------------
 
-    async def _read_book(self) -> Book:
+    async def _read_book(self) -> VerdictBook:
         stored = await self._store.read()
         troubles = list(stored.troubles)
-        book = Book(boot_id="")
+        book = VerdictBook(boot_id="")
         if stored.body is not None:
             try:
                 book = decode_book(stored.body)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import ActiveConditions, Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
@@ -73,12 +73,11 @@ class Teller:
         self.names = names
         self._codes: tuple[str, ...] | None = None
 
-    def tell(self, envelope: EnvelopeLike) -> str:
+    def tell(self, envelope: Envelope[Any]) -> str:
         """One sentence; empty for what is not worth one."""
         value = envelope.value
-        # of the kernel, which pure files know by shape alone
-        if type(value).__name__ == "ActiveConditions":
-            return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
+        if isinstance(value, ActiveConditions):
+            return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
         return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
 

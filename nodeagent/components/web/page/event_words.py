@@ -28,6 +28,7 @@ from nodeagent.model.events import (
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
+    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -45,6 +46,7 @@ QUIET = frozenset(
         "CdiState",
         "ClaimTable",
         "ClusterNode",
+        "ClusterWishes",
         "ComponentReport",
         "LabelState",
         "NodeSample",
@@ -164,6 +166,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
     ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
+    WishRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

@@ -25,6 +25,7 @@ from nodeagent.model.events import (
     MigLayoutChanged,
     RuntimeConfigured,
     RuntimeRestarted,
+    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -72,6 +73,7 @@ class SomethingNew:
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
+        (WishRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
         (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),
         (Inventory(generation=2, gpus=(make_gpu(0), make_gpu(1, lost="x"))), "inventory 2: 2 GPUs, 1 lost"),
         (

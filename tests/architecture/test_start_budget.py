@@ -23,6 +23,7 @@ LATE = (
     "nodeagent.components.labeler",
     "nodeagent.components.runtime.component",
     "nodeagent.components.web",
+    "nodeagent.components.wishes",
     "nodeagent.edge.container_runtime",
     "nodeagent.edge.http.access",
     "nodeagent.edge.http.server",

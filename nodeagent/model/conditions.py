@@ -227,7 +227,6 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="GPU readings are old",
         remedy="read `dmesg | grep NVRM`; the last values are still served, marked stale; if it lasts, reboot the node",
-        show_after_seconds=10.0,
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(

@@ -24,6 +24,7 @@ from nodeagent.components.inventory.roster import (
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -35,7 +36,7 @@ from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
 from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import DriverAccess, EventWatch
+from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -43,7 +44,10 @@ EVENTS_RETRY_SECONDS = 1.0
 EVENTS_PROVEN_SECONDS = 10.0
 """A watch that has not ended for so long stands: nothing says so itself."""
 FIRST_READ_RETRY_SECONDS = 1.0
+FIRST_SAMPLE_SECONDS = 10.0
+"""How long the first sample is waited for before its absence is said."""
 SETTLE_SECONDS = 1.5
+STALE = "sample-stale"
 LEFT_BEHIND = "nvml-worker-left-behind"
 RESTARTS = "nvml-worker-restarts"
 NOT_REMEMBERED = "gpus-not-remembered"
@@ -72,7 +76,10 @@ class InventoryComponent:
         self._stored = Roster(source="")
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
-        self._sampling_fails = False
+        self._sampling_trouble = ""
+        self._fresh_until = 0.0
+        """On the loop's clock."""
+        self._patience, self._sampled = anyio.CancelScope(), Waker()
         self._left_behind: tuple[int, ...] = ()
         self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
@@ -107,10 +114,12 @@ class InventoryComponent:
         return f"GPU {gone.index} ({gone.uuid}) is gone for good: it is no longer missed"
 
     async def _keep(self) -> None:
+        self._fresh_until = anyio.current_time() + FIRST_SAMPLE_SECONDS
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
             tasks.start_soon(self._rescan_on_reload, name="inventory settings")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
+            tasks.start_soon(self._tell_age, name="inventory age of readings")
             tasks.start_soon(self._report_events_forever, name="inventory events")
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
@@ -204,14 +213,11 @@ class InventoryComponent:
         except DriverError as error:
             self._note_sampling_failed(error)
             return
-        period = self._live.now.inventory.sample_seconds
-        self._bus.publish_state(replace(sample, period_seconds=period), source=self.name)
+        sample = replace(sample, period_seconds=self._live.now.inventory.sample_seconds)
+        self._bus.publish_state(sample, source=self.name)
+        self._note_sampled(sample)
         self._note_restarts(sample.access)
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
-        if self._sampling_fails:
-            self._sampling_fails = False
-            self._conditions.clear("sample-stale")
-            self._log.info("sampling_recovered")
 
     def _note_restarts(self, access: DriverAccess | None) -> None:
         trouble = self._restarts.judge(access, self._clock.monotonic())
@@ -227,11 +233,33 @@ class InventoryComponent:
         else:
             self._conditions.clear(LEFT_BEHIND)
 
+    def _note_sampled(self, sample: NodeSample) -> None:
+        self._fresh_until = anyio.current_time() + sample.fresh_seconds - sample.took_seconds
+        self._patience.deadline = self._fresh_until
+        self._sampled.wake()
+        self._conditions.clear(STALE)
+        if self._sampling_trouble:
+            self._sampling_trouble = ""
+            self._log.info("sampling_recovered")
+
     def _note_sampling_failed(self, error: DriverError) -> None:
-        if not self._sampling_fails:
-            self._sampling_fails = True
+        if not self._sampling_trouble:
             self._log.warning("sampling_failed", reason=str(error))
-        self._conditions.set("sample-stale", detail=str(error))
+        self._sampling_trouble = str(error)
+        self._note_if_old()
+
+    async def _tell_age(self) -> None:
+        """Say that readings are old when they are: a driver that hangs may be slower to fail than they to age."""
+        while True:
+            # Each sample moves the deadline, so that nobody is woken while they come.
+            with anyio.CancelScope(deadline=self._fresh_until) as self._patience:
+                await anyio.sleep_forever()
+            self._note_if_old()
+            await self._sampled.wait()
+
+    def _note_if_old(self) -> None:
+        if anyio.current_time() >= self._fresh_until:
+            self._conditions.set(STALE, detail=self._sampling_trouble or "the newest look has not come back yet")
 
     async def _report_events_forever(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports
 from nodeagent.components.inventory.restarts import WorkerRestarts
@@ -31,6 +32,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
@@ -52,6 +54,7 @@ LEFT_BEHIND = "nvml-worker-left-behind"
 RESTARTS = "nvml-worker-restarts"
 NOT_REMEMBERED = "gpus-not-remembered"
 LIST_LOST = "gpus-list-lost"
+LABEL_UNREADABLE = "gpus-expected-label-unreadable"
 
 
 class InventoryComponent:
@@ -74,6 +77,7 @@ class InventoryComponent:
         self._store, self._door = store, door
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
+        self._expected = Expectation()
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_trouble = ""
@@ -118,6 +122,7 @@ class InventoryComponent:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
             tasks.start_soon(self._rescan_on_reload, name="inventory settings")
+            tasks.start_soon(self._rescan_on_label, name="inventory label")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
             tasks.start_soon(self._tell_age, name="inventory age of readings")
             tasks.start_soon(self._report_events_forever, name="inventory events")
@@ -131,6 +136,9 @@ class InventoryComponent:
 
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays and the driver component says why."""
+        self._expected = self._look_expected()
+        problem = self._expected.problem
+        self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
         try:
             readout = await self._source.read_inventory()
         except DriverError as error:
@@ -138,11 +146,8 @@ class InventoryComponent:
             return False
         known = self._bus.latest(Inventory)
         before = known.value if known is not None else None
-        settings = self._live.now.gpus
         now_seconds = self._clock.wall()
-        after = decide_inventory(
-            before, readout, known=self._known, expected=settings.expected, now_seconds=now_seconds
-        )
+        after = decide_inventory(before, readout, known=self._known, expected=self._expected, now_seconds=now_seconds)
         if after is not before:
             self._publish(before, after)
         self._known = list_known(after)
@@ -289,6 +294,16 @@ class InventoryComponent:
         with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
             async for _ in reloads:
                 self._rescan.set()
+
+    async def _rescan_on_label(self) -> None:
+        with self._bus.watch(ClusterNode, client=f"{self.name} label") as nodes:
+            async for _ in nodes:
+                if self._look_expected() != self._expected:
+                    self._rescan.set()
+
+    def _look_expected(self) -> Expectation:
+        node = self._bus.latest(ClusterNode)
+        return decide_expectation(self._live.now.gpus.expected, node.value.labels if node is not None else {})
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.expected import LABEL
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
@@ -19,6 +20,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError, DriverUnavailable
@@ -408,6 +410,32 @@ async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> 
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         await expect(1)
+        assert stage.codes() == []
+
+
+async def test_the_number_of_gpus_may_be_told_by_a_label_of_the_node(stage: Stage) -> None:
+    """At once, whenever it changes; a slip is said, and followed by nobody. Other labels look at nothing anew."""
+
+    async def label(**labels: str) -> None:
+        named = {LABEL if name == "expected" else name: value for name, value in labels.items()}
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels=named), source="test")
+        await anyio.sleep(0.1)
+
+    async with stage.running():
+        await stage.started.wait()
+        await label(expected="3")
+        assert stage.details("gpus-fewer-than-expected") == [f"3 by the node label {LABEL}, 2 found"]
+        await anyio.sleep(5)
+        before = stage.gpus.readings
+        await label(expected="3", other="new")
+        assert stage.gpus.readings == before
+        await label(expected="three")
+        assert stage.codes() == ["gpus-expected-label-unreadable"]
+        await label()
+        assert stage.codes() == []
+        settings = stage.live.now
+        stage.live.replace(replace(settings, gpus=replace(settings.gpus, expected=2)))
+        await label(expected="3")
         assert stage.codes() == []
 
 

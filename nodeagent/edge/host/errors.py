@@ -11,6 +11,7 @@ HostError
 ├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
 ├── HookProgramMissing    the hook program is not part of this installation
 ├── HookProgramUnfit      it is, and does not run on this host
+├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
 └── HostStuck             file work did not come back in time
 """
 
@@ -163,3 +164,11 @@ class HostStuck(HostError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"no answer about {path}: {reason}: check the file system it is on")
         self.path, self.reason = path, reason
+
+
+class ShimTableUnfit(HostError):
+    """The runtime shim's table would be one that the shim refuses."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the table of the runtime shim cannot be written: {reason}; the one in place stays")
+        self.reason = reason

@@ -11,6 +11,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -41,6 +42,7 @@ class Known(Value, frozen=True):
     cdi: CdiState | None = None
     allocations: AllocationTable | None = None
     labels: LabelState | None = None
+    offering: Offering | None = None
 
 
 def build_gates(gates: Iterable[GateLike], vital: frozenset[str]) -> tuple[GateRecord, ...]:
@@ -99,7 +101,14 @@ def build_state(
     )
     gpus = None
     if known.inventory is not None:
-        gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)
+        gpus = join_gpus(
+            known.inventory,
+            known.sample,
+            known.health,
+            known.allocations,
+            offering=known.offering,
+            now_seconds=now_seconds,
+        )
     return StateRecord(
         api="v1",
         version=identity.version,

@@ -24,7 +24,7 @@ from nodeagent.components.health.evidence.kernel_log import (
 )
 from nodeagent.components.health.evidence.limits import plan_limits
 from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_report
-from nodeagent.components.health.judge import Judge, find_named
+from nodeagent.components.health.judge import Judge
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import VerdictBook
@@ -57,6 +57,7 @@ from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.rules.selectors import find_named
 
 REWRITE_SECONDS = 30.0
 """How old the proof of health in the file may become; the next agent trusts one of less than a minute."""

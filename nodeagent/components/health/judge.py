@@ -252,14 +252,6 @@ def find_holder(table: AllocationTable | None, device: str) -> str:
     return ""
 
 
-def find_named(inventory: Inventory, name: str) -> Gpu | None:
-    """The GPU with this UUID, MIG UUID, PCI address or index."""
-    by_uuid = inventory.find_gpu(name)
-    if by_uuid is not None:
-        return by_uuid
-    return next((gpu for gpu in inventory.gpus if name in {gpu.pci.address, str(gpu.index)}), None)
-
-
 def _has_other_version(before: DriverState, after: DriverState) -> bool:
     return bool(before.driver_version) and before.driver_version != after.driver_version
 

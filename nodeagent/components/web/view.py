@@ -25,6 +25,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -135,6 +136,7 @@ class NodeView:
             cdi=self._latest(CdiState),
             allocations=self._latest(AllocationTable),
             labels=self._latest(LabelState),
+            offering=self._latest(Offering),
         )
 
     def _latest(self, state: type[T]) -> T | None:

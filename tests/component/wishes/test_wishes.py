@@ -20,6 +20,7 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import WishRefused
+from nodeagent.model.offering import Door
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -51,6 +52,9 @@ class FakeControl:
 
     async def forget_gpu(self, name: str, who: str) -> str:
         raise AssertionError("nobody asked for a GPU to be forgotten")
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        raise AssertionError("nobody asked for another door")
 
     async def release(self, reason: str, seconds: float | None) -> str:
         if self.refusal is not None:

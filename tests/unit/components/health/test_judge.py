@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.findings import suspect
-from nodeagent.components.health.judge import Judge, find_holder, find_named
+from nodeagent.components.health.judge import Judge, find_holder
 from nodeagent.components.health.policy import XidPolicy
 from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.remedies import Remedy
@@ -16,6 +16,7 @@ from nodeagent.model.gpu import Inventory, NvLink
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.selectors import find_named
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
 from tests.support.health import make_sample, moment
 

@@ -11,6 +11,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
+from nodeagent.model.journal import ChosenDoors
 from nodeagent.model.labels import LabelState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
@@ -216,6 +217,7 @@ STATES: tuple[type[Value], ...] = (
     CdiState,
     PluginState,
     AllocationTable,
+    ChosenDoors,
     ClaimTable,
     LabelState,
     ClusterNode,

@@ -25,6 +25,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
+from nodeagent.model.ports.journal import DoorMemory
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -42,6 +43,7 @@ __all__ = [
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
+    "DoorMemory",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",

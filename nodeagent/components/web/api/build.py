@@ -94,12 +94,12 @@ def build_state(
 ) -> StateRecord:
     """The node in one record."""
     ready = decide_ready(gates, components)
-    verdict, sentence = decide_verdict(
-        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates
-    )
     gpus = None
     if known.inventory is not None:
         gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)
+    verdict, sentence = decide_verdict(
+        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates, gpus=gpus
+    )
     return StateRecord(
         api="v1",
         version=identity.version,

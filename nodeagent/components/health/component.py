@@ -328,7 +328,7 @@ class Health:
             await self._write_book()
             self._publish(report, causes)
             is_known = all(device.verdict is not Verdict.UNKNOWN for device in report.devices)
-            if is_known or self._looked_at > float("-inf"):
+            if is_known or self._looks.has_begun:
                 self._is_judged.set()
 
     async def _write_book(self) -> None:

@@ -35,6 +35,11 @@ class Looks:
         self._sampled_at, self._looked_at = at, float("-inf")
         self.is_asked = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a look of the ordinary rhythm."""
+        return self._looked_at > float("-inf")
+
     def take(self, sampled_wall: float, now: Moment, pace: Pace) -> Look:
         """What to do with a sample of that time; the one asked for is the next that is fresh."""
         if now.wall - sampled_wall > pace.patience_seconds:

@@ -13,7 +13,9 @@ def take(looks: Looks, at: float, *, age: float = 0.0) -> Look:
 def test_looks_keep_their_rhythm_and_come_between_when_asked_for() -> None:
     """The first sample is looked at, then one each ten seconds; what is asked for does not shift the rhythm."""
     looks = Looks(0.0)
+    begun = [looks.has_begun]
     assert [take(looks, at) for at in (1.0, 2.0)] == [Look.DUE, Look.NONE]
+    assert [*begun, looks.has_begun] == [False, True]
     looks.is_asked = True
     assert [take(looks, at) for at in (3.0, 4.0)] == [Look.EXTRA, Look.NONE]
     looks.is_asked = True

@@ -266,11 +266,10 @@ class Labeler:
 
     def _note_contested(self, contested: dict[str, str]) -> None:
         """Say it once for each conflict, not once a round."""
-        if contested != self._contested:
-            self._contested = contested
-            if contested:
-                node = self._bus.latest(ClusterNode)
-                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)
+        if contested and contested != self._contested:
+            node = self._bus.latest(ClusterNode)
+            self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)
+        self._contested = contested
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
         now = self._clock.wall() if self._live.now.labels.timestamp else None

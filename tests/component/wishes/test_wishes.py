@@ -182,6 +182,9 @@ async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -
         stage.bus.publish_state(READY, source="test")
         await anyio.sleep(10)
         assert stage.codes() == {"mig-config-not-applied"}
+        await stage.wish(mig_config="all-disabled", pause="")
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"]), make_gpu(1)]), source="test")
+        await anyio.sleep(1)
         assert [(one.label, one.value) for one in stage.refused] == [("nvidia.com/mig.config", "all-disabled")]
         assert "GPU 0 is not cut as all-disabled asks" in stage.refused[0].reason
         await stage.wish(mig_config="all-disabled", mig_state="pending")

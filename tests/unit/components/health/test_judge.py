@@ -11,6 +11,7 @@ from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory, NvLink
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
@@ -252,7 +253,12 @@ def test_clearing_names_what_was_forgotten() -> None:
     bench.look()
     bench.xid(48)
     bench.xid(79)
-    assert bench.judge.clear(bench.inventory.gpus[0], moment(bench.at), "ada", "why") == ("xid-48", "xid-79")
+    gpu, cleared = bench.judge.clear("0", moment(bench.at), "ada", "why")
+    assert (gpu.index, cleared) == (0, ("xid-48", "xid-79"))
+    with pytest.raises(ControlRefused, match="nothing is held against GPU 0"):
+        bench.judge.clear(gpu.uuid, moment(bench.at), "ada", "why")
+    with pytest.raises(ControlRefused, match="no GPU 77"):
+        bench.judge.clear("77", moment(bench.at), "ada", "why")
     assert bench.verdicts == [HEALTHY, HEALTHY]
 
 

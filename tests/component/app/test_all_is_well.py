@@ -107,7 +107,9 @@ def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
         returned, first, _ = show(node)
         assert returned == 1
         assert "GPU readings are old" in first
-        assert 'nodeagent_condition_active{code="sample-stale"' in node.get("/metrics")[1]
+        metrics = node.get("/metrics")[1]
+        assert 'nodeagent_condition_active{code="sample-stale"' in metrics
+        assert "nodeagent_driver_ready 0" in metrics
 
 
 def test_a_preference_is_of_what_pods_can_get_now() -> None:

@@ -98,7 +98,7 @@ class Composition:
             ComponentSpec(
                 "inventory",
                 self._build_inventory,
-                needs=("driver_ready",),
+                # It waits for the driver itself: GPUs that are all gone are missed by it, and no driver will be ready.
                 opens=("inventory_known",),
                 vital=True,
                 stop_stage=20,

@@ -186,6 +186,14 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU that this node had is gone",
         remedy="reseat or replace it; if it is gone for good: `nodeagent gpu forget GPU`, or set `gpus.expected`",
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpus-all-gone"),
+    ),
+    ConditionDefinition(
+        code="gpus-all-gone",
+        severity="error",
+        title="all GPUs that this node had are gone",
+        remedy="check power, risers and `lspci -d 10de:`; if they are gone for good: `nodeagent gpu forget GPU` for"
+        " each, or `gpus.expected: 0`",
         depends_on=BLINDING_BUT_ABSENCE,
     ),
     ConditionDefinition(
@@ -285,7 +293,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="pods cannot get any GPU of this node",
         remedy="follow the detail, and what the conditions of each GPU say; drain the node if it lasts",
         show_after_seconds=15.0,
-        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty"),
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty", "gpus-all-gone"),
     ),
     ConditionDefinition(
         code="gpu-not-offered",

@@ -193,10 +193,10 @@ class Composition:
     @cached_property
     def exporter(self) -> "Exporter":
         """One for the life of the process: its totals outlive a restart of the component."""
-        from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - see `late`
+        from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - see `late`
         from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
-        agent = MetricsRenderer(
+        agent = AgentFactsSource(
             self.bus,
             self.gates,
             self.conditions,

@@ -192,8 +192,14 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="gpus-fewer-than-expected",
         severity="error",
         title="this node has fewer GPUs than it should have",
-        remedy="check `lspci -d 10de:` and the BIOS; correct `gpus.expected` if the node was built with fewer",
+        remedy="check `lspci -d 10de:` and the BIOS; correct who says so if the node was built with fewer",
         depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-expected-label-unreadable",
+        severity="warning",
+        title="the node's label does not say how many GPUs there should be",
+        remedy="correct the label nvidia.com/gpu.expected.count or take it off; until then it is not followed",
     ),
     ConditionDefinition(
         code="gpus-not-remembered",
@@ -227,7 +233,6 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="GPU readings are old",
         remedy="read `dmesg | grep NVRM`; the last values are still served, marked stale; if it lasts, reboot the node",
-        show_after_seconds=10.0,
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(

@@ -6,7 +6,7 @@ What must not be lost does not ride the bus: it is written first and published a
 """
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.cluster import ClusterLink, ClusterNode, PodLabelTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -192,6 +192,14 @@ class ConfigurationRejected(Value, frozen=True):
     problems: tuple[str, ...]
 
 
+class WishRefused(Value, frozen=True):
+    """The cluster asks something of this node, by a label, that it does not get."""
+
+    label: str
+    value: str
+    reason: str
+
+
 class FaultInjected(Value, frozen=True):
     """A person asked the simulation to misbehave."""
 
@@ -213,6 +221,7 @@ STATES: tuple[type[Value], ...] = (
     ClaimTable,
     LabelState,
     ClusterNode,
+    ClusterWishes,
     ClusterLink,
     PodLabelTable,
 )
@@ -238,5 +247,6 @@ FACTS: tuple[type[Value], ...] = (
     LabelsContested,
     ConfigurationReloaded,
     ConfigurationRejected,
+    WishRefused,
     FaultInjected,
 )

@@ -38,6 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "exporter",
             "labeler",
             "cluster",
+            "wishes",
             "web",
         )
     },

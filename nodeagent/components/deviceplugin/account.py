@@ -133,9 +133,8 @@ def _list_absent(inventory: Inventory) -> Iterator[Unoffered]:
         )
     for number in range(1, inventory.shortfall + 1):
         name = f"expected {number}"
-        yield Unoffered(
-            device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason="`gpus.expected` counts it"
-        )
+        reason = f"{inventory.expected_by} counts it"
+        yield Unoffered(device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason=reason)
 
 
 def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:

@@ -27,7 +27,7 @@ from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_rep
 from nodeagent.components.health.judge import Judge, find_named
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
-from nodeagent.components.health.records import Book
+from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.render import list_changes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -64,6 +64,8 @@ HOLD_LOG_SECONDS = 0.5
 """How long a line of the kernel log waits for NVML to tell the same."""
 LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
+FIRST_LOOK_SECONDS = 2.0
+"""How long the start waits for the first look: until then all would be refused, and the kubelet told so."""
 GATHER_SECONDS = 0.02
 """How long evidence gathers after a report: the first of a burst is told at once, the rest in one word."""
 
@@ -98,9 +100,9 @@ class Health:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._store, self._door, self._kernel_log = store, door, kernel_log
         self._log = get_logger(component=self.name)
-        self._judge = Judge(Book(boot_id=""))
+        self._judge = Judge(VerdictBook(boot_id=""))
         self._turn = anyio.Lock()
-        self._changed = Waker()
+        self._changed, self._is_judged = Waker(), anyio.Event()
         self._fingerprint: object = None
         self._written_at = self._sampled_at = self._began_at = 0.0
         self._looked_at = float("-inf")
@@ -130,11 +132,17 @@ class Health:
                         tasks.start_soon(self._tell_forever, name="health verdicts")
                         if self._kernel_log is not None and self._live.now.health.watch_kernel_log:
                             tasks.start_soon(self._read_kernel_log, self._kernel_log, tasks, name="health kernel log")
-                        task_status.started()
+                        tasks.start_soon(self._wait_judged, task_status, name="health first look")
                         async for envelope in facts:
                             self._note_event(envelope)
         finally:
             self._store.close()
+
+    async def _wait_judged(self, task_status: TaskStatus[None]) -> None:
+        """Ready with the first verdicts; a driver that does not answer holds nobody up for long."""
+        with anyio.move_on_after(FIRST_LOOK_SECONDS):
+            await self._is_judged.wait()
+        task_status.started()
 
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         """Take a GPU back on a person's word, written down before anyone is told.
@@ -160,10 +168,10 @@ class Health:
 
     # What was known before -----------------------------------------------------------------------------------------
 
-    async def _read_book(self) -> Book:
+    async def _read_book(self) -> VerdictBook:
         stored = await self._store.read()
         troubles = list(stored.troubles)
-        book = Book(boot_id="")
+        book = VerdictBook(boot_id="")
         if stored.body is not None:
             try:
                 book = decode_book(stored.body)
@@ -343,6 +351,9 @@ class Health:
             causes, self._causes = self._causes, {}
             await self._write_book()
             self._publish(report, causes)
+            is_known = all(device.verdict is not Verdict.UNKNOWN for device in report.devices)
+            if is_known or self._looked_at > float("-inf"):
+                self._is_judged.set()
 
     async def _write_book(self) -> None:
         now = self._clock.monotonic()

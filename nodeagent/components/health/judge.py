@@ -31,7 +31,7 @@ from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, ju
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy
-from nodeagent.components.health.records import Book, GpuRecord, Standing
+from nodeagent.components.health.records import GpuRecord, Standing, VerdictBook
 from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -50,7 +50,7 @@ RECOVERY_CHANGED: Final = 154
 class Judge:
     """All verdicts of the node."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: VerdictBook) -> None:
         self.boot_id = book.boot_id
         self.kernel_log_sequence = book.kernel_log_sequence
         """The newest record that was looked at."""
@@ -221,9 +221,9 @@ class Judge:
         self._standings = {standing.device: standing for standing in list_standings(report)}
         return report
 
-    def book(self, at: float) -> Book:
+    def book(self, at: float) -> VerdictBook:
         """All that the next agent must know."""
-        return Book(
+        return VerdictBook(
             boot_id=self.boot_id,
             saved_at=at,
             records=tuple(self._records[uuid] for uuid in sorted(self._records)),

@@ -35,4 +35,4 @@ def describe_vanished(gpu: KnownGpu) -> str:
 def _describe_shortfall(inventory: Inventory) -> str:
     found = len(inventory.gpus) + len(inventory.unlisted)
     expected = found + len(inventory.vanished) + inventory.shortfall
-    return f"{expected} by `gpus.expected`, {found} found"
+    return f"{expected} by {inventory.expected_by}, {found} found"

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,25 @@ def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
         assert "plugin_ready" in metrics
         (line,) = [line for line in metrics.splitlines() if line.startswith("gpu_operator_node_plugin_ready{")]
         assert line.endswith(" 0")
+
+
+def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
+    """At no moment is all well while a reading is old; a condition tells it, and the metric has that condition."""
+    with running("--set", "driver.call_timeout_seconds=20") as node:
+        node.wait_for("/readyz", "\nready\n")
+        node.wait_for(STATE, "all is well")
+        run_command(node.directory, "simulate", "fault", "hang", "sample", "forever")
+        was_told, deadline = False, time.monotonic() + 10.0
+        while not was_told and time.monotonic() < deadline:
+            record = node.get_json(STATE)
+            is_old = any(gpu["sample_is_old"] for gpu in record["gpus"]["gpus"])
+            assert not (is_old and record["verdict"] == "ok"), record["sentence"]
+            was_told = any(one["code"] == "sample-stale" for one in record["conditions"])
+        assert was_told
+        returned, first, _ = show(node)
+        assert returned == 1
+        assert "GPU readings are old" in first
+        assert 'nodeagent_condition_active{code="sample-stale"' in node.get("/metrics")[1]
 
 
 def test_a_preference_is_of_what_pods_can_get_now() -> None:

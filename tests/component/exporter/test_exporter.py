@@ -9,7 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, Exporter, MetricsRenderer
+from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, AgentFactsSource, Exporter
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -63,7 +63,7 @@ class Bench:
         self.live = LiveSettings(replace(settings, metrics=replace(settings.metrics, **metrics)))
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.wanted: list[tuple[str, ...]] = []
-        agent = MetricsRenderer(
+        agent = AgentFactsSource(
             self.bus,
             Gates(("driver_ready",), clock=clock),
             self.conditions,

@@ -9,8 +9,9 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.expected import LABEL
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
@@ -19,6 +20,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError, DriverUnavailable
@@ -46,6 +48,7 @@ class ScriptedGpus:
     def __init__(self) -> None:
         self.readout: GpuReadout | DriverError = make_readout(make_gpu(0), make_gpu(1))
         self.sampling: DriverError | None = None
+        self.hang: anyio.Event | None = None
         self.access: DriverAccess | None = None
         self.readings = self.samples = 0
         self.event_sender, self._events = anyio.create_memory_object_stream[GpuEvent | DriverError](16)
@@ -58,6 +61,8 @@ class ScriptedGpus:
 
     async def read_sample(self) -> NodeSample:
         self.samples += 1
+        if self.hang is not None:
+            await self.hang.wait()
         if self.sampling is not None:
             raise self.sampling
         return NodeSample(time_seconds=float(self.samples), access=self.access)
@@ -219,6 +224,52 @@ async def test_stale_samples_are_said_and_forgiven(stage: Stage) -> None:
         assert stage.codes() == []
 
 
+async def test_readings_are_old_after_two_periods_even_while_the_driver_only_hangs(stage: Stage) -> None:
+    """A call that hangs fails seconds later: readings age meanwhile, and are said to be old when they are."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(5.5)
+        stage.gpus.hang = anyio.Event()
+        await anyio.sleep(1.4)
+        assert stage.codes() == []
+        await anyio.sleep(0.2)
+        (told,) = stage.conditions.active()
+        assert (told.code, told.detail) == ("sample-stale", "the newest look has not come back yet")
+        stage.gpus.sampling = DriverUnavailable("sample", "hung")
+        stage.gpus.hang.set()
+        await anyio.sleep(0.1)
+        assert "hung" in stage.details("sample-stale")[0]
+        stage.gpus.sampling = None
+        await anyio.sleep(1)
+        assert stage.codes() == []
+        await anyio.sleep(60)
+        assert stage.codes() == []
+
+
+async def test_one_sample_that_fails_makes_nothing_old(stage: Stage) -> None:
+    """The next one comes in time."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(5.5)
+        stage.gpus.sampling = DriverUnavailable("sample", "refused")
+        await anyio.sleep(1)
+        stage.gpus.sampling = None
+        assert stage.codes() == []
+        await anyio.sleep(1)
+        assert stage.codes() == []
+
+
+async def test_readings_that_never_come_are_said(stage: Stage) -> None:
+    """Nothing is old that was never there, and all is not well either."""
+    stage.gpus.sampling = DriverUnavailable("sample", "refused")
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(FIRST_SAMPLE_SECONDS - 0.1)
+        assert stage.codes() == []
+        await anyio.sleep(0.2)
+        assert stage.codes() == ["sample-stale"]
+
+
 async def test_xids_reach_the_bus_and_a_lost_stream_is_taken_up_again(stage: Stage) -> None:
     """An interruption of the events costs a second, not the events after it."""
     async with stage.running():
@@ -359,6 +410,32 @@ async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> 
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         await expect(1)
+        assert stage.codes() == []
+
+
+async def test_the_number_of_gpus_may_be_told_by_a_label_of_the_node(stage: Stage) -> None:
+    """At once, whenever it changes; a slip is said, and followed by nobody. Other labels look at nothing anew."""
+
+    async def label(**labels: str) -> None:
+        named = {LABEL if name == "expected" else name: value for name, value in labels.items()}
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels=named), source="test")
+        await anyio.sleep(0.1)
+
+    async with stage.running():
+        await stage.started.wait()
+        await label(expected="3")
+        assert stage.details("gpus-fewer-than-expected") == [f"3 by the node label {LABEL}, 2 found"]
+        await anyio.sleep(5)
+        before = stage.gpus.readings
+        await label(expected="3", other="new")
+        assert stage.gpus.readings == before
+        await label(expected="three")
+        assert stage.codes() == ["gpus-expected-label-unreadable"]
+        await label()
+        assert stage.codes() == []
+        settings = stage.live.now
+        stage.live.replace(replace(settings, gpus=replace(settings.gpus, expected=2)))
+        await label(expected="3")
         assert stage.codes() == []
 
 

@@ -151,7 +151,7 @@ def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
     for one in account.unoffered:
         assert is_told(one, conditions, plan), one
     verdict, sentence = decide_verdict(
-        ready=True, conditions=(), inventory=inventory, plugin=PluginState(account=account), gates=()
+        ready=True, conditions=(), inventory=inventory, plugin=PluginState(account=account), gates=(), gpus=None
     )
     is_wanted = all(one.cause is UnofferedCause.EXCLUDED for one in account.unoffered)
     assert (verdict == "ok") is is_wanted

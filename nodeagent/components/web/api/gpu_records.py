@@ -1,16 +1,11 @@
 """Joins what is known of each GPU: identity, sample, health, holders; pure."""
 
-from typing import Final
-
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
-
-OLD_SECONDS_MIN: Final = 2.0
-"""A reading younger than this is not old, however short the period: a page itself takes a moment."""
 
 
 def join_gpus(
@@ -44,8 +39,7 @@ class _Known:
         now_seconds: float,
     ) -> None:
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
-        patience = max(OLD_SECONDS_MIN, 2 * sample.period_seconds) if sample is not None else 0.0
-        self._is_old = self._age_seconds is not None and self._age_seconds > patience
+        self._is_old = sample is not None and sample.is_old(now_seconds)
         self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
         self._verdicts: dict[str, list[DeviceHealth]] = {}
         for verdict in health.devices if health is not None else ():

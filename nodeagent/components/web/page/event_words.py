@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import ActiveConditions, Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
@@ -28,6 +28,7 @@ from nodeagent.model.events import (
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
+    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -45,6 +46,7 @@ QUIET = frozenset(
         "CdiState",
         "ClaimTable",
         "ClusterNode",
+        "ClusterWishes",
         "ComponentReport",
         "LabelState",
         "NodeSample",
@@ -73,12 +75,11 @@ class Teller:
         self.names = names
         self._codes: tuple[str, ...] | None = None
 
-    def tell(self, envelope: EnvelopeLike) -> str:
+    def tell(self, envelope: Envelope[Any]) -> str:
         """One sentence; empty for what is not worth one."""
         value = envelope.value
-        # of the kernel, which pure files know by shape alone
-        if type(value).__name__ == "ActiveConditions":
-            return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
+        if isinstance(value, ActiveConditions):
+            return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
         return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
 
@@ -165,6 +166,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
     ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
+    WishRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

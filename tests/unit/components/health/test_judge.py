@@ -7,7 +7,7 @@ from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder, find_named
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.records import Book
+from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -26,7 +26,7 @@ class Bench:
     """A judge of a small node, on five-second looks."""
 
     def __init__(self, inventory: Inventory | None = None) -> None:
-        self.judge = Judge(Book(boot_id="boot"))
+        self.judge = Judge(VerdictBook(boot_id="boot"))
         self.inventory = inventory or make_node(2)
         self.at = 0.0
         self.judge.note_driver(READY)
@@ -171,7 +171,7 @@ def test_branch_is_the_major_version(version: str, branch: int | None) -> None:
 
 def test_branch_is_unknown_without_a_driver() -> None:
     """Nobody has said anything yet."""
-    assert Judge(Book(boot_id="")).driver_branch is None
+    assert Judge(VerdictBook(boot_id="")).driver_branch is None
 
 
 def test_gpu_that_left_the_bus_was_power_cycled() -> None:

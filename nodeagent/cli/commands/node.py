@@ -220,7 +220,7 @@ GPUS = Command(
             description=(
                 "The choice outranks `doors.rules` and is remembered over restarts, until `configured` takes it back.\n"
                 "Pods keep what they have: the door changes as soon as nobody has the GPU, and with `doors.change`\n"
-                "at drain nobody new gets it until then. Exit code 1: with --timeout, somebody still had it."
+                "at drain nobody new gets it until then. Exit code 1: with --wait DURATION, somebody still had it."
             ),
             arguments=(
                 CONFIG,
@@ -228,8 +228,14 @@ GPUS = Command(
                 SIMULATION,
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
                 Argument(("door",), "whole, none, or configured", choices=("whole", "none", "configured")),
-                Argument(("--wait",), "until the door is as wanted, a line for each change", action="store_true"),
-                Argument(("--timeout",), "give up waiting after so long", metavar="DURATION", parse=parse_duration),
+                Argument(
+                    ("--wait",),
+                    "after the other words: until the door is as wanted, or for so long, with a line for each change",
+                    metavar="DURATION",
+                    nargs="?",
+                    default=0.0,
+                    parse=parse_duration,
+                ),
             ),
             examples=(
                 Example("nodeagent gpu set-door 3 none --wait", "before the board is taken out"),

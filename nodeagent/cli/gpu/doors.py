@@ -38,7 +38,8 @@ def choose(arguments: argparse.Namespace, streams: Streams) -> int:
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
     done = agent.post(f"{API}/door", {"gpu": arguments.gpu, "door": arguments.door, "who": who})
     print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
-    return _wait(arguments, settings, environ, streams, told=done) if arguments.wait else ExitCode.OK
+    # Nothing beside the flag is as long as it takes; without the flag it is no time at all.
+    return _wait(arguments, settings, environ, streams, told=done) if arguments.wait != 0 else ExitCode.OK
 
 
 def _is_named(door: GpuDoor, name: str) -> bool:
@@ -49,7 +50,7 @@ def _wait(
     arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams, *, told: str
 ) -> int:
     """A line for each change, until all is as wanted or the time is up."""
-    until = None if arguments.timeout is None else time.monotonic() + arguments.timeout
+    until = None if arguments.wait is None else time.monotonic() + arguments.wait
     while True:
         doors = find_agent(settings, environ).read(f"{API}/doors", tuple[GpuDoor, ...])
         found = next((each for each in doors if _is_named(each, arguments.gpu)), None)
@@ -62,7 +63,7 @@ def _wait(
             return ExitCode.OK
         if until is not None and time.monotonic() >= until:
             raise CommandFailed(
-                f"still waiting after {arguments.timeout:g} s; the door changes by itself when nobody has the GPU",
+                f"still waiting after {arguments.wait:g} s; the door changes by itself when nobody has the GPU",
                 ExitCode.UNWELL,
             )
         time.sleep(LOOK_SECONDS)

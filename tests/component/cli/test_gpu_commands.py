@@ -144,7 +144,7 @@ def test_release_and_resume(node: AgentProcess) -> None:
 
 def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> None:
     """The kubelet counts it no more; the table says who chose; a restart would not forget it."""
-    taken = run_command(node.directory, "gpu", "set-door", "1", "none", "--wait", "--timeout", "30s", *NOBODY)
+    taken = run_command(node.directory, "gpu", "set-door", "1", "none", "--wait", "30s", *NOBODY)
     assert (taken.returncode, "GPU 1: door none (set by a person)" in taken.stdout) == (0, True)
     node.wait_for("/api/v1/conditions", '"gpu-door"')
     shown = run_command(node.directory, "gpu", "doors", "--gpu", "1", *NOBODY)

@@ -23,7 +23,7 @@ pytestmark = [
 @contextmanager
 def hold(place: Place, size: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process that has reserved so many bytes and lives on, and what came of it."""
-    program = [build_ledger_race(), "hold", str(size)]
+    program = [str(build_ledger_race()), "hold", str(size)]
     with subprocess.Popen(program, env=place.environ(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -101,5 +101,5 @@ def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:
     place.usage_path.write_bytes(content)
     with hold(place, 10) as (_, verdict):
         assert verdict == "uncounted"
-    content = place.usage_path.read_bytes()
-    assert int.from_bytes(content[44:48], "little") == Reason.NO_SLOT
+    after = place.usage_path.read_bytes()
+    assert int.from_bytes(after[44:48], "little") == Reason.NO_SLOT

@@ -12,6 +12,7 @@ HostError
 ├── HookProgramMissing    the hook program is not part of this installation
 ├── HookProgramUnfit      it is, and does not run on this host
 ├── VgpuFileInvalid       a limits or usage file is none, is damaged, or is for other devices
+├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
 └── HostStuck             file work did not come back in time
 """
 
@@ -172,3 +173,11 @@ class HostStuck(HostError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"no answer about {path}: {reason}: check the file system it is on")
         self.path, self.reason = path, reason
+
+
+class ShimTableUnfit(HostError):
+    """The runtime shim's table would be one that the shim refuses."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the table of the runtime shim cannot be written: {reason}; the one in place stays")
+        self.reason = reason

@@ -142,6 +142,7 @@ class WebComponent:
         """Take up what the last agent told, and keep what this one tells, for the next."""
         try:
             self._past = await self._read_past()
+            self._view.note_past(self._past)
             while True:
                 await anyio.sleep(until_beat(KEEP_SECONDS))
                 await self._write_past()

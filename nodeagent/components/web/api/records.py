@@ -91,6 +91,8 @@ class EventRecord(Value, frozen=True):
     """How many events were dropped before this one because the reader was slow."""
     text: str = ""
     """The event in a sentence; empty for what says nothing to a person."""
+    before_restart: bool = False
+    """Whether an earlier life of the agent told it; its `seq` is negative then."""
 
 
 class StateRecord(Value, frozen=True):

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.journal import GpuPart
 from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
 from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.space import CORES, GpuShare
+from nodeagent.rules.placement.space import CORES
 
 _QUANTITY: Final = re.compile(r"\+?([0-9]{1,18})(k|M|G|T|Ki|Mi|Gi|Ti|[eE][0-9])?")
 _UNITS: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -138,7 +139,7 @@ def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], deman
     return min(int(text), CORES)
 
 
-def decide_limits(demand: Demand, share: GpuShare, core_limit: int | None = None) -> Limits:
+def decide_limits(demand: Demand, share: GpuPart, core_limit: int | None = None) -> Limits:
     """What a container is held to on one GPU of which it has this share."""
     if demand.is_exclusive:
         return Limits()

@@ -12,11 +12,12 @@ Share, a part of a GPU: the fullest GPU into which the part fits.
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from nodeagent.model.journal import GpuPart
 from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
 from nodeagent.rules.placement.grouping import mask_of, positions_of
 from nodeagent.rules.placement.hierarchy import Tree
-from nodeagent.rules.placement.space import CORES, GpuRoom, GpuShare, Space
+from nodeagent.rules.placement.space import CORES, GpuRoom, Space
 from nodeagent.rules.placement.topology import describe_score
 
 Keys: TypeAlias = dict[str, int]
@@ -38,14 +39,14 @@ class Demand(Value, frozen=True):
         """Whether whole GPUs are asked for."""
         return self.cores >= CORES
 
-    def share_of(self, room: GpuRoom) -> GpuShare:
+    def share_of(self, room: GpuRoom) -> GpuPart:
         """What it is of this GPU."""
         if self.is_exclusive:
             return room.whole
         memory = self.memory_bytes
         if self.memory_percent is not None:
             memory = room.memory_bytes * self.memory_percent // 100
-        return GpuShare(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
+        return GpuPart(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
 
     def describe(self) -> str:
         """As people would say it."""

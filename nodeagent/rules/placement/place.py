@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import GpuPart
 from nodeagent.model.values import Value
 from nodeagent.rules.placement.evaluators import (
     Candidate,
@@ -18,7 +19,7 @@ from nodeagent.rules.placement.evaluators import (
     evaluate_share,
     find_obstacle,
 )
-from nodeagent.rules.placement.space import GpuShare, Space, find_positions
+from nodeagent.rules.placement.space import Space, find_positions
 
 Mode: TypeAlias = Literal["link", "fragment", "share"]
 
@@ -34,7 +35,7 @@ class Placement(Value, frozen=True):
 
     demand: Demand
     mode: Mode
-    shares: tuple[GpuShare, ...]
+    shares: tuple[GpuPart, ...]
     """In index order; none where nothing fits."""
     rule: str
     """Why these, or why none."""

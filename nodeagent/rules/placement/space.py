@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import GpuPart
 from nodeagent.model.values import Value
 from nodeagent.rules.placement.grouping import mask_of
 from nodeagent.rules.placement.hierarchy import Tree, plan_tree
@@ -19,15 +20,6 @@ from nodeagent.rules.placement.topology import plan_topology
 
 CORES: Final = 100
 """What a whole GPU's compute counts as."""
-
-
-class GpuShare(Value, frozen=True):
-    """What one grant has of one GPU."""
-
-    gpu: GpuUuid
-    cores: int
-    """Of 100; none for a share whose compute is not counted."""
-    memory_bytes: int
 
 
 class GpuRoom(Value, frozen=True):
@@ -71,9 +63,9 @@ class GpuRoom(Value, frozen=True):
         return self.cores_used > CORES or self.memory_used > self.memory_bytes
 
     @property
-    def whole(self) -> GpuShare:
+    def whole(self) -> GpuPart:
         """All of it."""
-        return GpuShare(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
+        return GpuPart(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
 
 
 class Space(Value, frozen=True):
@@ -90,11 +82,11 @@ class Space(Value, frozen=True):
         """The positions of GPUs that somebody could have alone, as a bit mask."""
         return mask_of([position for position, room in enumerate(self.rooms) if room.is_free])
 
-    def occupy(self, shares: Iterable[GpuShare]) -> "Space":
+    def occupy(self, shares: Iterable[GpuPart]) -> "Space":
         """After these were given; shares of GPUs that this node does not have change nothing."""
         return self._count(shares, 1)
 
-    def release(self, shares: Iterable[GpuShare]) -> "Space":
+    def release(self, shares: Iterable[GpuPart]) -> "Space":
         """After these were given back: the inverse of `occupy`.
 
         Raises:
@@ -102,7 +94,7 @@ class Space(Value, frozen=True):
         """
         return self._count(shares, -1)
 
-    def _count(self, shares: Iterable[GpuShare], sign: int) -> "Space":
+    def _count(self, shares: Iterable[GpuPart], sign: int) -> "Space":
         rooms = {room.gpu: room for room in self.rooms}
         for share in shares:
             room = rooms.get(share.gpu)

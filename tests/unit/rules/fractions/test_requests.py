@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.journal import GpuPart
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
 from nodeagent.rules.fractions.requests import (
     Limits,
@@ -15,7 +16,6 @@ from nodeagent.rules.fractions.requests import (
     read_shares,
 )
 from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.space import GpuShare
 from tests.support.gpus import gpu_uuid
 from tests.support.placement import GIB
 
@@ -144,5 +144,5 @@ def test_limits_follow_from_what_was_asked_for(
     demand: Demand, cores: int, core_limit: int | None, expected: Limits
 ) -> None:
     """Whole GPUs have none, and nothing is limited of which the pod said nothing."""
-    share = GpuShare(gpu=gpu_uuid(0), cores=cores, memory_bytes=GIB)
+    share = GpuPart(gpu=gpu_uuid(0), cores=cores, memory_bytes=GIB)
     assert decide_limits(demand, share, core_limit) == expected

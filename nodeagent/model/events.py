@@ -13,6 +13,7 @@ from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenDoors
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
@@ -87,6 +88,24 @@ class GpuForgotten(Value, frozen=True):
 
     gpu: GpuUuid
     who: str
+
+
+class DoorChosen(Value, frozen=True):
+    """A person said by which door a GPU is to be given out; it was written down first."""
+
+    gpu: GpuUuid
+    door: str | None
+    """`None` where the configuration decides again."""
+    who: str
+
+
+class DoorChanged(Value, frozen=True):
+    """A GPU is given out by another door than before."""
+
+    gpu: GpuUuid
+    before: Door
+    after: Door
+    reason: str = ""
 
 
 class VerdictChanged(Value, frozen=True):
@@ -216,6 +235,7 @@ STATES: tuple[type[Value], ...] = (
     RuntimeState,
     CdiState,
     PluginState,
+    Offering,
     AllocationTable,
     ChosenDoors,
     ClaimTable,
@@ -238,6 +258,9 @@ FACTS: tuple[type[Value], ...] = (
     RuntimeConfigured,
     RuntimeRestarted,
     GpuCleared,
+    GpuForgotten,
+    DoorChosen,
+    DoorChanged,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

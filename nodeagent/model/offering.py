@@ -1,11 +1,12 @@
 """By which door each GPU is given out: whole, in fractions, by claims, or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
 
 _NAMED: Final = 4
@@ -48,6 +49,7 @@ class GpuDoor(Value, frozen=True):
 
     gpu: GpuUuid
     index: int
+    address: PciAddress
     door: Door
     """By which it is given out, and by which those who have it came."""
     wanted: Door
@@ -65,10 +67,14 @@ class GpuDoor(Value, frozen=True):
 
     def describe(self) -> str:
         """The state in one sentence."""
+        return f"GPU {self.index}: {self.explain()}"
+
+    def explain(self) -> str:
+        """The state without the GPU's name."""
         if self.is_settled:
-            return f"GPU {self.index}: {self.door} ({self.reason})"
+            return f"door {self.door} ({self.reason})"
         closed = "" if self.is_open else "; nobody new gets it until then"
-        return f"GPU {self.index}: {self.door} until {_join(self.waits_for)} gone, then {self.wanted}{closed}"
+        return f"door {self.door} until {_join(self.waits_for)} gone, then {self.wanted} ({self.reason}){closed}"
 
 
 class Offering(Value, frozen=True):
@@ -78,6 +84,16 @@ class Offering(Value, frozen=True):
     """In index order."""
     problems: tuple[str, ...] = ()
     """What is wrong with the rules, a sentence each."""
+
+    def list_closed(self, gpus: Iterable[Gpu], door: Door) -> dict[GpuUuid, str]:
+        """Those of these GPUs of which nobody new gets anything through this door, and why."""
+        known = {each.gpu: each for each in self.doors}
+        standing = {gpu.uuid: known.get(gpu.uuid) for gpu in gpus}
+        return {
+            uuid: "its door is not known yet" if each is None else each.explain()
+            for uuid, each in standing.items()
+            if each is None or each.door is not door or not each.is_open
+        }
 
     def list_open(self, door: Door) -> frozenset[GpuUuid]:
         """The GPUs of which somebody new can get something through this door."""

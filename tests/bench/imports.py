@@ -36,6 +36,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "cdi",
             "runtime",
             "exporter",
+            "offering",
             "labeler",
             "cluster",
             "wishes",

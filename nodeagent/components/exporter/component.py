@@ -23,7 +23,12 @@ from nodeagent.components.exporter.families.agent import (
     build_agent_families,
 )
 from nodeagent.components.exporter.families.gpus import build_standing_families
-from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, count_advertised
+from nodeagent.components.exporter.families.node_status import (
+    NodeStatus,
+    build_status_families,
+    count_advertised,
+    does_driver_work,
+)
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
 from nodeagent.components.exporter.serving.scrape import (
@@ -102,9 +107,10 @@ class AgentFactsSource:
         lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
         usage = resource.getrusage(resource.RUSAGE_SELF)
         statistics = self._bus.statistics()
+        newest = sample.value if sample is not None else None
         return AgentFacts(
             version=self._version,
-            driver_ready=driver is not None and driver.value.ready,
+            driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
             gates=self._gates.states(),
             components=tuple(self._reports()),
             conditions=self._conditions.active(),
@@ -239,14 +245,15 @@ class Exporter:
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
-        if driver is not None and driver.ready:
+        driver_works = does_driver_work(driver, self._latest(NodeSample), now)
+        if driver_works:
             self._driver_ready_seconds = now
         if plugin is not None and count_advertised(plugin):
             self._devices_seen_seconds = now
         return NodeStatus(
             started_seconds=self._agent.started_seconds,
             node=self._host,
-            driver=driver,
+            driver_works=driver_works,
             runtime=self._latest(RuntimeState),
             plugin=plugin,
             inventory=self._latest(Inventory),

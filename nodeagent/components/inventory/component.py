@@ -33,10 +33,10 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.cluster import ClusterNode
-from nodeagent.model.driver import DriverState
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
-from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
 
@@ -92,6 +92,7 @@ class InventoryComponent:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
         try:
             self._known = await self._read_known()
+            await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
             with self._door.lead_to(self):
@@ -128,6 +129,21 @@ class InventoryComponent:
             tasks.start_soon(self._report_events_forever, name="inventory events")
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
 
+    async def _wait_anything_known(self) -> None:
+        """Until there is a driver to be asked; one that has nothing to show is enough where there should be GPUs."""
+        with self._bus.watch_all(DriverState, ClusterNode, client=f"{self.name} wait") as changes:
+            while not self._is_anything_known():
+                await anext(changes)
+
+    def _is_anything_known(self) -> bool:
+        driver = self._bus.latest(DriverState)
+        should_be = bool(self._known) or bool(self._look_expected().count)
+        return driver is not None and (driver.value.ready or (should_be and self._has_no_hardware()))
+
+    def _has_no_hardware(self) -> bool:
+        driver = self._bus.latest(DriverState)
+        return driver is not None and driver.value.phase is DriverPhase.NO_HARDWARE
+
     async def _read_inventory_until_known(self) -> None:
         with self._bus.watch(DriverState, client=f"{self.name} start") as states:
             while not await self._read_inventory():
@@ -139,10 +155,8 @@ class InventoryComponent:
         self._expected = self._look_expected()
         problem = self._expected.problem
         self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
-        try:
-            readout = await self._source.read_inventory()
-        except DriverError as error:
-            self._log.warning("inventory_read_failed", reason=str(error))
+        readout = await self._read_hardware()
+        if readout is None:
             return False
         known = self._bus.latest(Inventory)
         before = known.value if known is not None else None
@@ -154,6 +168,15 @@ class InventoryComponent:
         await self._remember()
         self._reports.forget_old(anyio.current_time())
         return True
+
+    async def _read_hardware(self) -> GpuReadout | None:
+        try:
+            return await self._source.read_inventory()
+        except DriverError as error:
+            if self._has_no_hardware():
+                return GpuReadout()
+            self._log.warning("inventory_read_failed", reason=str(error))
+            return None
 
     def _publish(self, before: Inventory | None, after: Inventory) -> None:
         """Say what there is now, and of each GPU what changed and why; a driver that is back explains the rest."""
@@ -187,7 +210,7 @@ class InventoryComponent:
         if roster == self._stored:
             return
         trouble = await self._store.write(encode_roster(roster))
-        if trouble:
+        if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._conditions.set(NOT_REMEMBERED, detail=trouble)
         else:
             self._stored = roster
@@ -207,12 +230,14 @@ class InventoryComponent:
     async def _sample_forever(self) -> None:
         while True:
             period = self._live.now.inventory.sample_seconds
-            async for _ in Ticker(period):
+            async for _ in Ticker(period):  # pragma: no branch - a ticker has no end
                 await self._sample()
                 if self._live.now.inventory.sample_seconds != period:
                     break
 
     async def _sample(self) -> None:
+        if self._has_no_hardware():
+            return
         try:
             sample = await self._source.read_sample()
         except DriverError as error:

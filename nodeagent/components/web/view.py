@@ -14,7 +14,7 @@ from nodeagent.components.web.api.build import (
     build_gates,
     build_state,
 )
-from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.page.event_words import Names, build_names
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
@@ -25,6 +25,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -83,12 +84,17 @@ class NodeView:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._identity, self._reports = identity, reports
         self._trends, self._periods = Trends(), PeriodBook()
+        self._past: tuple[EventRecord, ...] = ()
         self._named: tuple[Inventory | None, Names] = (None, {})
 
     @property
     def epoch(self) -> str:
         """Tells this life of the agent from every other."""
         return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
+
+    def note_past(self, events: Sequence[EventRecord]) -> None:
+        """Take up what happened before this agent was started."""
+        self._past = tuple(events)
 
     def note(self, value: object) -> None:
         """Remember a reading for the curves; anything else leaves no trace."""
@@ -114,6 +120,7 @@ class NodeView:
             state=self.state(),
             trend=self._trends.points(),
             history=tuple(self._bus.history()),
+            past=self._past,
             periods=self._periods.periods(),
         )
 
@@ -135,6 +142,7 @@ class NodeView:
             cdi=self._latest(CdiState),
             allocations=self._latest(AllocationTable),
             labels=self._latest(LabelState),
+            offering=self._latest(Offering),
         )
 
     def _latest(self, state: type[T]) -> T | None:

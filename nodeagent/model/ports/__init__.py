@@ -14,6 +14,7 @@ from nodeagent.model.ports.containers import (
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
+    DoorChoosing,
     DriverProbe,
     FaultInjector,
     GpuClearing,
@@ -43,6 +44,7 @@ __all__ = [
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
+    "DoorChoosing",
     "DoorMemory",
     "DriverFileSource",
     "DriverProbe",

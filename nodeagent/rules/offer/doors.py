@@ -15,7 +15,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
@@ -34,6 +34,7 @@ class DoorWish(Value, frozen=True):
 
     gpu: GpuUuid
     index: int
+    address: PciAddress
     door: Door
     reason: str
 
@@ -67,7 +68,7 @@ def _wish(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None, *, ours: b
         door, reason = Door.NONE, _LEFT_ALONE
     elif door is Door.FRACTIONS and gpu.mig_enabled:
         door, reason = Door.NONE, f"{reason}: {_CUT}"
-    return DoorWish(gpu=gpu.uuid, index=gpu.index, door=door, reason=reason)
+    return DoorWish(gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, reason=reason)
 
 
 def _choose(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None) -> tuple[Door, str]:
@@ -150,6 +151,7 @@ def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChang
     return GpuDoor(
         gpu=wish.gpu,
         index=wish.index,
+        address=wish.address,
         door=door,
         wanted=wish.door,
         reason=wish.reason,

@@ -234,6 +234,7 @@ async def test_readings_on_demand_are_asked_for_with_the_list_that_names_them(cl
     file.write_text("DCGM_FI_DEV_MAX_SM_CLOCK, gauge, most\n")
     bench = Bench(clock, fields_file=file)
     async with bench.running():
+        await anyio.sleep(2 * FIELDS_FILE_LOOK_SECONDS)
         await bench.publish(make_sample(extras={"call/max_sm_clock": 1980.0}))
         assert find_value(bench.read(), "DCGM_FI_DEV_MAX_SM_CLOCK") == 1980
         file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
@@ -340,3 +341,12 @@ async def test_a_large_node_lets_others_run_while_it_is_rendered(clock: FakeCloc
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert turns > 10
+
+
+async def test_a_sample_of_gpus_that_nobody_knows_is_not_rendered(clock: FakeClock) -> None:
+    """Without an inventory there is no name to show a reading under."""
+    bench = Bench(clock)
+    async with bench.running():
+        bench.bus.publish_state(make_node(make_sample(), seconds=clock.wall()), source="inventory")
+        await anyio.sleep(1)
+        assert find_value(bench.read(), "nodeagent_renders_total") == 0

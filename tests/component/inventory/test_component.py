@@ -91,6 +91,7 @@ class Stage:
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
         self.clock, self.state_dir, self.door = clock, state_dir, ForgettingDoor()
         self.bus = Bus(clock)
+        self.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings())
         self.gpus = ScriptedGpus()
@@ -298,6 +299,7 @@ async def test_a_lost_gpu_goes_back_to_what_the_driver_said(stage: Stage) -> Non
     """Reports of one burst follow from its first, and what the look after them finds follows from them."""
     async with stage.running():
         await stage.started.wait()
+        await anyio.sleep(5)  # past the look that follows from the driver's being ready
         with stage.bus.listen(XidReported, GpuEventReported, GpuVanished, client="test") as facts:
             stage.gpus.readout = make_readout(make_gpu(0, lost="fell off the bus"), make_gpu(1))
             await stage.gpus.event_sender.send(XidReported(gpu=make_uuid(0), xid=79))
@@ -388,6 +390,44 @@ async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) ->
     async with again.running():
         await again.started.wait()
         assert again.codes() == []
+
+
+async def test_gpus_that_are_all_gone_are_missed_although_no_driver_will_be_ready(stage: Stage) -> None:
+    """By an agent that was started without them; until the driver has looked nothing is said."""
+    async with stage.running():
+        await stage.started.wait()
+    again = Stage(stage.clock, stage.state_dir)
+    again.gpus.readout = again.gpus.sampling = DriverUnavailable("list GPUs", "no library")
+    again.bus.retract_state(DriverState, source="test")
+    async with again.running():
+        await anyio.sleep(5)
+        assert again.codes() == []
+        again.bus.publish_state(DriverState(phase=DriverPhase.NOT_LOADED), source="test")
+        await anyio.sleep(5)
+        assert again.codes() == []
+        again.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE), source="test")
+        await again.started.wait()
+        assert "2 GPUs were here until 2026-01-01 00:00 UTC: GPU 0 (" in again.details("gpus-all-gone")[0]
+        assert [one.code for one in again.conditions.active()] == ["gpus-all-gone"]
+        await anyio.sleep(60)
+        assert again.gpus.samples == 0
+        again.gpus.readout, again.gpus.sampling = make_readout(make_gpu(0), make_gpu(1)), None
+        again.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+        await anyio.sleep(1.5)
+        assert again.codes() == []
+        assert again.gpus.samples
+
+
+async def test_a_node_without_gpus_waits_until_somebody_says_that_it_should_have_some(stage: Stage) -> None:
+    """What was never there is missed by the cluster's word alone."""
+    stage.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE), source="test")
+    stage.gpus.readout = DriverUnavailable("list GPUs", "no library")
+    async with stage.running():
+        await anyio.sleep(60)
+        assert (stage.codes(), stage.gpus.readings) == ([], 0)
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels={LABEL: "8"}), source="test")
+        await stage.started.wait()
+        assert stage.details("gpus-fewer-than-expected") == [f"8 by the node label {LABEL}, 0 found"]
 
 
 async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> None:

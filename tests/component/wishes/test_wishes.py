@@ -20,6 +20,7 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import WishRefused
+from nodeagent.model.offering import Door
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -51,6 +52,9 @@ class FakeControl:
 
     async def forget_gpu(self, name: str, who: str) -> str:
         raise AssertionError("nobody asked for a GPU to be forgotten")
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        raise AssertionError("nobody asked for another door")
 
     async def release(self, reason: str, seconds: float | None) -> str:
         if self.refusal is not None:
@@ -178,6 +182,9 @@ async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -
         stage.bus.publish_state(READY, source="test")
         await anyio.sleep(10)
         assert stage.codes() == {"mig-config-not-applied"}
+        await stage.wish(mig_config="all-disabled", pause="")
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"]), make_gpu(1)]), source="test")
+        await anyio.sleep(1)
         assert [(one.label, one.value) for one in stage.refused] == [("nvidia.com/mig.config", "all-disabled")]
         assert "GPU 0 is not cut as all-disabled asks" in stage.refused[0].reason
         await stage.wish(mig_config="all-disabled", mig_state="pending")

@@ -69,7 +69,7 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
         make_family(
             "nodeagent_gate_open",
             "gauge",
-            "Whether a milestone of the start is reached.",
+            "Whether a milestone of the start was reached; it stays so when what it stands for fails later.",
             [((("gate", one.name),), one.is_open) for one in facts.gates],
         ),
         make_family(
@@ -90,7 +90,7 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
             "Conditions that are true now, as on the status page; 1 each.",
             [((("code", one.code), ("key", one.key), ("severity", one.severity)), 1) for one in facts.conditions],
         ),
-        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works.", _bare(facts.driver_ready)),
+        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works now.", _bare(facts.driver_ready)),
     )
 
 

@@ -11,6 +11,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -41,6 +42,7 @@ class Known(Value, frozen=True):
     cdi: CdiState | None = None
     allocations: AllocationTable | None = None
     labels: LabelState | None = None
+    offering: Offering | None = None
 
 
 def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
@@ -96,7 +98,14 @@ def build_state(
     ready = decide_ready(gates, components)
     gpus = None
     if known.inventory is not None:
-        gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)
+        gpus = join_gpus(
+            known.inventory,
+            known.sample,
+            known.health,
+            known.allocations,
+            offering=known.offering,
+            now_seconds=now_seconds,
+        )
     verdict, sentence = decide_verdict(
         ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates, gpus=gpus
     )

@@ -48,6 +48,11 @@ class Chain(Value, frozen=True):
     left_out: int = 0
     """How many of the later ones there is no room for."""
 
+    @property
+    def is_before_restart(self) -> bool:
+        """Whether an earlier life of the agent told it: its events count up to -1."""
+        return self.links[0].seq < 0
+
 
 class Told(NamedTuple):
     """An event as far as chains need it."""

@@ -15,6 +15,8 @@ from nodeagent.model.events import (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
+    DoorChanged,
+    DoorChosen,
     DriverChanged,
     FaultInjected,
     GpuAppeared,
@@ -50,6 +52,7 @@ QUIET = frozenset(
         "ComponentReport",
         "LabelState",
         "NodeSample",
+        "Offering",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",
@@ -146,6 +149,10 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
     GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
+    DoorChosen: lambda one, names: (
+        f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
+    ),
+    DoorChanged: lambda one, names: f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}",
     CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
     RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
     RuntimeRestarted: lambda one, _names: (

@@ -8,9 +8,9 @@ from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
-from nodeagent.components.web.page.chains import build_chains, tell_history
+from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
 from nodeagent.components.web.page.event_words import build_names
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
@@ -73,6 +73,8 @@ class PageView(Value, frozen=True):
     state: StateRecord
     trend: Trend
     history: tuple[Envelope[Any], ...]
+    past: tuple[EventRecord, ...] = ()
+    """What happened before the agent was started."""
     periods: Mapping[GpuUuid, Periods] = {}
 
 
@@ -132,7 +134,12 @@ def render_overview(view: PageView) -> Steps:
 
 
 def _render_history(view: PageView) -> str:
-    return render_events(build_chains(tell_history(view.history, build_names(known_inventory(view.state)))))
+    return render_events(build_chains(tell_all(view)))
+
+
+def tell_all(view: PageView) -> list[Told]:
+    """What happened in earlier lives of the agent, then in this one, in words."""
+    return [*tell_records(view.past), *tell_history(view.history, build_names(known_inventory(view.state)))]
 
 
 def known_inventory(state: StateRecord) -> Inventory | None:

@@ -14,6 +14,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.offering import Door, DoorHolder
 from nodeagent.rules.offer.doors import DoorPlan, DoorWish, decide_door, list_holders, plan_doors
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
+from tests.support.samples import make_address
 
 A100 = "NVIDIA A100-SXM4-80GB"
 GPUS = (*(make_gpu(index) for index in range(3)), make_gpu(3, name=A100))
@@ -153,7 +154,7 @@ def test_holders_are_found_by_whatever_they_have_of_the_gpu() -> None:
 
 
 def wish(door: Door) -> DoorWish:
-    return DoorWish(gpu=gpu_uuid(0), index=0, door=door, reason="doors.rules[0]")
+    return DoorWish(gpu=gpu_uuid(0), index=0, address=make_address(0), door=door, reason="doors.rules[0]")
 
 
 def inside(door: Door, name: str = "one") -> DoorHolder:
@@ -200,7 +201,7 @@ def test_a_change_that_waits_ends_by_itself() -> None:
     """As they leave one after another, and also where the wish is taken back."""
     first, second = inside(W, "first"), inside(W, "second")
     for holders in ([first, second], [second]):
-        assert decide_door(wish(F), holders, "drain").describe().startswith("GPU 0: whole until")
+        assert decide_door(wish(F), holders, "drain").describe().startswith("GPU 0: door whole until")
     assert decide_door(wish(F), [], "drain").is_open
     back = decide_door(replace(wish(F), door=W), [first, second], "drain")
     assert (back.door, back.is_open, back.is_settled) == (W, True, True)

@@ -19,6 +19,7 @@ from nodeagent.config.sections.agent import (
 )
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
+from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
@@ -27,7 +28,7 @@ S = TypeVar("S", bound=Section)
 
 # Sections whose part is still to be built: they are read and judged like all others, and whoever sets something in
 # them is told that nothing comes of it yet. A part that lands takes its name off this list.
-NOT_BUILT: Final[frozenset[str]] = frozenset()
+NOT_BUILT: Final[frozenset[str]] = frozenset({"doors"})
 
 
 def _section(kind: type[S]) -> S:
@@ -46,6 +47,7 @@ class Settings(Section):
     inventory: InventorySettings = _section(InventorySettings)
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
+    doors: DoorsSettings = _section(DoorsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)

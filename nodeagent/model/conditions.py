@@ -323,6 +323,31 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="nothing needs to be done; to offer it, change `gpus.include` or `gpus.exclude`",
     ),
     ConditionDefinition(
+        code="gpu-door",
+        severity="info",
+        title="a GPU is not given out whole",
+        remedy="nothing needs to be done; `nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole`"
+        " gives it back to the kubelet",
+    ),
+    ConditionDefinition(
+        code="door-waits",
+        severity="info",
+        title="a GPU shall go through another door, and somebody has it",
+        remedy="wait, or end the pods that are named; `nodeagent gpu set-door GPU configured` takes a choice back",
+    ),
+    ConditionDefinition(
+        code="door-unserved",
+        severity="warning",
+        title="a GPU is behind a door that nothing here serves",
+        remedy="choose whole or none for it in `doors.rules`; this release gives out no fractions and no claims",
+    ),
+    ConditionDefinition(
+        code="doors-unclear",
+        severity="warning",
+        title="rules about doors contradict one another, or mean no GPU",
+        remedy="mend `doors.rules` as it says; the first rule that fits a GPU counts",
+    ),
+    ConditionDefinition(
         code="mig-not-offered",
         severity="warning",
         title="a GPU is cut into MIG devices, and offered as a whole",

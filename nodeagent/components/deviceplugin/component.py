@@ -40,7 +40,8 @@ from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.plugin import (
     AdvertisedDevice,
     AdvertisedResource,
@@ -228,7 +229,7 @@ class DevicePlugins:
                 self._refresh(tasks)
 
     async def _watch_states(self) -> None:
-        watched = (Inventory, HealthReport, AllocationTable, CdiState, DriverState)
+        watched = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState)
         with self._bus.watch_all(*watched, client=self.name) as states:
             async for _ in states:
                 self._waker.wake()
@@ -261,16 +262,18 @@ class DevicePlugins:
         if inventory is None:
             return False
         settings = self._live.now
-        planned = self._plan_again(inventory.value, settings)
+        offering = self._bus.latest(Offering)
+        closed = offering.value.list_closed(inventory.value.gpus, Door.WHOLE) if offering is not None else {}
+        planned = self._plan_again(inventory.value, settings, frozenset(closed))
         facts = replace(self._facts, cdi_extras=self._find_extras())
         health = self._bus.latest(HealthReport)
         driver = self._bus.latest(DriverState)
         no_channel = find_missing_channels(settings.device_plugin, facts)
         blocked = no_channel or explain_driver(driver.value if driver is not None else None)
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
-        cause = self._news.take(inventory, health, driver, cdi, self._reloaded) or self._news.take(table)
+        cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
-        view = View(inventory.value, health.value if health is not None else None, blocked, named)
+        view = View(inventory.value, health.value if health is not None else None, blocked, named, closed)
         self._report_problems(planned.plan, no_channel)
         held = self._find_held() if settings.device_plugin.enabled else {}
         wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}
@@ -299,11 +302,11 @@ class DevicePlugins:
         standing = self._standing.get(name)
         return standing is not None and standing.registered and bool(standing.devices)
 
-    def _plan_again(self, inventory: Inventory, settings: Settings) -> _Plan:
+    def _plan_again(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> _Plan:
         """The plan for this inventory and these settings; made anew only when one of them has changed."""
-        origin = (inventory, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
+        origin = (inventory, closed, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
         if self._plan is None or self._plan.origin != origin:
-            plan = plan_resources(inventory, settings)
+            plan = plan_resources(inventory, settings, closed)
             topology = plan_topology(inventory)
             policy = settings.device_plugin.shared_allocation_policy
             preferences = {resource.name: Preference(resource, topology, policy) for resource in plan.resources}

@@ -19,10 +19,7 @@ from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
-    ComponentFacts,
-    ConditionFacts,
     ExporterFacts,
-    ListenerFacts,
     build_agent_families,
 )
 from nodeagent.components.exporter.families.gpus import build_standing_families
@@ -78,7 +75,7 @@ SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
-class MetricsRenderer:
+class AgentFactsSource:
     """What the agent says of itself, gathered anew for each scrape."""
 
     def __init__(
@@ -108,29 +105,18 @@ class MetricsRenderer:
         gpus = inventory.value.gpus if inventory is not None else ()
         lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
         lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
-        lag = self._introspection.lag()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         statistics = self._bus.statistics()
         newest = sample.value if sample is not None else None
         return AgentFacts(
             version=self._version,
             driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
-            gates={gate.name: gate.is_open for gate in self._gates.states()},
-            components=tuple(
-                ComponentFacts(name=one.name, phase=one.phase, restarts=one.restarts) for one in self._reports()
-            ),
-            conditions=tuple(
-                ConditionFacts(code=one.code, key=one.key, severity=one.severity) for one in self._conditions.active()
-            ),
-            listeners=tuple(
-                ListenerFacts(client=one.client, depth=one.depth, lost=one.lost) for one in statistics.listeners
-            ),
+            gates=self._gates.states(),
+            components=tuple(self._reports()),
+            conditions=self._conditions.active(),
+            listeners=statistics.listeners,
             bus_published=statistics.published,
-            loop_lag_seconds={
-                "0.5": lag.p50_seconds,
-                "0.99": lag.p99_seconds,
-                "1": lag.max_seconds,
-            },
+            loop_lag=self._introspection.lag(),
             gpus_present=len(gpus) - lost_count,
             gpus_lost=lost_count,
             gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
@@ -161,7 +147,7 @@ class Exporter:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        agent: MetricsRenderer,
+        agent: AgentFactsSource,
         places: ProcessPlaces | None,
         *,
         host: str,

@@ -11,6 +11,8 @@ HostError
 ├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
 ├── HookProgramMissing    the hook program is not part of this installation
 ├── HookProgramUnfit      it is, and does not run on this host
+├── VgpuFileInvalid       a limits or usage file is none, is damaged, or is for other devices
+├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
 └── HostStuck             file work did not come back in time
 """
 
@@ -157,9 +159,25 @@ class HookProgramUnfit(HostError):
         self.path = path
 
 
+class VgpuFileInvalid(HostError):
+    """A file in place of a container's limits or usage file is none, is damaged, or is for other devices."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot use {path}: {reason}: end the container, so that its files are made anew")
+        self.path, self.reason = path, reason
+
+
 class HostStuck(HostError):
     """File work did not come back in time: the file system under the path hangs."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"no answer about {path}: {reason}: check the file system it is on")
         self.path, self.reason = path, reason
+
+
+class ShimTableUnfit(HostError):
+    """The runtime shim's table would be one that the shim refuses."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the table of the runtime shim cannot be written: {reason}; the one in place stays")
+        self.reason = reason

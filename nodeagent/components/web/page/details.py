@@ -90,7 +90,10 @@ def _now(record: GpuRecord, view: PageView) -> str:
 
 def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations:
-        return "<p>Nobody: it is free.</p>"
+        is_closed = record.door is not None and not record.door.is_open
+        return (
+            f"<p>Nobody: {esc(record.door.explain()) if record.door is not None and is_closed else 'it is free.'}</p>"
+        )
     return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
 
 

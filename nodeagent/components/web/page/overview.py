@@ -5,6 +5,7 @@ Each part has a name. The document is made of all of them; the script gets those
 
 from collections.abc import Callable, Generator, Mapping
 from string import Template
+from typing import Any
 from urllib.parse import quote
 
 from nodeagent.components.web.api.records import EventRecord, StateRecord
@@ -24,7 +25,7 @@ from nodeagent.components.web.page.parts import (
 from nodeagent.components.web.page.periods import Periods
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.components.web.page.topology import render_topology
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import Envelope
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
@@ -71,7 +72,7 @@ class PageView(Value, frozen=True):
 
     state: StateRecord
     trend: Trend
-    history: tuple[EnvelopeLike, ...]
+    history: tuple[Envelope[Any], ...]
     past: tuple[EventRecord, ...] = ()
     """What happened before the agent was started."""
     periods: Mapping[GpuUuid, Periods] = {}

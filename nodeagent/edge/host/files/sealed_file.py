@@ -30,6 +30,11 @@ class Unsealed(Value, frozen=True):
     """What could not be used and why, in words; empty when all is well, or when there never was a file."""
 
 
+def seal(name: bytes, version: int, body: bytes) -> bytes:
+    """The first line of a file with this body."""
+    return b"%s %d %d %s\n" % (name, version, len(body), hashlib.sha256(body).hexdigest().encode())
+
+
 class SealedFile:
     """One file and its previous copy; for a single writer."""
 
@@ -55,8 +60,7 @@ class SealedFile:
             FileNotWritten: the old one stays, or the new one may not survive a power cut.
         """
         self._keep_previous()
-        seal = b"%s %d %d %s\n" % (self._name, self._version, len(body), hashlib.sha256(body).hexdigest().encode())
-        write_atomically(self.path, seal + body, mode=_MODE)
+        write_atomically(self.path, seal(self._name, self._version, body) + body, mode=_MODE)
 
     def discard(self, reason: str) -> str:
         """Move the file aside, because its body means nothing to its owner; says what was done."""

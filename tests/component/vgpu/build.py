@@ -15,9 +15,9 @@ def _list_headers() -> list[Path]:
     return sorted([*VGPU.glob("*.h"), *(NATIVE / "include").glob("*.h")])
 
 
-def build_ledger_race(*flags: str) -> Path:
+def build_ledger_program(name: str, *flags: str) -> Path:
     """The program of that name, with the ledger and nothing else of the library."""
-    sources = [HERE / "src" / "ledger_race.c", *(VGPU / name for name in _LEDGER)]
+    sources = [HERE / "src" / f"{name}.c", *(VGPU / each for each in _LEDGER)]
     return compile_once(
-        HERE / "build", "ledger_race", sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
+        HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
     )

@@ -21,3 +21,8 @@ def build_ledger_program(name: str, *flags: str) -> Path:
     return compile_once(
         HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
     )
+
+
+def build_cuda_talk() -> Path:
+    """A program that knows the driver only, as those of containers do."""
+    return compile_once(HERE / "build", "cuda_talk", [HERE / "src" / "cuda_talk.c"], ("-O1", "-ldl"))

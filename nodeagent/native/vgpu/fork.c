@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 
+#include "blocks.h"
 #include "files.h"
 #include "ledger.h"
 
@@ -12,6 +13,7 @@ static void forget(void)
 {
     files_after_fork();
     ledger_after_fork();
+    blocks_after_fork();
 }
 
 __attribute__((constructor)) static void watch(void)

@@ -8,7 +8,7 @@ from tests.support.native import NATIVE
 
 HERE: Final = Path(__file__).parent
 VGPU: Final = NATIVE / "vgpu"
-_LEDGER: Final = ("files.c", "fork.c", "identity.c", "ledger.c", "log.c")
+_LEDGER: Final = ("blocks.c", "files.c", "fork.c", "identity.c", "ledger.c", "log.c")
 
 
 def _list_headers() -> list[Path]:
@@ -16,7 +16,7 @@ def _list_headers() -> list[Path]:
 
 
 def build_ledger_program(name: str, *flags: str) -> Path:
-    """The program of that name, with the ledger and nothing else of the library."""
+    """The program of that name, with what the library counts by, and nothing that stands before the driver."""
     sources = [HERE / "src" / f"{name}.c", *(VGPU / each for each in _LEDGER)]
     return compile_once(
         HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()

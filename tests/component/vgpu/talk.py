@@ -11,7 +11,7 @@ from tests.component.vgpu.place import Place
 
 
 class Talk:
-    """Owns the words of `src/ledger_talk.c`."""
+    """Owns the words of `src/ledger_talk.c`; `ask` is good for those of any other program too."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -49,10 +49,10 @@ class Talk:
 
 
 @contextmanager
-def talk(place: Place, *flags: str, **more: str) -> Iterator[Talk]:
+def talk(place: Place, program: str = "ledger_talk", **more: str) -> Iterator[Talk]:
     """Such a process, with this environment besides."""
     with subprocess.Popen(
-        [build_ledger_program("ledger_talk", *flags)],
+        [build_ledger_program(program)],
         env=place.environ(**more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

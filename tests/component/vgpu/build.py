@@ -26,3 +26,14 @@ def build_ledger_program(name: str, *flags: str) -> Path:
 def build_cuda_talk() -> Path:
     """A program that knows the driver only, as those of containers do."""
     return compile_once(HERE / "build", "cuda_talk", [HERE / "src" / "cuda_talk.c"], ("-O1", "-ldl"))
+
+
+def build_real_say() -> Path:
+    """A program that reads the C library's symbol table."""
+    sources = [HERE / "src" / "real_say.c", VGPU / "real.c"]
+    return compile_once(HERE / "build", "real_say", sources, ("-O2", f"-I{VGPU}", "-ldl"), besides=_list_headers())
+
+
+def build_in_front() -> Path:
+    """A library that has `dlsym` for itself."""
+    return compile_once(HERE / "build", "in_front.so", [HERE / "src" / "in_front.c"], ("-shared", "-fPIC"))

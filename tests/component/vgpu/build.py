@@ -37,3 +37,10 @@ def build_real_say() -> Path:
 def build_in_front() -> Path:
     """A library that has `dlsym` for itself."""
     return compile_once(HERE / "build", "in_front.so", [HERE / "src" / "in_front.c"], ("-shared", "-fPIC"))
+
+
+def build_linear() -> Path:
+    """A library with what limits linear memory, under its own names, and nothing that stands before the driver."""
+    sources = [VGPU / name for name in (*_LEDGER, "driver.c", "linear.c", "real.c")]
+    flags = ("-O2", "-shared", "-fPIC", "-pthread", f"-I{VGPU}")
+    return compile_once(HERE / "build", "linear.so", sources, flags, besides=_list_headers())

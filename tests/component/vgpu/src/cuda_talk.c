@@ -5,7 +5,7 @@
  *   where ROUTE SYMBOL              file and symbol of the address
  *   fork, end                       as in ledger_talk.c
  *
- * A route is `dlsym`, or `VERSION:FLAGS` for cuGetProcAddress_v2. An argument is a number, or `out` for 8 bytes to write
+ * A route is `dlsym` with the driver's handle, `default` with none, or `VERSION:FLAGS` for cuGetProcAddress_v2. An argument is a number, or `out` for 8 bytes to write
  * to.
  */
 #define _GNU_SOURCE
@@ -42,6 +42,8 @@ static void *find(const char *route, const char *symbol)
     void *place = NULL;
     int version;
     unsigned flags;
+    if (strcmp(route, "default") == 0)
+        return dlsym(RTLD_DEFAULT, symbol);
     if (sscanf(route, "%d:%u", &version, &flags) != 2)
         return dlsym(driver, symbol);
     get_address ask = (get_address)dlsym(driver, "cuGetProcAddress_v2");

@@ -106,10 +106,10 @@ EXPORT result cuMemAlloc_v2(address *at, size_t bytes)
 
 static result allocate_pitch(address *at, uint64_t *pitch, uint64_t width, uint64_t height, int is_narrow)
 {
-    uint64_t rounded, bytes;
+    uint64_t rounded, bytes, step = fake_number("FAKE_CUDA_PITCH", 512);
     REQUIRE(width > 0 && height > 0, INVALID_VALUE);
-    REQUIRE(!__builtin_add_overflow(width, ALIGNMENT - 1, &rounded), OUT_OF_MEMORY);
-    *pitch = rounded / ALIGNMENT * ALIGNMENT;
+    REQUIRE(!__builtin_add_overflow(width, step - 1, &rounded), OUT_OF_MEMORY);
+    *pitch = rounded / step * step;
     REQUIRE(!__builtin_mul_overflow(*pitch, height, &bytes), OUT_OF_MEMORY);
     return allocate(at, bytes, is_narrow);
 }

@@ -44,3 +44,8 @@ def build_linear() -> Path:
     sources = [VGPU / name for name in (*_LEDGER, "driver.c", "linear.c", "real.c")]
     flags = ("-O2", "-shared", "-fPIC", "-pthread", f"-I{VGPU}")
     return compile_once(HERE / "build", "linear.so", sources, flags, besides=_list_headers())
+
+
+def build_linear_race() -> Path:
+    """The program of that name, which finds the library before it."""
+    return compile_once(HERE / "build", "linear_race", [HERE / "src" / "linear_race.c"], ("-O2", "-pthread", "-ldl"))

@@ -86,9 +86,9 @@ class FakeDriver:
 
 
 def _read_start(pid: int) -> int | None:
-    """None for a process that is gone, or has ended and was not waited for."""
+    """None for a process that is gone, or has ended with all its threads and was not waited for."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" and int(fields[17]) <= 1 else int(fields[19])

@@ -49,21 +49,22 @@ static void unlock(void)
     pthread_mutex_unlock(&within);
 }
 
-/* 0 for one that is gone, or has ended and was not waited for. */
+/* 0 for one that is gone, or has ended with all its threads and was not waited for. */
 static uint64_t read_start(uint64_t pid)
 {
     char path[64], line[1024], state = 'X';
     unsigned long long start = 0;
+    int threads = 0;
     snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
     FILE *stat = fopen(path, "re");
     if (!stat)
         return 0;
     char *at = fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
     fclose(stat);
-    if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-                      &start) != 2)
+    if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &state,
+                      &threads, &start) != 3)
         return 0;
-    return state == 'Z' || state == 'X' ? 0 : start;
+    return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : start;
 }
 
 static void drop_dead(void)

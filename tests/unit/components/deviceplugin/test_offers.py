@@ -28,7 +28,7 @@ def test_a_resource_that_is_offered_no_more_has_no_devices() -> None:
     """It is served for those who still have some, and prefers nothing."""
     plan, view = make_plan(None, TWO, Settings(), frozenset()), View(TWO, None)
     offer = plan.offer(GPU, view, Settings().device_plugin, HandoutFacts())
-    assert (len(offer.resource.devices), offer.known.keys()) == (2, {DeviceId(gpu_uuid(0)), DeviceId(gpu_uuid(1))})
+    assert (len(offer.resource.devices), set(offer.known)) == (2, {DeviceId(gpu_uuid(0)), DeviceId(gpu_uuid(1))})
     gone = plan.offer(OTHER, view, Settings().device_plugin, HandoutFacts())
     assert (gone.resource.name, gone.resource.devices, gone.known) == (OTHER, (), {})
 

@@ -11,6 +11,7 @@ from tests.component.oci_shim.support import CONTROL, TABLE, UUIDS, Shim, make_s
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C")]
 VISIBLE = "NVIDIA_VISIBLE_DEVICES="
 OLD = "CUDA_VERSION=11.4.0"
+INVALID_VERSIONS = ("foo", "7.foo", "9.", "9..0", ".5.10", "-9", "+9", "9.0.116.50", "9.0.116foo", "9.4294967296")
 EVERY = ["nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia-caps/nvidia-cap3"]
 
 

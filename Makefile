@@ -103,4 +103,4 @@ native: ## the programs in C, for x86-64 and aarch64 (needs a C compiler and a c
 	@$(MAKE) --no-print-directory -C nodeagent/native
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist results nodeagent/native/built tests/fakes/nvml/build tests/fakes/clock/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist results nodeagent/native/built tests/fakes/nvml/build tests/fakes/clock/build tests/fakes/cuda/build tests/component/vgpu/build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

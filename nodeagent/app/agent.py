@@ -13,11 +13,11 @@ from nodeagent.app.endpoints import Listeners, open_endpoints
 from nodeagent.app.errors import DriverRequired
 from nodeagent.app.plan import AgentPlan, Endpoints
 from nodeagent.components.driver.decide import decide_driver
-from nodeagent.core.conditions import ActiveConditions
 from nodeagent.core.heap import keep_heap_small
 from nodeagent.core.life.report import ComponentReport, Phase
 from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
 from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
+from nodeagent.core.values import ActiveConditions
 from nodeagent.edge.host.machine.systemd_notify import SystemdNotifier
 from nodeagent.model.errors import ControlRefused
 

@@ -40,7 +40,7 @@ _log = get_logger(component="agent")
 
 
 class ClusterSide:
-    """What the labeler and cluster components are wired to; lives as long as the process."""
+    """What the labeler, cluster and wishes components are wired to; lives as long as the process."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class ClusterSide:
         if self._credentials is None:
             return (labeler,)
         cluster = ComponentSpec("cluster", lambda: self._wrap("cluster", self._build_cluster), stop_stage=STOP_STAGE)
-        return (labeler, cluster)
+        wishes = ComponentSpec("wishes", lambda: self._wrap("wishes", self._build_wishes), stop_stage=STOP_STAGE)
+        return (labeler, cluster, wishes)
 
     def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
         modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.files.feature_file")
@@ -144,7 +145,7 @@ class ClusterSide:
     def _build_cluster(self) -> Component:
         from nodeagent.components.cluster.component import Cluster  # noqa: PLC0415 - see `late`
 
-        node, control = self._open_node(), self._read_control()
+        node = self._open_node()
         assert node is not None
         # What happened before the first of them is still to be told; after a crash nothing is told twice.
         after, self._facts_after = self._facts_after, None
@@ -154,11 +155,15 @@ class ClusterSide:
             self._clock,
             self._live,
             node,
-            control,
-            control,
             pods=self._open_pods(),
             facts_after=after,
         )
+
+    def _build_wishes(self) -> Component:
+        from nodeagent.components.wishes.component import Wishes  # noqa: PLC0415 - see `late`
+
+        control = self._read_control()
+        return Wishes(self._bus, self._conditions, self._live, control, control)
 
     def _open_pods(self) -> "PodApi":
         from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used

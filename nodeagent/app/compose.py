@@ -21,6 +21,8 @@ from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.roster import ROSTER_VERSION
+from nodeagent.components.offering.component import OfferingComponent
+from nodeagent.components.offering.door import ChoosingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -63,7 +65,7 @@ class Composition:
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
-        self.clearing, self.forgetting = ClearingDoor(), ForgettingDoor()
+        self.clearing, self.forgetting, self.choosing = ClearingDoor(), ForgettingDoor(), ChoosingDoor()
         registers = settings.device_plugin.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
@@ -85,6 +87,7 @@ class Composition:
             faults=hardware.faults,
             clearing=self.clearing,
             forgetting=self.forgetting,
+            choosing=self.choosing,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -95,7 +98,7 @@ class Composition:
             ComponentSpec(
                 "inventory",
                 self._build_inventory,
-                needs=("driver_ready",),
+                # It waits for the driver itself: GPUs that are all gone are missed by it, and no driver will be ready.
                 opens=("inventory_known",),
                 vital=True,
                 stop_stage=20,
@@ -115,6 +118,14 @@ class Composition:
                 vital=True,
                 stop_stage=30,
             ),
+            ComponentSpec(
+                "offering",
+                self._build_offering,
+                needs=("inventory_known", "allocations_recovered"),
+                opens=("doors_known",),
+                vital=True,
+                stop_stage=20,
+            ),
             *self.containers.specs(),
             *self._plugin_specs(),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
@@ -132,6 +143,7 @@ class Composition:
                 "inventory_known",
                 "health_known",
                 "allocations_recovered",
+                "doors_known",
                 *self.containers.list_gates_of_plugins(),
             ),
             opens=(PLUGIN_GATE,),
@@ -167,6 +179,9 @@ class Composition:
             self.bus, self.conditions, self.clock, self.hardware.gpus, self.live, store, self.forgetting
         )
 
+    def _build_offering(self) -> Component:
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.door, self.choosing)
+
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
         return SealedStore(SealedFile(node.state_dir / name, seal, version), proc_root=node.proc_dir)
@@ -193,10 +208,10 @@ class Composition:
     @cached_property
     def exporter(self) -> "Exporter":
         """One for the life of the process: its totals outlive a restart of the component."""
-        from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - see `late`
+        from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - see `late`
         from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
-        agent = MetricsRenderer(
+        agent = AgentFactsSource(
             self.bus,
             self.gates,
             self.conditions,

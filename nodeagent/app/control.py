@@ -24,7 +24,8 @@ from nodeagent.core.errors import CoreError
 from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
-from nodeagent.model.ports import FaultInjector, GpuClearing, GpuForgetting, GpuSource
+from nodeagent.model.offering import Door
+from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -45,10 +46,11 @@ class Control:
         faults: FaultInjector | None,
         clearing: GpuClearing,
         forgetting: GpuForgetting,
+        choosing: DoorChoosing,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing, self._forgetting = clearing, forgetting
+        self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -177,6 +179,10 @@ class Control:
     async def forget_gpu(self, name: str, who: str) -> str:
         """No longer miss a GPU that is gone for good."""
         return await self._forgetting.forget_gpu(name, who)
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        """Have a GPU go through another door."""
+        return await self._choosing.set_door(name, door, who)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

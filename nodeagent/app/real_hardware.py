@@ -40,26 +40,26 @@ class WatchedGpus:
         self._gpus, self._notify = gpus, notify
 
     async def read_inventory(self) -> GpuReadout:
-        """As the port says."""
+        """Enumerate all GPUs; a failure is told before it goes on its way."""
         async with self._noticing():
             return await self._gpus.read_inventory()
 
     async def read_sample(self) -> NodeSample:
-        """As the port says."""
+        """Read what changes each second; a failure is told before it goes on its way."""
         async with self._noticing():
             return await self._gpus.read_sample()
 
     def events(self) -> AsyncIterator[GpuEvent]:
-        """As the port says."""
+        """What the driver reports by itself; its end is no news to whoever judges the driver."""
         return self._gpus.events()
 
     async def release(self, reason: str) -> None:
-        """As the port says."""
+        """Let go of the driver, and say so."""
         await self._gpus.release(reason)
         self._notify()
 
     async def resume(self) -> None:
-        """As the port says."""
+        """Take the driver up again, and say so."""
         await self._gpus.resume()
         self._notify()
 

@@ -19,6 +19,7 @@ from nodeagent.config.sections.agent import (
 )
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
+from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
@@ -46,6 +47,7 @@ class Settings(Section):
     inventory: InventorySettings = _section(InventorySettings)
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
+    doors: DoorsSettings = _section(DoorsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)

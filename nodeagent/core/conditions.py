@@ -7,7 +7,7 @@ Refuses codes that the catalogue lacks, and catalogues that contradict themselve
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskStatus
@@ -20,8 +20,7 @@ from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.errors import CatalogueBroken, ConditionUnknown
 from nodeagent.core.log.lines import get_logger
-
-Severity: TypeAlias = Literal["info", "warning", "error"]
+from nodeagent.core.values import ActiveCondition, ActiveConditions, Severity
 
 _RANK: Mapping[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
@@ -60,28 +59,6 @@ class Definition(Protocol):
     def depends_on(self) -> tuple[str, ...]:
         """Codes that explain this one."""
         ...
-
-
-class ActiveCondition(Struct, frozen=True):
-    """One condition that is set."""
-
-    code: str
-    key: str
-    """Which of several things it is about; empty when there is only one."""
-    severity: Severity
-    title: str
-    detail: str
-    remedy: str
-    since: float
-    """Unix seconds."""
-    cause: int | None
-    """The seq of the envelope that led to it."""
-
-
-class ActiveConditions(Struct, frozen=True):
-    """State: every condition that people should see, the worst first, then the oldest."""
-
-    conditions: tuple[ActiveCondition, ...]
 
 
 class _Entry(Struct, frozen=True):

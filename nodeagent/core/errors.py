@@ -19,7 +19,7 @@
     │   ├── ChildDied                the child ended while a request was pending
     │   └── ChildUnavailable         no child now: it could not start, waits to restart, or was ended
     └── WorkerError
-        ├── WorkerStuck              a call in a thread past its deadline
+        ├── ThreadStuck              a call in a thread past its deadline
         └── WorkersExhausted         too many threads are stuck already
 
 Owns no import, so that a child process can load it for the price of one file.
@@ -168,7 +168,7 @@ class WorkerError(CoreError):
     """A call in a worker thread was not finished."""
 
 
-class WorkerStuck(WorkerError):
+class ThreadStuck(WorkerError):
     """The call is past its deadline; its thread is set aside and will be given nothing more."""
 
     def __init__(self, name: str, call: str, timeout_seconds: float) -> None:

@@ -14,20 +14,13 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec import Struct
 
+from nodeagent.core.values import LoopLag
+
 _SAMPLE_PERIOD_SECONDS = 0.25
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _WINDOW_SAMPLES = 240
 """One minute of samples."""
-
-
-class LoopLag(Struct, frozen=True):
-    """How much later than asked the loop woke a sleeper, over the window."""
-
-    p50_seconds: float
-    p99_seconds: float
-    max_seconds: float
-    samples: int
 
 
 class ProcessSnapshot(Struct, frozen=True):

@@ -8,6 +8,8 @@ from nodeagent.model.values import Value
 
 READY_CONDITION = "nvidia.com/GPUReady"
 PREFIX = "nvidia.com/"
+MIG_CONFIG_LABEL = "nvidia.com/mig.config"
+MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -40,6 +42,19 @@ class ClusterNode(Value, frozen=True):
     """Those under `nvidia.com/`."""
     taints: tuple[Taint, ...] = ()
     condition: NodeCondition | None = None
+
+
+class ClusterWishes(Value, frozen=True):
+    """State: what the cluster asks of this node by its labels; whoever a wish concerns reads it here."""
+
+    pause: str = ""
+    """The label that wants all GPU handles released, as `key=value`; empty when none does."""
+    configuration: str = ""
+    """The named configuration that is to be in force; empty for the default one."""
+    mig_config: str = ""
+    """How the GPUs are to be partitioned; empty for no wish."""
+    mig_state: str = ""
+    """What another MIG manager says of carrying that out."""
 
 
 class ClusterLink(Value, frozen=True):

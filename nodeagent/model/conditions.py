@@ -186,14 +186,28 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="error",
         title="a GPU that this node had is gone",
         remedy="reseat or replace it; if it is gone for good: `nodeagent gpu forget GPU`, or set `gpus.expected`",
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpus-all-gone"),
+    ),
+    ConditionDefinition(
+        code="gpus-all-gone",
+        severity="error",
+        title="all GPUs that this node had are gone",
+        remedy="check power, risers and `lspci -d 10de:`; if they are gone for good: `nodeagent gpu forget GPU` for"
+        " each, or `gpus.expected: 0`",
         depends_on=BLINDING_BUT_ABSENCE,
     ),
     ConditionDefinition(
         code="gpus-fewer-than-expected",
         severity="error",
         title="this node has fewer GPUs than it should have",
-        remedy="check `lspci -d 10de:` and the BIOS; correct `gpus.expected` if the node was built with fewer",
+        remedy="check `lspci -d 10de:` and the BIOS; correct who says so if the node was built with fewer",
         depends_on=BLINDING_BUT_ABSENCE,
+    ),
+    ConditionDefinition(
+        code="gpus-expected-label-unreadable",
+        severity="warning",
+        title="the node's label does not say how many GPUs there should be",
+        remedy="correct the label nvidia.com/gpu.expected.count or take it off; until then it is not followed",
     ),
     ConditionDefinition(
         code="gpus-not-remembered",
@@ -227,7 +241,6 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="GPU readings are old",
         remedy="read `dmesg | grep NVRM`; the last values are still served, marked stale; if it lasts, reboot the node",
-        show_after_seconds=10.0,
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
@@ -280,7 +293,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         title="pods cannot get any GPU of this node",
         remedy="follow the detail, and what the conditions of each GPU say; drain the node if it lasts",
         show_after_seconds=15.0,
-        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty"),
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty", "gpus-all-gone"),
     ),
     ConditionDefinition(
         code="gpu-not-offered",
@@ -308,6 +321,30 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="info",
         title="a GPU is left alone by configuration",
         remedy="nothing needs to be done; to offer it, change `gpus.include` or `gpus.exclude`",
+    ),
+    ConditionDefinition(
+        code="gpu-door",
+        severity="info",
+        title="a GPU is not given out whole",
+        remedy="`nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole` gives it back",
+    ),
+    ConditionDefinition(
+        code="door-waits",
+        severity="info",
+        title="a GPU shall go through another door, and somebody has it",
+        remedy="wait, or end the pods that are named; `nodeagent gpu set-door GPU configured` takes a choice back",
+    ),
+    ConditionDefinition(
+        code="door-unserved",
+        severity="warning",
+        title="a GPU is behind a door that nothing here serves",
+        remedy="choose whole or none for it in `doors.rules`; this release gives out no fractions and no claims",
+    ),
+    ConditionDefinition(
+        code="doors-unclear",
+        severity="warning",
+        title="rules about doors contradict one another, or mean no GPU",
+        remedy="mend `doors.rules` as it says; the first rule that fits a GPU counts",
     ),
     ConditionDefinition(
         code="mig-not-offered",

@@ -18,6 +18,7 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         severity="warning",
         title="no NVIDIA GPU on the PCI bus",
         remedy="take nodeagent off this node, or check `lspci -d 10de:` and the BIOS if a GPU should be there",
+        depends_on=("gpus-all-gone",),
     ),
     _driver(
         "driver-not-loaded",

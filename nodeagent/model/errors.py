@@ -14,6 +14,7 @@ NodeagentError
 │   │   └── DeviceUnknown      a device that the resource does not have
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
+│   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
 ├── FaultUnknown               the simulation was asked for a fault it does not know
 └── ControlRefused             a person asked the agent for something it will not do
@@ -120,6 +121,14 @@ class DeviceHeld(AllocationError):
     def __init__(self, device: str, holder: str) -> None:
         super().__init__(f"device {device} is held by {holder}, the kubelet has forgotten it")
         self.device, self.holder = device, holder
+
+
+class CallerUnclear(AllocationError):
+    """A container is about to start, and it cannot be told for certain which; the kubelet asks again."""
+
+    def __init__(self, resource: str, reason: str) -> None:
+        super().__init__(f"cannot tell yet which container starts with these devices of {resource}: {reason}")
+        self.resource, self.reason = resource, reason
 
 
 class JournalUnavailable(AllocationError):

@@ -6,12 +6,14 @@ What must not be lost does not ride the bus: it is written first and published a
 """
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
-from nodeagent.model.cluster import ClusterLink, ClusterNode, PodLabelTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
+from nodeagent.model.journal import ChosenDoors
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
@@ -86,6 +88,24 @@ class GpuForgotten(Value, frozen=True):
 
     gpu: GpuUuid
     who: str
+
+
+class DoorChosen(Value, frozen=True):
+    """A person said by which door a GPU is to be given out; it was written down first."""
+
+    gpu: GpuUuid
+    door: str | None
+    """`None` where the configuration decides again."""
+    who: str
+
+
+class DoorChanged(Value, frozen=True):
+    """A GPU is given out by another door than before."""
+
+    gpu: GpuUuid
+    before: Door
+    after: Door
+    reason: str = ""
 
 
 class VerdictChanged(Value, frozen=True):
@@ -191,6 +211,14 @@ class ConfigurationRejected(Value, frozen=True):
     problems: tuple[str, ...]
 
 
+class WishRefused(Value, frozen=True):
+    """The cluster asks something of this node, by a label, that it does not get."""
+
+    label: str
+    value: str
+    reason: str
+
+
 class FaultInjected(Value, frozen=True):
     """A person asked the simulation to misbehave."""
 
@@ -207,10 +235,13 @@ STATES: tuple[type[Value], ...] = (
     RuntimeState,
     CdiState,
     PluginState,
+    Offering,
     AllocationTable,
+    ChosenDoors,
     ClaimTable,
     LabelState,
     ClusterNode,
+    ClusterWishes,
     ClusterLink,
     PodLabelTable,
 )
@@ -227,6 +258,9 @@ FACTS: tuple[type[Value], ...] = (
     RuntimeConfigured,
     RuntimeRestarted,
     GpuCleared,
+    GpuForgotten,
+    DoorChosen,
+    DoorChanged,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
@@ -236,5 +270,6 @@ FACTS: tuple[type[Value], ...] = (
     LabelsContested,
     ConfigurationReloaded,
     ConfigurationRejected,
+    WishRefused,
     FaultInjected,
 )

@@ -242,7 +242,9 @@ class Inventory(Value, frozen=True, dict=True):
     vanished: tuple[KnownGpu, ...] = ()
     """GPUs that this node had and has no more, until a person says that they are gone for good."""
     shortfall: int = 0
-    """How many more there should be by `gpus.expected`, of which nothing else is known."""
+    """How many more there should be, of which nothing else is known."""
+    expected_by: str = ""
+    """Who says so, as people name it; empty where none is short."""
 
     def find_gpu(self, uuid: str) -> Gpu | None:
         """The GPU with this UUID, or the parent of the MIG device with this UUID."""

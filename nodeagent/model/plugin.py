@@ -38,6 +38,8 @@ class UnofferedCause(StrEnum):
 
     EXCLUDED = "excluded"
     """The configuration leaves this GPU alone, and offers others."""
+    DOOR = "door"
+    """The GPU goes through another door, or none, or is to do so as soon as nobody has it."""
     UNSELECTED = "unselected"
     """`gpus.include` means no GPU of this node at all."""
     PARTITIONED = "partitioned"
@@ -54,6 +56,9 @@ class UnofferedCause(StrEnum):
     """The node had it."""
     EXPECTED = "expected"
     """The configuration counts it, and nothing else is known of it."""
+
+
+_ON_PURPOSE: Final = frozenset({UnofferedCause.EXCLUDED, UnofferedCause.DOOR})
 
 
 class Unoffered(Value, frozen=True):
@@ -85,12 +90,17 @@ class OfferAccount(Value, frozen=True):
     @property
     def troubled(self) -> tuple[Unoffered, ...]:
         """Those that nobody has left out on purpose."""
-        return tuple(one for one in self.unoffered if one.cause is not UnofferedCause.EXCLUDED)
+        return tuple(one for one in self.unoffered if one.cause not in _ON_PURPOSE)
 
     @property
     def gpus_excluded(self) -> int:
         """GPUs that the configuration leaves alone."""
         return sum(one.cause is UnofferedCause.EXCLUDED for one in self.unoffered)
+
+    @property
+    def gpus_elsewhere(self) -> int:
+        """GPUs that go through another door, or none."""
+        return sum(one.cause is UnofferedCause.DOOR for one in self.unoffered)
 
     @property
     def gpus_offered(self) -> int:

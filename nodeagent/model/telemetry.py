@@ -1,10 +1,14 @@
 """One sample of what changes each second. A value the hardware does not give is `None`: absence is not zero."""
 
+from typing import Final
+
 from msgspec import field
 
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.ids import GpuUuid, MigUuid
 from nodeagent.model.values import Value
+
+FRESH_SECONDS_MIN: Final = 2.0
 
 
 class ProcessSample(Value, frozen=True):
@@ -204,6 +208,19 @@ class NodeSample(Value, frozen=True):
     call_count: int = 0
     access: DriverAccess | None = None
     """Nothing where GPUs are made up."""
+
+    @property
+    def fresh_seconds(self) -> float:
+        """How long it says how things are: until the next two were due and would have been read.
+
+        One that takes longer than its period is followed when it has been read. However short the period, it is not
+        old before its reader has had a moment.
+        """
+        return max(FRESH_SECONDS_MIN, 2 * max(self.period_seconds, self.took_seconds)) + self.took_seconds
+
+    def is_old(self, now_seconds: float) -> bool:
+        """Whether it says how things were, at this moment of the wall clock."""
+        return now_seconds - self.time_seconds > self.fresh_seconds
 
 
 class EventWatch(Value, frozen=True):

@@ -1,9 +1,16 @@
 """How devices are named: the one grammar of the kubelet's device ids and of indexes.
 
 Owns making and reading them, so that nothing else cuts such a text.
+
+An id of a part of a GPU is a token: `core-n0-g1a2b3c4d-17`. It counts, and it says at which NUMA node and in which
+group of GPUs it counts, so that the kubelet has something to hold on to; which GPU it will be is not in it. Groups are
+named by what outlives a reboot, and briefly: the kubelet writes down all ids each time that it allocates.
 """
 
-from typing import Final
+import re
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final, NamedTuple
 
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.ids import DeviceId
@@ -11,6 +18,26 @@ from nodeagent.model.ids import DeviceId
 _SHARE: Final = "::"
 _PART: Final = ":"
 _UUIDS: Final = ("GPU-", "MIG-")
+_NUMBER: Final = "0|[1-9][0-9]{0,5}"
+_TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
+
+
+class TokenKind(StrEnum):
+    """What a token counts."""
+
+    CORE = "core"
+    MEMORY = "mem"
+    SHARE = "gpu"
+
+
+class Token(NamedTuple):
+    """One unit of a part of a GPU."""
+
+    kind: TokenKind
+    numa_node: int | None
+    group: str
+    """As `name_group` names it."""
+    number: int
 
 
 def parse_device_id(device_id: str) -> tuple[str, int | None]:
@@ -55,3 +82,23 @@ def list_mig_names(gpu: Gpu, mig: MigDevice) -> tuple[str, ...]:
     """All that a MIG device is called: its index, its UUID, and the older form of UUID."""
     old_uuid = f"MIG-{gpu.uuid}/{mig.gpu_instance_id}/{mig.compute_instance_id}"
     return render_index(gpu, mig), mig.uuid, old_uuid
+
+
+def name_group(uuid: str) -> str:
+    """The name in tokens of the group that a GPU belongs to."""
+    return sha256(uuid.encode()).hexdigest()[:8]
+
+
+def render_token(token: Token) -> DeviceId:
+    """A token as the kubelet knows it."""
+    node = "x" if token.numa_node is None else token.numa_node
+    return DeviceId(f"{token.kind}-n{node}-g{token.group}-{token.number}")
+
+
+def parse_token(device_id: str) -> Token | None:
+    """The inverse of `render_token`; `None` for whatever that could not have made."""
+    found = _TOKEN.fullmatch(device_id)
+    if found is None:
+        return None
+    kind, node, group, number = found.groups()
+    return Token(TokenKind(kind), None if node == "x" else int(node), group, int(number))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from nodeagent.model.gpu import Gpu, MigDevice
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import parse_pci_address
 from nodeagent.rules.ids import list_mig_names, render_index
 
@@ -53,6 +53,14 @@ def selects_gpu(selector: str, gpu: Gpu) -> bool:
         return parse_pci_address(selector) == gpu.pci.address
     except ValueError:
         return False
+
+
+def find_named(inventory: Inventory, name: str) -> Gpu | None:
+    """The one GPU that a person names by its UUID, that of a MIG device of it, its PCI address or its index."""
+    by_uuid = inventory.find_gpu(name)
+    if by_uuid is not None:
+        return by_uuid
+    return next((gpu for gpu in inventory.gpus if name in {gpu.pci.address, str(gpu.index)}), None)
 
 
 def selects_device(selector: str, gpu: Gpu, mig: MigDevice | None) -> bool:

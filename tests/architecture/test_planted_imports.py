@@ -18,6 +18,7 @@ RULES = "rules know settings and the vocabulary, nothing else"
 EDGES = "edges meet only in edge.host and edge.grpc"
 SIDES = "each module of edge.nvml is the agent's, the worker's, or knows neither"
 NATIVE = "no native call runs in the agent's process"
+C = "nothing imports the room of the programs in C"
 WORKER = "the worker process carries nothing of the agent's"
 
 PLANTED: tuple[tuple[str, str, str], ...] = (
@@ -41,6 +42,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (SIDES, "nodeagent.edge.nvml.errors", "nodeagent.edge.nvml.worker.mig"),
     (NATIVE, "nodeagent.edge.nvml.agent.usage", "pynvml"),
     (NATIVE, "nodeagent.edge.nvml.agent.sampling", "nodeagent.edge.nvml.worker.main"),
+    (C, "nodeagent.edge.host.vgpu.layout", "nodeagent.native"),
     (WORKER, "nodeagent.edge.nvml.worker.sample", "nodeagent.model.units"),
     (WORKER, "nodeagent.edge.nvml.worker.mig", "structlog"),
 )

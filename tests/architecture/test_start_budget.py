@@ -23,6 +23,7 @@ LATE = (
     "nodeagent.components.labeler",
     "nodeagent.components.runtime.component",
     "nodeagent.components.web",
+    "nodeagent.components.wishes",
     "nodeagent.edge.container_runtime",
     "nodeagent.edge.http.access",
     "nodeagent.edge.http.server",
@@ -51,6 +52,8 @@ def note(event, arguments):
         os.rename(place + ".new", place)
 
 sys.addaudithook(note)
+from nodeagent.app import late
+late.PATIENCE_SECONDS = 600.0  # on a busy machine a registration takes longer than people want to wait for the page
 from nodeagent.cli.main import Streams, run_command_line
 sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
 """

@@ -45,6 +45,9 @@ def main() -> int:
     if options.compare:
         sys.stdout.write(compare.compare(options.compare, _list_passed_on(options), pairs=options.pairs) + "\n")
         return 0
+    if options.plugin:
+        sys.stdout.write(foreign.compare(options.plugin, options.plugin_dir, options.rounds, options.pairs) + "\n")
+        return 0
     groups = dict(_measure_groups(options))
     rows = [row for group in groups.values() for row in group]
     if options.json:
@@ -57,9 +60,6 @@ def main() -> int:
 
 
 def _measure_groups(options: argparse.Namespace) -> Iterator[tuple[str, list[Row]]]:
-    if options.plugin:
-        yield "plugin", foreign.measure(options.plugin, options.plugin_dir, options.rounds)
-        return
     for name, measure in _list_measures(options).items():
         if not options.only or name in options.only:
             sys.stderr.write(f"measuring: {name}\n")
@@ -113,7 +113,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--compare", metavar="REF", help="run against another commit, in turns, and show ratios")
     parser.add_argument("--pairs", type=int, default=5, help="turns of a comparison (%(default)s)")
     parser.add_argument(
-        "--plugin", metavar="COMMAND", help="measure another device plugin; {dir} is the kubelet's root"
+        "--plugin", metavar="COMMAND", help="run against another device plugin, in turns; {dir} is the kubelet's root"
     )
     parser.add_argument("--plugin-dir", type=Path, metavar="DIR", help="kubelet root, where the plugin has it fixed")
     parser.add_argument("--reference", action="store_true", help="write docs/bench/reference.json and the pages")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FEWEST_TURNS = 5
+Rows = dict[str, dict[str, object]]
+"""What was measured, by name."""
 
 
 class Ratio(NamedTuple):
@@ -50,7 +52,7 @@ def compare(reference: str, words: Sequence[str], *, pairs: int) -> str:
     return render(join(turns), reference)
 
 
-def _measure(tree: Path, words: Sequence[str]) -> dict[str, dict[str, float | str]]:
+def _measure(tree: Path, words: Sequence[str]) -> Rows:
     # The tree that a command is started in comes first on its path, whatever the environment has installed.
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench", "--json", *words], cwd=tree, check=True, stdout=subprocess.PIPE, text=True
@@ -58,16 +60,13 @@ def _measure(tree: Path, words: Sequence[str]) -> dict[str, dict[str, float | st
     return {row["name"]: row for row in json.loads(done.stdout)}
 
 
-Rows = dict[str, dict[str, float | str]]
-
-
-def join(turns: Sequence[tuple[Rows, Rows]]) -> list[Ratio]:
+def join(turns: Sequence[tuple[Rows, Rows]], share: str = "p50") -> list[Ratio]:
     """What both have; rows of one alone cannot be compared."""
     first_here, first_there = turns[0]
     ratios = []
     for name in (name for name in first_here if name in first_there):
-        here = [float(one[name]["p50"]) for one, _ in turns]
-        there = [float(one[name]["p50"]) for _, one in turns]
+        here = [float(str(one[name][share])) for one, _ in turns]
+        there = [float(str(one[name][share])) for _, one in turns]
         each = tuple(mine / theirs for mine, theirs in zip(here, there, strict=True) if theirs)
         if each:
             unit = str(first_here[name]["unit"])
@@ -75,9 +74,9 @@ def join(turns: Sequence[tuple[Rows, Rows]]) -> list[Ratio]:
     return ratios
 
 
-def render(ratios: Sequence[Ratio], reference: str) -> str:
+def render(ratios: Sequence[Ratio], reference: str, share: str = "p50") -> str:
     """The table as people read it."""
-    head = f"{'measure, p50':<44} {'unit':<4} {'here':>9} {reference[:12]:>12} {'ratio':>7}  spread"
+    head = f"{f'measure, {share}':<44} {'unit':<4} {'here':>9} {reference[:12]:>12} {'ratio':>7}  spread"
     return "\n".join([head, *map(_render_ratio, ratios)])
 
 

@@ -48,12 +48,12 @@ def main() -> None:
 
 
 async def _serve(port: int) -> None:
-    from nodeagent.components.exporter.component import Exporter, MetricsRenderer  # noqa: PLC0415 - not to be weighed
+    from nodeagent.components.exporter.component import AgentFactsSource, Exporter  # noqa: PLC0415 - not to be weighed
 
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    renderer = MetricsRenderer(
+    renderer = AgentFactsSource(
         bus, Gates((), clock=clock), conditions, clock, Introspection(), reports=tuple, version="", started_seconds=0
     )
     exporter = Exporter(bus, conditions, clock, LiveSettings(Settings()), renderer, None, host="bench")

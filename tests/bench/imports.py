@@ -36,8 +36,10 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "cdi",
             "runtime",
             "exporter",
+            "offering",
             "labeler",
             "cluster",
+            "wishes",
             "web",
         )
     },

@@ -195,7 +195,8 @@ class BenchNode:
     def running_plugin(self, command: str) -> Iterator[PluginProcess]:
         """Any other plugin; `{dir}` in its command is where this kubelet's `device-plugins` is."""
         words = shlex.split(command.replace("{dir}", str(self.directory / "kubelet")))
-        plugin = PluginProcess(words, dict(os.environ), 0)
+        environment = {**os.environ, **self.fake.environment, "LD_LIBRARY_PATH": str(self.fake.library_directory)}
+        plugin = PluginProcess(words, environment, 0)
         try:
             yield plugin
         finally:

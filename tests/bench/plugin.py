@@ -1,9 +1,11 @@
-"""The decisions of the device plugin by themselves, each for the first time."""
+"""The decisions about devices and parts of GPUs by themselves, each for the first time."""
 
 import gc
 import time
 from collections.abc import Callable
 from random import Random
+
+from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.advertise import View, plan_list
 from nodeagent.config.schema import Settings
@@ -12,7 +14,10 @@ from nodeagent.edge.kubelet.messages import render_devices
 from nodeagent.model.gpu import Inventory, PathKind
 from nodeagent.rules.offer.devices import Resource
 from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import place
 from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.space import plan_space
 from nodeagent.rules.placement.topology import plan_topology
 from tests.bench.rows import Row
 from tests.support.gpus import make_gpu, make_inventory
@@ -24,7 +29,7 @@ def measure_decisions() -> list[Row]:
     As in the agent, a collection looks through what they make and not through all that was imported.
     """
     gc.freeze()
-    return [*_measure_sizes(), *_measure_shares()]
+    return [*_measure_sizes(), *_measure_shares(), *_measure_parts()]
 
 
 def _tree(left: int, right: int) -> tuple[PathKind, int]:
@@ -68,6 +73,20 @@ def _measure_shares() -> list[Row]:
             limit_is_for=0.99,
         ),
     ]
+
+
+def _measure_parts() -> list[Row]:
+    """Any request for whole GPUs or a part of one, on sixteen that are given away in all manners."""
+    gpus = [replace(make_gpu(index), memory_total_bytes=80 << 30) for index in range(16)]
+    empty, chance, samples = plan_space(make_inventory(gpus, _tree), 256 << 20, withheld={}), Random(1), []
+    wholes = [Demand(gpus=count) for count in range(1, 17)]
+    parts = [Demand(cores=cores, memory_bytes=cores << 29) for cores in range(1, 100, 3)]
+    for demand in [*wholes, *parts] * 10:
+        space = empty
+        for other in chance.sample([*wholes[:3], *parts], chance.randint(0, 12)):
+            space = space.occupy(place(space, other).shares)
+        samples.append(_milliseconds(lambda: place(space, demand)))  # noqa: B023  called at once
+    return [Row("a part of 16 GPUs chosen, any request", "ms", samples, limit=1, limit_is_for=0.99)]
 
 
 def _write_list(resource: Resource, inventory: Inventory) -> bytes:

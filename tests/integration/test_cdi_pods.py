@@ -174,7 +174,7 @@ def test_a_pod_by_cdi_names_has_its_gpus_and_a_driver_that_loads(
     gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path
 ) -> None:
     """With cdi-cri and no hook: two GPUs of eight, each library found by the linker of glibc and of musl."""
-    agent = make_agent(gpus="simulated:dgx-h100", settings=_settings(driver, ["cdi-cri"]))
+    agent = make_agent(gpus="simulated:dgx-h100", settings=_settings(driver, ["cdi-cri"], hooks="none"))
     _wait_gpus(gpu_node, 8)
     name = _run_pod(pods, "by-name", 2)
     _check_devices(agent, pods, name, 2)

@@ -14,7 +14,8 @@ import pytest
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
-from nodeagent.components.runtime.plan_others import parse_daemon_json, plan_crio, plan_docker
+from nodeagent.components.runtime.plan_crio import plan_crio
+from nodeagent.components.runtime.plan_docker import parse_daemon_json, plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, parse_toml
 from nodeagent.components.runtime.withdraw import compare, withdraw
 from nodeagent.edge.host.driver.ldcache import parse_library_cache

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from nodeagent.components.allocations.ledger import Entry, Granted, Ledger
+from nodeagent.components.allocations.ledger import Ledger
 from nodeagent.components.allocations.reconcile import KubeletRun
+from nodeagent.components.allocations.roles.grants import Entry, Granted
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, PodListing

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.core.conditions import Severity
 from nodeagent.core.life.supervisor import COMPONENT_FAILED
+from nodeagent.core.values import Severity
 
 
 @dataclass

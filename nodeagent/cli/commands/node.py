@@ -2,6 +2,7 @@
 
 from nodeagent.cli.commands.shared import ASKING, CONFIG, GPU, POD, RECORD, SET, SIMULATION, TABLE, TABLES
 from nodeagent.cli.frame.command import Argument, Command, Example
+from nodeagent.cli.frame.durations import parse_duration
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.arguments import parse_xid
 
@@ -107,7 +108,7 @@ EVENTS = Command(
 
 GPUS = Command(
     "gpu",
-    "the GPUs of this node: list, topology, health, holders, and the catalogue of XIDs",
+    "the GPUs of this node: list, topology, health, holders, doors, and the catalogue of XIDs",
     examples=(Example("nodeagent gpu list", "every GPU and who says what of it"),),
     subcommands=(
         Command(
@@ -201,6 +202,45 @@ GPUS = Command(
                 Argument(("--reason",), "why; it is required", metavar="TEXT"),
             ),
             examples=(Example("nodeagent gpu clear 3 --reason 'board replaced'", "after service"),),
+        ),
+        Command(
+            "doors",
+            "by which door each GPU is given out: whole, in fractions, by claims, or not at all",
+            runs="nodeagent.cli.gpu.doors:show",
+            exits=(ExitCode.UNREACHABLE,),
+            description="Asks the running agent. WAITS FOR names who must be gone before a door is as wanted.",
+            arguments=(*ASKING, *TABLE, GPU),
+            examples=(Example("nodeagent gpu doors", "what `doors.rules` and people have chosen"),),
+        ),
+        Command(
+            "set-door",
+            "take a GPU out of service for the kubelet, or give it back",
+            runs="nodeagent.cli.gpu.doors:choose",
+            exits=(ExitCode.UNWELL, ExitCode.UNREACHABLE),
+            description=(
+                "The choice outranks `doors.rules` and is remembered over restarts, until `configured` takes it back.\n"
+                "Pods keep what they have: the door changes as soon as nobody has the GPU, and with `doors.change`\n"
+                "at drain nobody new gets it until then. Exit code 1: with --wait DURATION, somebody still had it."
+            ),
+            arguments=(
+                CONFIG,
+                SET,
+                SIMULATION,
+                Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+                Argument(("door",), "whole, none, or configured", choices=("whole", "none", "configured")),
+                Argument(
+                    ("--wait",),
+                    "after the other words: until the door is as wanted, or for so long, with a line for each change",
+                    metavar="DURATION",
+                    nargs="?",
+                    default=0.0,
+                    parse=parse_duration,
+                ),
+            ),
+            examples=(
+                Example("nodeagent gpu set-door 3 none --wait", "before the board is taken out"),
+                Example("nodeagent gpu set-door 3 configured", "afterwards"),
+            ),
         ),
         Command(
             "forget",

@@ -12,6 +12,7 @@ from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.edge.host.processes.device_holders import DeviceHolder
 from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
+from nodeagent.model.offering import GpuDoor
 from nodeagent.model.units import render_age, render_bytes
 from nodeagent.rules.ids import parse_device_id, render_index
 
@@ -38,11 +39,13 @@ LEGEND = (
 
 def tabulate_gpus(records: GpusRecord) -> Table:
     """A line per GPU and per MIG device."""
-    head = ("GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID", "POWER LIMIT", "CPUS", "HELD BY")
+    head = ("GPU", "MODEL", "MEMORY", "HEALTH", "NUMA", "PCI", "UUID", "POWER LIMIT", "CPUS", "DOOR", "HELD BY")
     rows: list[Sequence[str]] = []
     for record in records.gpus:
         rows += [_gpu_row(record), *_mig_rows(record)]
-    return Table(head, rows, names=[row[6] for row in rows], wide=("POWER LIMIT", "CPUS", "HELD BY"), nothing="no GPU")
+    return Table(
+        head, rows, names=[row[6] for row in rows], wide=("POWER LIMIT", "CPUS", "DOOR", "HELD BY"), nothing="no GPU"
+    )
 
 
 def list_missing(records: GpusRecord) -> list[str]:
@@ -68,8 +71,27 @@ def _gpu_row(record: GpuRecord) -> Sequence[str]:
         gpu.uuid,
         "-" if limit is None else f"{limit / 1000:.0f} W",
         gpu.cpu_affinity or "-",
+        str(record.door.door) if record.door is not None else "-",
         _holders(record, gpu.uuid),
     )
+
+
+def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
+    """A line per GPU: its door, the one that is wanted, and who stands between the two."""
+    head = ("GPU", "DOOR", "WANTED", "NEW PODS", "WAITS FOR", "WHY", "UUID")
+    rows = [
+        (
+            str(each.index),
+            str(each.door),
+            str(each.wanted),
+            "yes" if each.is_open else "no",
+            ", ".join(dict.fromkeys(holder.describe() for holder in each.waits_for)) or "-",
+            each.reason,
+            each.gpu,
+        )
+        for each in doors
+    ]
+    return Table(head, rows, names=[row[6] for row in rows], wide=("UUID",), nothing="no GPU")
 
 
 def _holders(record: GpuRecord, uuid: str) -> str:
@@ -87,6 +109,7 @@ def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
             "",
             "",
             device.uuid,
+            "",
             "",
             "",
             _holders(record, device.uuid),

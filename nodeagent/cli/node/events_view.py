@@ -17,7 +17,11 @@ FOLLOWED_MAX = 4096
 def render_chains(chains: Sequence[Chain], *, width: int, colour: bool) -> list[str]:
     """The newest last, because that is where one looks in a terminal."""
     lines: list[str] = []
+    was_before = False
     for chain in reversed(chains):
+        if was_before and not chain.is_before_restart:
+            lines.append(paint(f"{'':>{MARGIN}}  the agent was restarted", "dim", colour=colour))
+        was_before = chain.is_before_restart
         began = chain.links[0].time_seconds
         for link in chain.links:
             margin = render_time(began) if not link.depth else f"+{render_took(link.time_seconds - began)}"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Identified, Ledger, Record, apply_records, open_record
+from nodeagent.components.allocations.ledger import Ledger, Record, apply_records, open_record
 from nodeagent.components.allocations.neighbours import JournalStore
+from nodeagent.components.allocations.roles.grants import Identified
 from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.hearing import Hearing

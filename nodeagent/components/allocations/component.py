@@ -4,7 +4,7 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
 from nodeagent.components.allocations.door import JournalDoor
-from nodeagent.components.allocations.ledger import Ended, Entry, Freed, Granted, Record
+from nodeagent.components.allocations.ledger import Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -30,6 +30,8 @@ from nodeagent.components.allocations.reconcile import (
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.roles.doors import DoorSet
+from nodeagent.components.allocations.roles.grants import Ended, Entry, Freed, Granted
 from nodeagent.components.allocations.room import Room, describe_shortage
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -42,7 +44,9 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationRefused, DevicesAllocated, DevicesFreed
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.offering import Door
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
@@ -135,6 +139,16 @@ class Allocations:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return find_doubtful(self._book.ledger, self._identify_run())
 
+    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+        """Make the choice of a door durable, whatever stood there; the port's contract is in `model.ports`."""
+        async with self._turn:
+            await self._write([DoorSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
+            self._publish()
+
+    def doors(self) -> Mapping[GpuUuid, Door] | None:
+        """The doors that a person has set, as far as the journal was read."""
+        return self._book.ledger.doors if self._book.is_open else None
+
     async def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Allocation:
         """Write it down, and let everybody be told of what is written, or may stand although it is not."""
         ledger = self._book.ledger
@@ -207,6 +221,9 @@ class Allocations:
             return False
         history_max = self._live.now.journal.history_entries
         recovered = recover_ledger(Found(current=current, previous=previous), *self._node, history_max)
+        if recovered.refusal:
+            self._book.note_failure(JournalUnavailable(self._store.path, recovered.refusal))
+            return False
         self._book.open(merge_ledgers(recovered.ledger, self._book.ledger, history_max))
         self._absences = {}
         damage = "; ".join(filter(None, (recovered.damage, problem)))
@@ -359,4 +376,6 @@ class Allocations:
 
     def _publish(self) -> Envelope[AllocationTable]:
         self._tell_granted()
+        if (doors := self.doors()) is not None:
+            self._bus.publish_state(ChosenDoors(doors=doors), source=self.name)
         return self._bus.publish_state(self._book.ledger.table, source=self.name)

@@ -4,18 +4,19 @@ Owns nothing.
 Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodeagent.components.allocations.ledger import Ended
+from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import AllocationJournal
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.offering import Door
+from nodeagent.model.ports import AllocationJournal, DoorMemory
 
 
-class Keeper(AllocationJournal, Protocol):
+class Keeper(AllocationJournal, DoorMemory, Protocol):
     """Who keeps the journal, and remembers what ended."""
 
     @property
@@ -47,9 +48,7 @@ class JournalDoor:
             DeviceHeld: a living pod surely holds one of the devices.
             JournalUnavailable: it could not be made durable, or nobody keeps the journal.
         """
-        if self._keeper is None:
-            raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
-        return await self._keeper.record(resource, devices)
+        return await self._find_keeper().record(resource, devices)
 
     async def identify(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Learn which container is about to start with these devices, if anybody keeps the journal."""
@@ -59,6 +58,23 @@ class JournalDoor:
     def doubtful(self) -> Collection[DeviceId]:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return self._keeper.doubtful() if self._keeper is not None else ()
+
+    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+        """Make the choice of a GPU's door durable; `None` leaves it to the configuration again.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+        """
+        await self._find_keeper().set_door(gpu, door)
+
+    def doors(self) -> Mapping[GpuUuid, Door] | None:
+        """The doors of GPUs that a person has set; `None` while nobody knows."""
+        return self._keeper.doors() if self._keeper is not None else None
+
+    def _find_keeper(self) -> Keeper:
+        if self._keeper is None:
+            raise JournalUnavailable(self._path, "the part that keeps it is starting or has failed: try again")
+        return self._keeper
 
     @property
     def history(self) -> tuple[Ended, ...]:

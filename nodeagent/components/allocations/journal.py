@@ -4,10 +4,12 @@ One record is one line: checksum, length, JSON. The checksum covers length and t
 the record before it, so that a flipped bit, a lost, doubled or moved line and a cut within a line are all found.
 A file that ends between two records cannot be told from a shorter history; what it lacks is found by `reconcile`.
 
-An earlier version wrote grants before they were asked for, and withdrew by the next line what was not: that is read.
+Format 1 knew grants alone; a version that wrote it wrote them before they were asked for, and withdrew by the next line
+what was not: both are read. What a later version wrote is told from damage by its sound checksum, for how a line is
+sealed is the same in all formats.
 
 Owns the format.
-Refuses to mend: everything from the first damage on is left out.
+Refuses to mend: everything from the first damage on is left out. Refuses to take a later version's records for damage.
 """
 
 import zlib
@@ -16,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from nodeagent.components.allocations.ledger import FORMAT, Granted, Opened, Record
+from nodeagent.components.allocations.ledger import FORMAT, Opened, Record
+from nodeagent.components.allocations.roles.grants import Granted, GrantRecord
 from nodeagent.model.values import Value
 
 
@@ -29,8 +32,20 @@ class Withdrawn(Value, frozen=True, tag="withdrawn"):
 Line = Record | Withdrawn
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(Line)
+_FORMAT_1: Final[msgspec.json.Decoder[Line]] = msgspec.json.Decoder(Opened | GrantRecord | Withdrawn)
+_FORMAT_2: Final[msgspec.json.Decoder[Line]] = msgspec.json.Decoder(Record)
 _HEAD_BYTES: Final = len("00000000 00000000 ")
+_REMEDY: Final = "upgrade the agent, or move the file away"
+
+
+class _Head(Value, frozen=True):
+    """As much of the first record as any version understands."""
+
+    type: str
+    format: int
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class Parsed(Value, frozen=True):
@@ -41,6 +56,8 @@ class Parsed(Value, frozen=True):
     """Checksum of the last record, from which the next one goes on."""
     damage: str = ""
     """What is wrong with the rest of it, a last line that was never finished included; empty for a sound file."""
+    refusal: str = ""
+    """Why the file must be left as it is: a later version wrote it, and what that said is not for this one to guess."""
 
 
 def encode_records(records: Sequence[Line], seal: int) -> tuple[bytes, int]:
@@ -58,34 +75,85 @@ def _encode(text: bytes, seal: int) -> tuple[bytes, int]:
     return b"%08x %s" % (checksum, sealed), checksum
 
 
+class _Unusable(Exception):
+    """A line that cannot be used; a sound one that a later version wrote, if so it is said."""
+
+    def __init__(self, problem: str, *, is_newer: bool = False) -> None:
+        super().__init__(problem)
+        self.is_newer = is_newer
+
+
 def parse_journal(content: bytes) -> Parsed:
-    """The records up to the first damage."""
+    """The records up to the first damage, or to the first that a later version wrote."""
+    format_read = _read_format(content)
+    if format_read > FORMAT:
+        return Parsed(records=(), refusal=_describe_newer(format_read))
+    if not content:
+        return Parsed(records=(), damage="record 1 at byte 0: it has no beginning")
+    decoder = _FORMAT_2 if format_read == FORMAT else _FORMAT_1
     records: list[Record] = []
-    seal = 0
-    position = 0
-    for count, line in enumerate(_lines(content), 1):
-        if not line.endswith(b"\n"):
-            return _damaged(records, count, seal, position, "it was never finished")
-        text = line[_HEAD_BYTES:-1]
-        expected, checksum = _encode(text, seal)
-        if line != expected:
-            return _damaged(records, count, seal, position, "its checksum or length is wrong")
-        try:
-            record = _DECODER.decode(text)
-        except msgspec.DecodeError as error:
-            return _damaged(records, count, seal, position, f"it makes no sense: {error}")
-        problem = _find_misplaced(record, first=count == 1)
-        if problem:
-            return _damaged(records, count, seal, position, problem)
-        if not isinstance(record, Withdrawn):
-            records.append(record)
-        elif isinstance(records[-1], Granted) and records[-1].entry.allocation.number == record.number:
-            records.pop()
-        seal = checksum
-        position += len(line)
-    if not records:
-        return _damaged(records, 1, seal, 0, "it has no beginning")
+    count = position = seal = 0
+    try:
+        for count, line in enumerate(_lines(content), 1):
+            record, checksum = _read_line(line, seal, decoder, first=count == 1)
+            if not isinstance(record, Withdrawn):
+                records.append(record)
+            elif isinstance(records[-1], Granted) and records[-1].entry.allocation.number == record.number:
+                records.pop()
+            seal = checksum
+            position += len(line)
+    except _Unusable as unusable:
+        where = f"record {count} at byte {position}: {unusable}"
+        damage, refusal = ("", where) if unusable.is_newer else (where, "")
+        return Parsed(records=tuple(records), seal=seal, damage=damage, refusal=refusal)
     return Parsed(records=tuple(records), seal=seal)
+
+
+def _read_line(line: bytes, seal: int, decoder: msgspec.json.Decoder[Line], *, first: bool) -> tuple[Line, int]:
+    """The record of one line after one with this checksum, and its own checksum."""
+    if not line.endswith(b"\n"):
+        raise _Unusable("it was never finished")
+    text, checksum = _unseal(line, seal)
+    if text is None:
+        raise _Unusable("its checksum or length is wrong")
+    try:
+        record = decoder.decode(text)
+    except msgspec.DecodeError as error:
+        if decoder is _FORMAT_1:
+            raise _Unusable(f"it makes no sense: {error}") from error
+        raise _Unusable(f"this version does not know it ({error}): {_REMEDY}", is_newer=True) from error
+    if isinstance(record, Opened) is not first:
+        raise _Unusable("it does not belong there")
+    return record, checksum
+
+
+def refuse_newer(content: bytes) -> str:
+    """Why a journal must be left as it is, as far as its first record says; empty when it need not."""
+    format_read = _read_format(content)
+    return _describe_newer(format_read) if format_read > FORMAT else ""
+
+
+def _describe_newer(format_read: int) -> str:
+    return f"it has format {format_read}, and this version reads formats 1 to {FORMAT}: {_REMEDY}"
+
+
+def _read_format(content: bytes) -> int:
+    """What the first record says; 0 where it says nothing that can be trusted."""
+    text, _ = _unseal(next(_lines(content), b""), 0)
+    if text is None:
+        return 0
+    try:
+        head = _HEAD.decode(text)
+    except msgspec.DecodeError:
+        return 0
+    return head.format if head.type == "opened" else 0
+
+
+def _unseal(line: bytes, seal: int) -> tuple[bytes | None, int]:
+    """The text of a line and its checksum; no text where the line is not as it was written."""
+    text = line[_HEAD_BYTES:-1]
+    expected, checksum = _encode(text, seal)
+    return (text if line == expected else None), checksum
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
@@ -95,16 +163,3 @@ def _lines(content: bytes) -> Iterator[bytes]:
         end = content.find(b"\n", start) + 1 or len(content)
         yield content[start:end]
         start = end
-
-
-def _find_misplaced(record: Line, *, first: bool) -> str:
-    if isinstance(record, Opened) is not first:
-        return "it does not belong there"
-    if isinstance(record, Opened) and record.format > FORMAT:
-        return f"format {record.format} is newer than {FORMAT}, the newest known here"
-    return ""
-
-
-def _damaged(records: Sequence[Record], count: int, seal: int, position: int, problem: str) -> Parsed:
-    damage = f"record {count} at byte {position}: {problem}"
-    return Parsed(records=tuple(records), seal=seal, damage=damage)

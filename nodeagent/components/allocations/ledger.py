@@ -1,47 +1,43 @@
-"""Who holds what, as a value, and the records that change it: replaying the records gives the ledger.
+"""All that is given out, as a value, and the records that change it: replaying the records gives the ledger.
 
-Owns the meaning of each record.
-Refuses to judge: whether something is to be recorded is decided beside it, in `reconcile` and `refuse`.
+Owns how the roles of `roles` make one ledger, with one sequence of numbers, so that a number means one thing for ever.
+Refuses to judge: whether something is to be recorded is decided beside it, in `reconcile`, `refuse` and the roles.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import ClassVar, Final
+from typing import Final
 
 from msgspec import field
-from msgspec.structs import replace
 
-from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
+from nodeagent.components.allocations.roles.claims import ClaimRecord, apply_claim
+from nodeagent.components.allocations.roles.doors import DoorRecord, apply_door
+from nodeagent.components.allocations.roles.fractions import (
+    Bound,
+    FractionDraft,
+    FractionRecord,
+    Fractions,
+    Reserved,
+)
+from nodeagent.components.allocations.roles.grants import (
+    Ended,
+    Entry,
+    GrantDraft,
+    Granted,
+    GrantRecord,
+    Index,
+    index_entries,
+)
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, Change, PreparedClaim, Reservation
+from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
-FORMAT: Final = 1
-"""Version of the records; a journal of a later one is kept aside, not read."""
-
-
-class Entry(Value, frozen=True):
-    """One living allocation."""
-
-    allocation: Allocation
-    seen_by: str = ""
-    """The run of the kubelet that last showed this allocation as its own; empty while none has.
-
-    A kubelet forgets only by restarting, so what the present run has shown it surely knows.
-    """
-
-    @property
-    def devices(self) -> tuple[DeviceId, ...]:
-        """What is held."""
-        return self.allocation.devices
-
-
-class Ended(Value, frozen=True):
-    """An allocation of the past."""
-
-    allocation: Allocation
-    until_seconds: float
-    why: str
+FORMAT: Final = 2
+"""Version of the records. 1 had grants alone; a journal of a later one is left as it is, and not read."""
 
 
 class Opened(Value, frozen=True, tag="opened"):
@@ -53,60 +49,34 @@ class Opened(Value, frozen=True, tag="opened"):
     next_number: int = 1
     entries: tuple[Entry, ...] = ()
     history: tuple[Ended, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    claims: tuple[PreparedClaim, ...] = ()
+    changes: tuple[Change, ...] = ()
+    doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
 
 
-class Granted(Value, frozen=True, tag="granted"):
-    """Devices were given to a container; who held one of them before holds it no more."""
-
-    entry: Entry
-
-
-class Identified(Value, frozen=True, tag="identified"):
-    """The kubelet named the container."""
-
-    number: int
-    pod: PodIdentity
-    container: str
-    seen_by: str
-
-
-class Forgotten(Value, frozen=True, tag="forgotten"):
-    """The kubelet no longer knows of the allocation although its pod lives."""
-
-    number: int
-
-
-class Freed(Value, frozen=True, tag="freed"):
-    """The devices are free again."""
-
-    number: int
-    at_seconds: float
-    why: str
-
-
-Record = Opened | Granted | Identified | Forgotten | Freed
+BesideRecord = FractionRecord | ClaimRecord | ChangeRecord | DoorRecord
+Record = Opened | GrantRecord | BesideRecord
 
 
 _read_allocation: Final = attrgetter("allocation")
 
 
-class Index(Value, frozen=True):
-    """Where to look without looking through everything: a pod that is admitted must not wait for all the others."""
-
-    numbers: Mapping[DeviceId, int]
-    """The entry that holds each device."""
-    runs: Mapping[str, int]
-    """How many entries were last shown by each run of the kubelet."""
-
-
 class Ledger(Value, frozen=True, dict=True):
-    """All living allocations by number, and the newest of the past."""
-
-    HANDED_ON: ClassVar[str] = "handed on"
+    """All living allocations by number, the newest of the past, and what is given out in other ways."""
 
     entries: Mapping[int, Entry] = field(default_factory=dict)
     next_number: int = 1
+    """For whatever is numbered next: an allocation, a reservation, a binding, a change."""
     history: tuple[Ended, ...] = ()
+    fractions: Fractions = field(default_factory=Fractions)
+    claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
+    """By the claim's uid."""
+    changes: Mapping[int, Change] = field(default_factory=dict)
+    """Those under way."""
+    doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
+    """Those that a person has set."""
 
     @property
     def table(self) -> AllocationTable:
@@ -116,11 +86,7 @@ class Ledger(Value, frozen=True, dict=True):
     @cached_property
     def index(self) -> Index:
         """What follows from the entries; a ledger that comes from another one is given it ready made."""
-        runs: dict[str, int] = {}
-        for entry in self.entries.values():
-            runs[entry.seen_by] = runs.get(entry.seen_by, 0) + 1
-        numbers = {device: number for number, entry in self.entries.items() for device in entry.devices}
-        return Index(numbers=numbers, runs=runs)
+        return index_entries(self.entries)
 
     def holders(self, devices: Iterable[DeviceId]) -> tuple[Entry, ...]:
         """The entries that hold any of these devices, the oldest first."""
@@ -170,100 +136,99 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         next_number=ledger.next_number,
         entries=tuple(ledger.entries.values()),
         history=ledger.history,
+        reservations=tuple(ledger.fractions.reservations.values()),
+        bindings=tuple(ledger.fractions.bindings.values()),
+        claims=tuple(ledger.claims.values()),
+        changes=tuple(ledger.changes.values()),
+        doors=ledger.doors,
     )
+
+
+def _read_opened(record: Opened) -> Ledger:
+    """The inverse, but for a history that may have to be shorter."""
+    reservations = {reservation.number: reservation for reservation in record.reservations}
+    bindings = {binding.number: binding for binding in record.bindings}
+    return Ledger(
+        entries={entry.allocation.number: entry for entry in record.entries},
+        next_number=record.next_number,
+        history=record.history,
+        fractions=Fractions(reservations=reservations, bindings=bindings),
+        claims={claim.uid: claim for claim in record.claims},
+        changes={change.number: change for change in record.changes},
+        doors=record.doors,
+    )
+
+
+class _Beside:
+    """What is given out beside whole devices, while records are applied to it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.fractions = FractionDraft(ledger.fractions)
+        self.claims, self.changes, self.doors = dict(ledger.claims), dict(ledger.changes), dict(ledger.doors)
+
+    def apply(self, record: BesideRecord, next_number: int) -> None:
+        if isinstance(record, FractionRecord):
+            self.fractions.apply(record, next_number)
+        elif isinstance(record, ClaimRecord):
+            apply_claim(self.claims, record)
+        elif isinstance(record, ChangeRecord):
+            apply_change(self.changes, record, next_number)
+        else:
+            apply_door(self.doors, record)
 
 
 class _Draft:
     """A ledger while records are applied to it; copies are made once, not once a record."""
 
     def __init__(self, ledger: Ledger, history_max: int) -> None:
-        self._entries, self._next_number = dict(ledger.entries), ledger.next_number
-        self._numbers, self._runs = dict(ledger.index.numbers), dict(ledger.index.runs)
-        self._history, self._ended = ledger.history, list[Ended]()
-        self._history_max = history_max
+        self._ledger, self._history_max = ledger, history_max
+        self._next_number = ledger.next_number
+        self._grants = self._copy_grants()
+        self._beside: _Beside | None = None
 
     def apply(self, record: Record) -> None:
-        if isinstance(record, Opened):
+        if isinstance(record, GrantRecord):
+            self._grants.apply(record)
+        elif isinstance(record, Opened):
             self._open(record)
-        elif isinstance(record, Granted):
-            self._grant(record.entry)
-        elif isinstance(record, Freed):
-            self._free(record)
         else:
-            self._change(record)
+            if self._beside is None:
+                self._beside = _Beside(self._ledger)
+            self._beside.apply(record, self._next_number)
+        self._next_number = max(self._next_number, _read_number(record) + 1)
 
     def finish(self) -> Ledger:
-        history = (*self._history, *self._ended) if self._ended else self._history
-        kept = _trim(history, self._history_max)
-        ledger = Ledger(entries=self._entries, next_number=self._next_number, history=kept)
+        known, beside, grants = self._ledger, self._beside, self._grants
+        ledger = Ledger(
+            entries=grants.entries,
+            next_number=self._next_number,
+            history=grants.history,
+            fractions=known.fractions if beside is None else beside.fractions.fractions,
+            claims=known.claims if beside is None else beside.claims,
+            changes=known.changes if beside is None else beside.changes,
+            doors=known.doors if beside is None else beside.doors,
+        )
         # Where `cached_property` keeps it: the index that this draft has kept up to date.
-        ledger.__dict__["index"] = Index(numbers=self._numbers, runs=self._runs)
+        ledger.__dict__["index"] = grants.index
         return ledger
 
     def _open(self, record: Opened) -> None:
         """Whatever was known before, it is known anew."""
-        entries = {entry.allocation.number: entry for entry in record.entries}
-        index = Ledger(entries=entries).index
-        self._entries, self._next_number = entries, record.next_number
-        self._numbers, self._runs = dict(index.numbers), dict(index.runs)
-        self._history, self._ended = record.history, []
+        self._ledger = _read_opened(record)
+        self._next_number = record.next_number
+        self._grants, self._beside = self._copy_grants(), None
 
-    def _grant(self, new: Entry) -> None:
-        """Within one pod the kubelet hands a device from an init container on to the next container."""
-        taken = set(new.devices)
-        for number in sorted({self._numbers[device] for device in taken if device in self._numbers}):
-            self._take(number, taken, new.allocation.since_seconds)
-        self._put(new)
-        self._next_number = max(self._next_number, new.allocation.number + 1)
-
-    def _take(self, number: int, taken: set[DeviceId], at_seconds: float) -> None:
-        entry = self._entries[number]
-        left = tuple(device for device in entry.devices if device not in taken)
-        if left:
-            self._put(replace(entry, allocation=replace(entry.allocation, devices=left)))
-            return
-        self._remove(entry)
-        self._ended.append(Ended(allocation=entry.allocation, until_seconds=at_seconds, why=Ledger.HANDED_ON))
-
-    def _change(self, record: Identified | Forgotten) -> None:
-        entry = self._entries.get(record.number)
-        if entry is None:
-            return
-        if isinstance(record, Identified):
-            known = replace(entry.allocation, pod=record.pod, container=record.container, forgotten=False)
-            self._put(replace(entry, allocation=known, seen_by=record.seen_by))
-        else:
-            self._put(replace(entry, allocation=replace(entry.allocation, forgotten=True)))
-
-    def _free(self, record: Freed) -> None:
-        entry = self._entries.get(record.number)
-        if entry is not None:
-            self._remove(entry)
-            self._ended.append(Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why))
-
-    def _put(self, entry: Entry) -> None:
-        """The entry is there, in the place of the one of its number."""
-        number = entry.allocation.number
-        before = self._entries.get(number)
-        if before is not None:
-            self._uncount(before)
-        self._entries[number] = entry
-        self._runs[entry.seen_by] = self._runs.get(entry.seen_by, 0) + 1
-        self._numbers.update(dict.fromkeys(entry.devices, number))
-
-    def _remove(self, entry: Entry) -> None:
-        del self._entries[entry.allocation.number]
-        self._uncount(entry)
-
-    def _uncount(self, entry: Entry) -> None:
-        left = self._runs.pop(entry.seen_by) - 1
-        if left:
-            self._runs[entry.seen_by] = left
-        for device in entry.devices:
-            self._numbers.pop(device, None)
+    def _copy_grants(self) -> GrantDraft:
+        known = self._ledger
+        return GrantDraft(known.entries, known.index, known.history, self._history_max)
 
 
-def _trim(history: tuple[Ended, ...], history_max: int) -> tuple[Ended, ...]:
-    if len(history) <= history_max:
-        return history
-    return history[-history_max:] if history_max else ()
+def _read_number(record: Record) -> int:
+    """The number that a record uses up; none, where it uses none."""
+    if isinstance(record, Granted):
+        return record.entry.allocation.number
+    if isinstance(record, Reserved):
+        return record.reservation.number
+    if isinstance(record, Bound):
+        return record.binding.number
+    return record.number if isinstance(record, Stepped) else 0

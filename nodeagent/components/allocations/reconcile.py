@@ -19,7 +19,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.ledger import Entry, Forgotten, Freed, Granted, Identified, Ledger, Record
+from nodeagent.components.allocations.ledger import Ledger, Record
+from nodeagent.components.allocations.roles.grants import Entry, Forgotten, Freed, Granted, Identified
 from nodeagent.model.allocation import Allocation, AllocationSource, PodIdentity
 from nodeagent.model.events import AllocationDiffered
 from nodeagent.model.ids import DeviceId, ResourceName

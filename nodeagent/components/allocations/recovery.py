@@ -1,13 +1,16 @@
 """Which ledger a starting agent begins with.
 
 Owns the choice between the journal, the one before it, and nothing; what neither knows is found by `reconcile`.
-Refuses to lose evidence: whatever is not used whole is to be set aside.
+Refuses to lose evidence: whatever is not used whole is to be set aside, and what a later version wrote is not touched.
 """
 
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.journal import parse_journal
-from nodeagent.components.allocations.ledger import Entry, Granted, Ledger, Opened, apply_record, replay
+from nodeagent.components.allocations.journal import Parsed, parse_journal, refuse_newer
+from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record, replay
+from nodeagent.components.allocations.roles.fractions import Fractions
+from nodeagent.components.allocations.roles.grants import Entry, Granted
+from nodeagent.model.journal import Binding
 from nodeagent.model.values import Value
 
 
@@ -26,20 +29,17 @@ class Recovered(Value, frozen=True):
     """What was wrong with the journal; empty when nothing was."""
     set_aside: bool = False
     """Whether the current file must be kept under another name."""
+    refusal: str = ""
+    """Why nothing may be begun: a later version wrote one of the files, which must stay as they are."""
 
 
 def recover_ledger(found: Found, machine: str, boot: str, history_max: int) -> Recovered:
     """The newest state that is beyond doubt."""
     if found.current is None and found.previous is None:
         return Recovered(ledger=Ledger())
-    current = parse_journal(found.current) if found.current is not None else None
-    if current is not None and current.records:
-        damage, source = current.damage, current
-    else:
-        damage = f"the journal: {current.damage}" if current is not None else "the journal is missing"
-        source = parse_journal(found.previous or b"")
-        if found.previous is not None:
-            damage += "; the one before it is used"
+    source, damage = _choose_source(found)
+    if source.refusal:
+        return Recovered(ledger=Ledger(), refusal=source.refusal)
     set_aside = found.current is not None and bool(damage)
     opened = source.records[0] if source.records else None
     if not isinstance(opened, Opened):
@@ -53,10 +53,30 @@ def recover_ledger(found: Found, machine: str, boot: str, history_max: int) -> R
     return Recovered(ledger=ledger, damage=damage, set_aside=set_aside)
 
 
+def _choose_source(found: Found) -> tuple[Parsed, str]:
+    """The file to begin with, and what is wrong with the one that it should be."""
+    current = parse_journal(found.current) if found.current is not None else None
+    if current is not None and current.refusal:
+        return current, ""
+    is_used = current is None or not current.records
+    before = found.previous or b""
+    previous = parse_journal(before) if is_used else Parsed(records=(), refusal=refuse_newer(before))
+    if previous.refusal:
+        return replace(previous, refusal=f"the one before it, whose name ends in .prev: {previous.refusal}"), ""
+    if current is not None and not is_used:
+        return current, current.damage
+    damage = f"the journal: {current.damage}" if current is not None else "the journal is missing"
+    if found.previous is not None:
+        damage += "; the one before it is used"
+    return previous, damage
+
+
 def _distrust(ledger: Ledger) -> Ledger:
     """After a reboot no container of old runs: entries stay until somebody says more, but are no proof of anything."""
     entries: dict[int, Entry] = {number: replace(entry, seen_by="") for number, entry in ledger.entries.items()}
-    return replace(ledger, entries=entries)
+    fractions = ledger.fractions
+    reservations = {number: replace(one, kubelet_run="") for number, one in fractions.reservations.items()}
+    return replace(ledger, entries=entries, fractions=replace(fractions, reservations=reservations))
 
 
 def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledger:
@@ -66,4 +86,38 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         if ledger.holding(entry.allocation.resource, entry.devices) is None:
             numbered = replace(entry, allocation=replace(entry.allocation, number=ledger.next_number))
             ledger = apply_record(ledger, Granted(entry=numbered), history_max)
-    return ledger
+    offset = ledger.next_number - 1
+    fractions = _merge_fractions(ledger.fractions, present.fractions, offset)
+    changes = {number + offset: replace(change, number=number + offset) for number, change in present.changes.items()}
+    used = (*fractions.reservations, *fractions.bindings, *changes)
+    return replace(
+        ledger,
+        next_number=max(ledger.next_number, *(number + 1 for number in used)) if used else ledger.next_number,
+        fractions=fractions,
+        claims={**ledger.claims, **present.claims},
+        changes={**ledger.changes, **changes},
+        doors={**ledger.doors, **present.doors},
+    )
+
+
+def _merge_fractions(recovered: Fractions, present: Fractions, offset: int) -> Fractions:
+    """Both; a reservation that both have is one, and a binding of it that was found stays what it was."""
+    numbers = {number: number + offset for number in present.reservations}
+    for reservation in present.reservations.values():
+        for known in recovered.find_reservations(reservation.resource, reservation.devices):
+            if known.cdi_name == reservation.cdi_name:
+                numbers[reservation.number] = known.number
+    reservations = {
+        numbers[number]: replace(reservation, number=numbers[number])
+        for number, reservation in present.reservations.items()
+        if numbers[number] not in recovered.reservations
+    }
+    bindings = dict[int, Binding]()
+    for binding in present.bindings.values():
+        redeemed = tuple(numbers[number] for number in binding.reservations)
+        if recovered.redeemed.keys().isdisjoint(redeemed):
+            number = binding.number + offset
+            bindings[number] = replace(binding, number=number, reservations=redeemed)
+    return Fractions(
+        reservations={**recovered.reservations, **reservations}, bindings={**recovered.bindings, **bindings}
+    )

@@ -11,8 +11,9 @@ Refuses to refuse on suspicion: an allocation that no run ever named a pod for i
 
 from collections.abc import Iterable
 
-from nodeagent.components.allocations.ledger import Entry, Ledger
+from nodeagent.components.allocations.ledger import Ledger
 from nodeagent.components.allocations.reconcile import KubeletRun, is_listed
+from nodeagent.components.allocations.roles.grants import Entry
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.ports import PodListing

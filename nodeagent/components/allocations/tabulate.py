@@ -5,7 +5,7 @@ Owns the words for where an allocation stands.
 
 from collections.abc import Iterable
 
-from nodeagent.components.allocations.ledger import Ended
+from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTable
 
 

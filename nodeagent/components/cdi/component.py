@@ -137,7 +137,9 @@ class Cdi:
         while True:
             try:
                 await self._directories.wait_change()
-            except NodeagentError as error:
+            except (
+                NodeagentError
+            ) as error:  # pragma: no cover - tested; Python 3.11 traces no frame that is resumed by an exception
                 self._log.debug("cdi_watch_interrupted", reason=str(error))
             self._attention.wake()
             # So that two writers who never agree cost at most one pass a second.

@@ -21,7 +21,8 @@ from nodeagent.components.cdi.spec import render_spec, render_spec_name
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeKind, RuntimeState
+from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeState
+from nodeagent.model.runtimes import RUNTIMES
 from nodeagent.model.values import Value
 from nodeagent.rules.cdi_names import CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, PUBLIC_KINDS
 
@@ -38,10 +39,6 @@ CODES: Final = (
     "cdi-driver-files-missing",
     "cdi-driver-version-differs",
 )
-
-
-_READS_GROUPS: Final = {RuntimeKind.CONTAINERD: (2, 0), RuntimeKind.CRIO: (1, 31), RuntimeKind.DOCKER: (28, 0)}
-"""The first release of each that is known to read version 0.7.0 of the format."""
 
 
 class SpecInvalid(NodeagentError):
@@ -106,8 +103,8 @@ def decide_wishes(
 
 
 def _reads_groups(runtime: RuntimeState) -> bool:
-    least, found = _READS_GROUPS.get(runtime.kind), re.match(r"v?(\d+)\.(\d+)", runtime.version)
-    return least is not None and found is not None and tuple(map(int, found.groups())) >= least
+    record, found = RUNTIMES.get(runtime.kind), re.match(r"v?(\d+)\.(\d+)", runtime.version)
+    return record is not None and found is not None and tuple(map(int, found.groups())) >= record.first_with_groups
 
 
 def render_specs(plan: SpecPlan) -> dict[str, bytes]:

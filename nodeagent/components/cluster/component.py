@@ -1,8 +1,8 @@
-"""What the cluster sees of this node besides its labels, and what the cluster asks of it.
+"""What the cluster sees of this node besides its labels, and what it asks of the node.
 
 Owns the one watch of the node object, the node condition, the start-up taint, the terminal-failure annotation, events,
-and the answer to pauses and named configurations. Refuses to be needed: with the API server away everything else goes
-on, and when it is back the node is brought up to date at a moment of its own.
+and the state that says what the cluster wishes; fulfilling wishes is for whom they concern. Refuses to be needed: with
+the API server away everything else goes on, and when it is back the node is brought up to date at a moment of its own.
 """
 
 from contextlib import aclosing
@@ -13,7 +13,6 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.mig_wish import MigWish, WishStanding, judge_mig_wish
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -23,9 +22,8 @@ from nodeagent.components.cluster.status import (
     mark_lost,
 )
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
+from nodeagent.components.cluster.wishes import decide_taint, parse_taint, read_wishes
 from nodeagent.config.live import LiveSettings
-from nodeagent.config.named import LABEL
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.news import News
@@ -34,24 +32,16 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeCondition, NodeEvent, PodLabelTable
-from nodeagent.model.driver import DriverState
+from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, NodeCondition, NodeEvent, PodLabelTable
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import AgentControl, ConfigurationControl, NodeApi, PodApi
+from nodeagent.model.ports import NodeApi, PodApi
 from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
-
-NOT_APPLIED = "mig-config-not-applied"
-_WISH_CONDITIONS = {
-    WishStanding.UNMET: NOT_APPLIED,
-    WishStanding.UNKNOWN: NOT_APPLIED,
-    WishStanding.FAILED: NOT_APPLIED,
-    WishStanding.CHANGING: "mig-config-changing",
-}
 
 LOOK_AGAIN_SECONDS = 5.0
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
@@ -73,8 +63,6 @@ class Cluster:
         clock: Clock,
         live: LiveSettings,
         node: NodeApi,
-        control: AgentControl,
-        configurations: ConfigurationControl,
         *,
         pods: PodApi | None = None,
         facts_after: int | None = None,
@@ -82,16 +70,11 @@ class Cluster:
     ) -> None:
         """Wire it up; `facts_after` is the envelope after which people have yet to be told of anything."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._node, self._pods, self._control, self._configurations = node, pods, control, configurations
+        self._node, self._pods = node, pods
         self._facts_after = facts_after
-        self._wish = MigWish()
-        self._followed = ""
-        self._complained = ""
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._away_since: float | None = None
         self._away_because: type[NodeagentError] | None = None
-        self._paused = ""
-        self._released_until = 0.0
         self._hopeless_since: float | None = None
         self._was_ready = False
         self._told = Told()
@@ -103,9 +86,6 @@ class Cluster:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_forever, name="cluster watch")
             tasks.start_soon(self._keep_status, name="cluster status")
-            tasks.start_soon(self._honour_pauses, name="cluster pauses")
-            tasks.start_soon(self._honour_choices, name="cluster named configuration")
-            tasks.start_soon(self._heed_mig_wishes, name="cluster MIG wishes")
             tasks.start_soon(self._follow_pods_while_wanted, name="cluster pod labels")
             tasks.start_soon(self._tell_events, name="cluster events")
             task_status.started()
@@ -118,7 +98,8 @@ class Cluster:
                 async with aclosing(self._node.follow_node()) as nodes:
                     async for node in nodes:
                         await self._note_reachable()
-                        self._bus.publish_state(node, source=self.name)
+                        cause = self._bus.publish_state(node, source=self.name)
+                        self._bus.publish_state(read_wishes(node.labels), source=self.name, cause=cause)
             except NodeagentError as error:
                 self._note_away(error)
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
@@ -177,12 +158,13 @@ class Cluster:
         await self._bring_taint(node, ready=condition.status == "True")
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
+        wishes = self._find_newest(ClusterWishes)
         sight = NodeSight(
             driver=driver,
             inventory=self._find_offered(),
             health=self._find_newest(HealthReport),
             plugin=self._find_newest(PluginState),
-            paused=self._paused,
+            paused=wishes.pause if wishes is not None and driver.phase is DriverPhase.RELEASED else "",
         )
         condition = decide_condition(sight)
         now = self._clock.monotonic()
@@ -234,75 +216,6 @@ class Cluster:
         link, node = self._bus.latest(ClusterLink), self._bus.latest(ClusterNode)
         return node.value if node is not None and link is not None and link.value.reachable else None
 
-    async def _honour_pauses(self) -> None:
-        with self._bus.watch(ClusterNode, client=f"{self.name} pauses") as nodes:
-            while True:
-                await self._honour_pause()
-                with anyio.move_on_after(LOOK_AGAIN_SECONDS):
-                    await anext(nodes)
-
-    async def _honour_pause(self) -> None:
-        """Release while the label says so, for as long as it says so; take back only what was released here."""
-        node = self._bus.latest(ClusterNode)
-        pause = find_pause(node.value.labels) if node is not None else self._paused
-        lasts = self._live.now.driver.release_seconds
-        now = anyio.current_time()
-        try:
-            if pause and (pause != self._paused or now > self._released_until - lasts / 2):
-                await self._control.release(pause, lasts)
-                self._released_until = now + lasts
-            elif self._paused and not pause:
-                await self._control.resume()
-        except NodeagentError as error:
-            self._log.warning("pause_not_honoured", pause=pause, reason=str(error))
-            return
-        self._paused = pause
-        if pause:
-            self._conditions.set("node-paused", detail=pause, cause=node)
-        else:
-            self._conditions.clear("node-paused", cause=node)
-
-    async def _honour_choices(self) -> None:
-        with self._bus.watch(ClusterNode, client=f"{self.name} named configuration") as nodes:
-            async for node in nodes:
-                await self._honour_choice(node.value.labels.get(LABEL, ""), node.seq)
-
-    async def _honour_choice(self, label: str, cause: int) -> None:
-        """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
-        if self._live.now.device_plugin.config_dir is None:
-            return
-        try:
-            if label != self._followed:
-                done = await self._configurations.follow_label(label, cause=cause)
-                self._log.info("configuration_chosen", label=label, done=done)
-                self._followed = label
-            await self._complain("", cause)
-        except NodeagentError as error:
-            await self._complain(str(error), cause)
-
-    async def _heed_mig_wishes(self) -> None:
-        """Say what became of the MIG configuration that the node's label asks for; carrying it out is others' work."""
-        with self._bus.watch_all(ClusterNode, Inventory, DriverState, client=f"{self.name} MIG wishes") as changes:
-            while True:
-                await self._heed_mig_wish()
-                await anext(changes)
-
-    async def _heed_mig_wish(self) -> None:
-        node, driver = self._bus.latest(ClusterNode), self._find_newest(DriverState)
-        inventory = self._find_newest(Inventory)
-        if node is None or inventory is None or driver is None or not driver.ready:
-            return
-        wish = judge_mig_wish(node.value.labels, inventory.gpus)
-        if wish == self._wish:
-            return
-        self._wish = wish
-        told = _WISH_CONDITIONS.get(wish.standing)
-        for code in sorted({*_WISH_CONDITIONS.values()}):
-            self._conditions.replace(code, {"": wish.detail} if code == told else {})
-        self._log.info("mig_wish_judged", config=wish.config, standing=wish.standing, detail=wish.detail)
-        if told == NOT_APPLIED and self._live.now.kubernetes.events:
-            await self._tell(NodeEvent(reason="MIGConfigNotApplied", note=wish.detail, about=wish.config))
-
     async def _follow_pods_while_wanted(self) -> None:
         """Only where the settings ask for pods' labels is anything asked about pods."""
         backoff = Backoff(_RETRY, self._rng)
@@ -335,18 +248,6 @@ class Cluster:
         async for _ in Ticker(LOOK_AGAIN_SECONDS):
             if not self._live.now.metrics.pod_labels:
                 following.cancel()
-
-    async def _complain(self, problem: str, cause: int) -> None:
-        """Say once, where people look, that the label cannot be followed."""
-        if problem == self._complained:
-            return
-        self._complained = problem
-        if not problem:
-            self._conditions.clear("named-configuration-unknown", cause=cause)
-            return
-        self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
-        if self._live.now.kubernetes.events:
-            await self._tell(NodeEvent(reason="NamedConfigurationRefused", note=problem))
 
     async def _tell_events(self) -> None:
         with self._bus.listen(*TOLD, client=f"{self.name} events", after=self._facts_after) as facts:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import field
 
-from nodeagent.model.cluster import NodeEvent
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, NodeEvent
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -20,6 +20,7 @@ from nodeagent.model.events import (
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
+    WishRefused,
 )
 from nodeagent.model.health import Verdict
 from nodeagent.model.values import Value
@@ -86,6 +87,12 @@ def _tell_contested(fact: LabelsContested) -> NodeEvent:
     return NodeEvent(reason="NodeLabelConflict", note=note, about=keys)
 
 
+def _tell_refused(fact: WishRefused) -> NodeEvent:
+    if fact.label == MIG_CONFIG_LABEL:
+        return NodeEvent(reason="MIGConfigNotApplied", note=fact.reason, about=fact.value)
+    return NodeEvent(reason="NamedConfigurationRefused", note=fact.reason)
+
+
 _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     VerdictChanged: _tell_verdict,
     GpuVanished: _tell_vanished,
@@ -96,6 +103,7 @@ _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     RuntimeConfigured: _tell_configured,
     RuntimeRestarted: _tell_restarted,
     LabelsContested: _tell_contested,
+    WishRefused: _tell_refused,
 }
 TOLD = tuple(_RENDERERS)
 

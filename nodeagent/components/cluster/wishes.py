@@ -5,7 +5,8 @@ Owns the keys of the pause protocol, and the rule for the taint.
 
 from collections.abc import Mapping
 
-from nodeagent.model.cluster import Taint
+from nodeagent.config.named import LABEL
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, MIG_STATE_LABEL, ClusterWishes, Taint
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _PAUSED = "paused-for-"
@@ -19,6 +20,16 @@ _OUR_JOBS = (
     "client",
 )
 """Operands whose work this agent does, and `client`, which stands for everybody with handles."""
+
+
+def read_wishes(labels: Mapping[str, str]) -> ClusterWishes:
+    """All that these labels ask for."""
+    return ClusterWishes(
+        pause=find_pause(labels),
+        configuration=labels.get(LABEL, ""),
+        mig_config=labels.get(MIG_CONFIG_LABEL, ""),
+        mig_state=labels.get(MIG_STATE_LABEL, ""),
+    )
 
 
 def find_pause(labels: Mapping[str, str]) -> str:

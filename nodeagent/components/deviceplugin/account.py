@@ -45,6 +45,8 @@ def plan_account(
     for gpu in inventory.gpus:
         if id(gpu) not in chosen:
             unoffered.append(_explain_exclusion(gpu, settings, is_any=bool(selected)))
+        elif gpu.uuid in view.closed:
+            unoffered.append(_tell(gpu, None, UnofferedCause.DOOR, view.closed[gpu.uuid]))
         else:
             unoffered += _explain_gpu(gpu, planned.get(gpu.uuid, {}), plan, view, offered)
     unoffered += _list_absent(inventory)
@@ -133,15 +135,15 @@ def _list_absent(inventory: Inventory) -> Iterator[Unoffered]:
         )
     for number in range(1, inventory.shortfall + 1):
         name = f"expected {number}"
-        yield Unoffered(
-            device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason="`gpus.expected` counts it"
-        )
+        reason = f"{inventory.expected_by} counts it"
+        yield Unoffered(device=name, gpu=name, name="a GPU", cause=UnofferedCause.EXPECTED, reason=reason)
 
 
 def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
     """By code, what the account says of whom; all codes are there, those that are not true are empty."""
     found: dict[str, dict[str, str]] = {
         "gpu-excluded": {},
+        "gpu-door": {},
         "gpu-include-empty": {},
         "mig-not-offered": {},
         "gpu-not-offered": {},
@@ -152,6 +154,8 @@ def decide_conditions(account: OfferAccount) -> dict[str, dict[str, str]]:
         by_cause.setdefault(one.cause, []).append(one)
     for one in by_cause.get(UnofferedCause.EXCLUDED, ()):
         found["gpu-excluded"][one.gpu] = f"{one.name}: {one.reason}"
+    for one in by_cause.get(UnofferedCause.DOOR, ()):
+        found["gpu-door"][one.gpu] = f"{one.name}: {one.reason}"
     if unselected := by_cause.get(UnofferedCause.UNSELECTED):
         found["gpu-include-empty"][""] = f"{name_all(unselected)}: {unselected[0].reason}"
     parts = by_cause.get(UnofferedCause.PARTITIONED, [])

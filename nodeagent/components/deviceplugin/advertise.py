@@ -5,14 +5,15 @@ A device that a container still holds stays in the list, unhealthy, when the nod
 otherwise show the pod a healthy device that is gone.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
-from nodeagent.model.ids import DeviceId
+from nodeagent.model.ids import DeviceId, GpuUuid
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
@@ -32,6 +33,8 @@ class View(NamedTuple):
     """Why no device at all may be handed out; empty when they may."""
     named: frozenset[str] | None = None
     """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
+    closed: Mapping[GpuUuid, str] = MappingProxyType({})
+    """GPUs that are not given whole, or not to anybody new, and why."""
 
 
 def explain_driver(state: DriverState | None) -> str:

@@ -19,14 +19,16 @@ from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
-    ComponentFacts,
-    ConditionFacts,
     ExporterFacts,
-    ListenerFacts,
     build_agent_families,
 )
 from nodeagent.components.exporter.families.gpus import build_standing_families
-from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, count_advertised
+from nodeagent.components.exporter.families.node_status import (
+    NodeStatus,
+    build_status_families,
+    count_advertised,
+    does_driver_work,
+)
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
 from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
 from nodeagent.components.exporter.serving.scrape import (
@@ -73,7 +75,7 @@ SLICE_SECONDS = 0.0005
 """Rendering lets others run after so long: an Allocate must not wait for the metrics of a hundred MIG devices."""
 
 
-class MetricsRenderer:
+class AgentFactsSource:
     """What the agent says of itself, gathered anew for each scrape."""
 
     def __init__(
@@ -103,28 +105,18 @@ class MetricsRenderer:
         gpus = inventory.value.gpus if inventory is not None else ()
         lost = frozenset(find_lost(sample.value.gpus)) if sample is not None else frozenset()
         lost_count = sum(1 for gpu in gpus if gpu.lost or gpu.uuid in lost)
-        lag = self._introspection.lag()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         statistics = self._bus.statistics()
+        newest = sample.value if sample is not None else None
         return AgentFacts(
             version=self._version,
-            driver_ready=driver is not None and driver.value.ready,
-            gates={gate.name: gate.is_open for gate in self._gates.states()},
-            components=tuple(
-                ComponentFacts(name=one.name, phase=one.phase, restarts=one.restarts) for one in self._reports()
-            ),
-            conditions=tuple(
-                ConditionFacts(code=one.code, key=one.key, severity=one.severity) for one in self._conditions.active()
-            ),
-            listeners=tuple(
-                ListenerFacts(client=one.client, depth=one.depth, lost=one.lost) for one in statistics.listeners
-            ),
+            driver_ready=bool(does_driver_work(driver.value if driver else None, newest, self._clock.wall())),
+            gates=self._gates.states(),
+            components=tuple(self._reports()),
+            conditions=self._conditions.active(),
+            listeners=statistics.listeners,
             bus_published=statistics.published,
-            loop_lag_seconds={
-                "0.5": lag.p50_seconds,
-                "0.99": lag.p99_seconds,
-                "1": lag.max_seconds,
-            },
+            loop_lag=self._introspection.lag(),
             gpus_present=len(gpus) - lost_count,
             gpus_lost=lost_count,
             gpus_missing=len(inventory.value.missing) if inventory is not None else 0,
@@ -155,7 +147,7 @@ class Exporter:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        agent: MetricsRenderer,
+        agent: AgentFactsSource,
         places: ProcessPlaces | None,
         *,
         host: str,
@@ -253,14 +245,15 @@ class Exporter:
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
-        if driver is not None and driver.ready:
+        driver_works = does_driver_work(driver, self._latest(NodeSample), now)
+        if driver_works:
             self._driver_ready_seconds = now
         if plugin is not None and count_advertised(plugin):
             self._devices_seen_seconds = now
         return NodeStatus(
             started_seconds=self._agent.started_seconds,
             node=self._host,
-            driver=driver,
+            driver_works=driver_works,
             runtime=self._latest(RuntimeState),
             plugin=plugin,
             inventory=self._latest(Inventory),

@@ -13,6 +13,7 @@ from nodeagent.components.exporter.families.node_status import NodeStatus, build
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.serving.exposition import Family
+from nodeagent.core.values import LoopLag
 from nodeagent.model.admission import AdmissionFacts, Distribution
 from nodeagent.model.plugin import OfferAccount
 
@@ -139,12 +140,12 @@ def _tabulate(families: Iterable[Family]) -> Iterator[str]:
 _NOTHING = AgentFacts(
     version="",
     driver_ready=False,
-    gates={},
+    gates=(),
     components=(),
     conditions=(),
     listeners=(),
     bus_published=0,
-    loop_lag_seconds={},
+    loop_lag=LoopLag(p50_seconds=0.0, p99_seconds=0.0, max_seconds=0.0, samples=0),
     gpus_present=0,
     gpus_lost=0,
     gpus_missing=0,

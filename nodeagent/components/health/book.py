@@ -9,7 +9,15 @@ from msgspec import DecodeError, ValidationError, json
 from msgspec.structs import replace
 
 from nodeagent.components.health.decide import note_power_cycle
-from nodeagent.components.health.records import Book, CounterWindow, Fault, GpuRecord, LevelMemory, Occurrences, Return
+from nodeagent.components.health.records import (
+    CounterWindow,
+    Fault,
+    GpuRecord,
+    LevelMemory,
+    Occurrences,
+    Return,
+    VerdictBook,
+)
 
 BOOK_VERSION: Final = 1
 TRUST_SECONDS: Final = 60.0
@@ -24,24 +32,24 @@ class BookUnreadable(Exception):
         self.reason = reason
 
 
-def encode_book(book: Book) -> bytes:
+def encode_book(book: VerdictBook) -> bytes:
     """The same book always gives the same bytes."""
     return json.encode(book, order="sorted")
 
 
-def decode_book(content: bytes) -> Book:
+def decode_book(content: bytes) -> VerdictBook:
     """The book in these bytes.
 
     Raises:
         BookUnreadable: there is none.
     """
     try:
-        return json.decode(content, type=Book)
+        return json.decode(content, type=VerdictBook)
     except (DecodeError, ValidationError) as error:
         raise BookUnreadable(str(error)) from error
 
 
-def resume_book(book: Book, boot_id: str, at: float) -> Book:
+def resume_book(book: VerdictBook, boot_id: str, at: float) -> VerdictBook:
     """The book as a new agent takes it up: faults stay faults, health must be proven again.
 
     After a boot the clock has begun anew: what was remembered keeps its age as of the last writing.

@@ -24,10 +24,11 @@ from nodeagent.components.health.evidence.kernel_log import (
 )
 from nodeagent.components.health.evidence.limits import plan_limits
 from nodeagent.components.health.evidence.reports import LOOK_AT_ONCE, judge_report
-from nodeagent.components.health.judge import Judge, find_named
+from nodeagent.components.health.judge import Judge
+from nodeagent.components.health.looks import Deafness, Look, Looks, Pace
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
-from nodeagent.components.health.records import Book
+from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.render import list_changes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -52,7 +53,6 @@ from nodeagent.edge.host.machine.kernel_log_lines import (
 from nodeagent.edge.host.machine.kmsg import KernelLog
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
-from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -64,6 +64,8 @@ HOLD_LOG_SECONDS = 0.5
 """How long a line of the kernel log waits for NVML to tell the same."""
 LOG_RETRY_SECONDS = 60.0
 RETRY_WRITE_SECONDS = 5.0
+FIRST_LOOK_SECONDS = 2.0
+"""How long the start waits for the first look: until then all would be refused, and the kubelet told so."""
 GATHER_SECONDS = 0.02
 """How long evidence gathers after a report: the first of a burst is told at once, the rest in one word."""
 
@@ -86,36 +88,31 @@ class Health:
     ) -> None:
         """Wire it up.
 
-        Args:
-            bus: where evidence comes from and verdicts go.
-            conditions: where the conditions about health are set.
-            clock: decides windows and dates verdicts.
-            live: the settings in force.
-            store: where verdicts outlive the agent.
-            door: where a person's clearing comes in.
-            kernel_log: the second source; none where GPUs are made up.
+        `store` is where verdicts outlive the agent, `door` where a person's clearing comes in, and `kernel_log` the
+        second source, of which there is none where GPUs are made up.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._store, self._door, self._kernel_log = store, door, kernel_log
         self._log = get_logger(component=self.name)
-        self._judge = Judge(Book(boot_id=""))
+        self._judge = Judge(VerdictBook(boot_id=""))
         self._turn = anyio.Lock()
-        self._changed = Waker()
+        self._changed, self._is_judged = Waker(), anyio.Event()
         self._fingerprint: object = None
-        self._written_at = self._sampled_at = self._began_at = 0.0
-        self._looked_at = float("-inf")
-        self._is_look_asked = self._is_durable = False
+        self._written_at = self._began_at = 0.0
+        self._looks = Looks(0.0)
+        self._is_durable = False
         self._causes: dict[str, Envelope[Any]] = {}
         self._news = News()
         self._cause: Envelope[Any] | None = None
         """What the next word follows from where no report of the GPU itself explains it."""
         self._hearsay = Hearsay()
         self._held_lines: dict[object, XidReported] = {}
-        self._deaf: dict[str, str] = {}
+        self._deaf = Deafness()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Take up what was known, say it, then judge until cancelled."""
-        self._began_at = self._sampled_at = self._clock.monotonic()
+        self._began_at = self._clock.monotonic()
+        self._looks = Looks(self._began_at)
         try:
             self._judge = Judge(await self._read_book())
             with self._bus.listen(XidReported, GpuEventReported, client=self.name) as facts:
@@ -130,11 +127,17 @@ class Health:
                         tasks.start_soon(self._tell_forever, name="health verdicts")
                         if self._kernel_log is not None and self._live.now.health.watch_kernel_log:
                             tasks.start_soon(self._read_kernel_log, self._kernel_log, tasks, name="health kernel log")
-                        task_status.started()
+                        tasks.start_soon(self._wait_judged, task_status, name="health first look")
                         async for envelope in facts:
                             self._note_event(envelope)
         finally:
             self._store.close()
+
+    async def _wait_judged(self, task_status: TaskStatus[None]) -> None:
+        """Ready with the first verdicts; a driver that does not answer holds nobody up for long."""
+        with anyio.move_on_after(FIRST_LOOK_SECONDS):
+            await self._is_judged.wait()
+        task_status.started()
 
     async def clear_gpu(self, name: str, reason: str, who: str) -> str:
         """Take a GPU back on a person's word, written down before anyone is told.
@@ -142,28 +145,23 @@ class Health:
         Raises:
             ControlRefused: no such GPU, or nothing is held against it.
         """
-        gpu = find_named(self._judge.inventory, name)
-        if gpu is None:
-            raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
-        if not self._judge.find_record(gpu.uuid).faults:
-            raise ControlRefused(f"nothing is held against GPU {gpu.index}, there is nothing to clear")
-        cleared = self._judge.clear(gpu, self._now(), who, reason)
+        gpu, cleared = self._judge.clear(name, self._now(), who, reason)
         async with self._turn:
             await self._write_book()
         fact = GpuCleared(gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
         self._causes[gpu.uuid] = self._bus.publish_fact(fact, source=self.name)
         self._log.warning("gpu_cleared", gpu=gpu.uuid, who=who, reason=reason, cleared=cleared)
-        self._is_look_asked = True
+        self._looks.is_asked = True
         await self._tell()
         lasting = "" if self._is_durable else "; it could not be written down, a restart would forget it"
         return f"GPU {gpu.index}: forgot {', '.join(cleared)}; what is still bad is found at the next look{lasting}"
 
     # What was known before -----------------------------------------------------------------------------------------
 
-    async def _read_book(self) -> Book:
+    async def _read_book(self) -> VerdictBook:
         stored = await self._store.read()
         troubles = list(stored.troubles)
-        book = Book(boot_id="")
+        book = VerdictBook(boot_id="")
         if stored.body is not None:
             try:
                 book = decode_book(stored.body)
@@ -181,7 +179,7 @@ class Health:
             async for inventory, driver in states:
                 self._note_states(inventory, driver)
                 self._cause = self._news.take(inventory, driver) or self._cause
-                self._is_look_asked = True
+                self._looks.is_asked = True
                 self._changed.wake()
 
     def _note_states(self, inventory: Envelope[Inventory] | None, driver: Envelope[DriverState] | None) -> None:
@@ -193,23 +191,11 @@ class Health:
     async def _follow_samples(self) -> None:
         with self._bus.watch(NodeSample, client=f"{self.name} looks") as samples:
             async for envelope in samples:
-                now, settings = self._now(), self._live.now
-                if now.wall - envelope.time > self._patience_seconds:
-                    continue  # retained from before this part was started: it proves nothing about now
-                self._sampled_at = now.at
-                # Half a sample early rather than one late: samples have their own rhythm.
-                due_at = self._looked_at + settings.health.poll_seconds - settings.inventory.sample_seconds / 2
-                is_due = now.at >= due_at
-                if is_due or self._is_look_asked:
-                    self._judge.note_sample(
-                        envelope.value,
-                        now,
-                        plan_returns(settings.health),
-                        limits=plan_limits(settings.health),
-                        is_extra=not is_due,
-                    )
-                    self._is_look_asked = False
-                    self._looked_at = now.at if is_due else self._looked_at
+                now, settings = self._now(), self._live.now.health
+                look = self._looks.take(envelope.time, now, self._pace)
+                if look is not Look.NONE:
+                    returns, limits = plan_returns(settings), plan_limits(settings)
+                    self._judge.note_sample(envelope.value, now, returns, limits=limits, is_extra=look is Look.EXTRA)
                     self._cause = self._cause or envelope
                     self._note_deaf("samples", "")
                     self._changed.wake()
@@ -217,20 +203,18 @@ class Health:
     async def _notice_silence(self) -> None:
         """A look that is due and cannot be had is a missed one; with the driver released nothing is due."""
         while True:
-            patience = self._patience_seconds
-            await anyio.sleep(until_beat(patience))
-            silent_seconds = self._clock.monotonic() - self._sampled_at
-            if silent_seconds < patience or self._judge.is_driver_released:
+            pace = self._pace
+            await anyio.sleep(until_beat(pace.patience_seconds))
+            if not self._looks.is_missed(self._clock.monotonic(), pace) or self._judge.is_driver_released:
                 continue
             self._judge.note_silence(self._now(), plan_returns(self._live.now.health))
-            self._note_deaf("samples", f"no readings for more than {patience:.0f} s")
+            self._note_deaf("samples", f"no readings for more than {pace.patience_seconds:.0f} s")
             self._changed.wake()
 
     @property
-    def _patience_seconds(self) -> float:
-        """How old the newest reading may be."""
+    def _pace(self) -> Pace:
         settings = self._live.now
-        return max(settings.health.poll_seconds, 2 * settings.inventory.sample_seconds)
+        return Pace(settings.health.poll_seconds, settings.inventory.sample_seconds)
 
     async def _follow_event_watch(self) -> None:
         with self._bus.watch(EventWatch, client=f"{self.name} event watch") as watches:
@@ -243,17 +227,17 @@ class Health:
         event = envelope.value
         if envelope.lag:
             self._log.warning("gpu_events_lost", count=envelope.lag)
-            self._is_look_asked = True
+            self._looks.is_asked = True
         if isinstance(event, XidReported):
             self._note_xid(event)
         else:
             finding = judge_report(event.kind, event.data)
             if finding is not None:
                 self._judge.note_finding(event.gpu, finding, self._now())
-            self._is_look_asked = self._is_look_asked or finding is not None or event.kind in LOOK_AT_ONCE
+            self._looks.is_asked = self._looks.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)
-        self._cause = envelope if self._is_look_asked else self._cause
+        self._cause = envelope if self._looks.is_asked else self._cause
         self._changed.wake()
 
     def _note_xid(self, reported: XidReported) -> None:
@@ -266,7 +250,7 @@ class Health:
         known = self._judge.note_xid(reported, now, policy, holders=holders, is_counted=is_news)
         if not known:
             self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
-        self._is_look_asked = True
+        self._looks.is_asked = True
 
     # The kernel log, the second source -----------------------------------------------------------------------------
 
@@ -285,7 +269,7 @@ class Health:
     def _note_record(self, record: KernelRecord, tasks: TaskGroup, *, is_first_reading: bool) -> None:
         if record.lost_before:
             self._log.warning("kernel_log_records_lost", count=record.lost_before)
-            self._is_look_asked = True
+            self._looks.is_asked = True
         self._judge.kernel_log_sequence = record.sequence
         line = parse_driver_line(record.text)
         if line is None:
@@ -337,12 +321,15 @@ class Health:
             settings = self._live.now.health
             report = self._judge.report(
                 unknown_after=settings.unknown_after_missed_polls,
-                watched=not self._deaf,
+                watched=not str(self._deaf),
                 wall=self._clock.wall(),
             )
             causes, self._causes = self._causes, {}
             await self._write_book()
             self._publish(report, causes)
+            is_known = all(device.verdict is not Verdict.UNKNOWN for device in report.devices)
+            if is_known or self._looks.has_begun:
+                self._is_judged.set()
 
     async def _write_book(self) -> None:
         now = self._clock.monotonic()
@@ -362,7 +349,7 @@ class Health:
         before = latest.value if latest is not None else None
         changes = list_changes(before, report)
         cause = next((causes[device.gpu] for _, device in changes if device.gpu in causes), self._cause)
-        if not self._is_look_asked:
+        if not self._looks.is_asked:
             self._cause = None
         envelope = self._bus.publish_state(report, source=self.name, cause=cause)
         for fact, device in changes:
@@ -374,11 +361,10 @@ class Health:
 
     def _note_deaf(self, what: str, reason: str) -> None:
         """Remember what cannot be heard; the condition says all of it."""
-        if self._deaf.get(what, "") == reason:
+        if not self._deaf.note(what, reason):
             return
-        self._deaf = {**self._deaf, what: reason} if reason else {k: v for k, v in self._deaf.items() if k != what}
-        if self._deaf:
-            self._conditions.set("health-unwatched", detail="; ".join(self._deaf.values()))
+        if detail := str(self._deaf):
+            self._conditions.set("health-unwatched", detail=detail)
         else:
             self._conditions.clear("health-unwatched")
 

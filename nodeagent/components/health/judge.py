@@ -31,16 +31,18 @@ from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, ju
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
 from nodeagent.components.health.evidence.xids import find_xid
 from nodeagent.components.health.policy import XidPolicy, apply_policy
-from nodeagent.components.health.records import Book, GpuRecord, Standing
+from nodeagent.components.health.records import GpuRecord, Standing, VerdictBook
 from nodeagent.components.health.render import Surroundings, list_standings, render_report, takes_devices
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.selectors import find_named
 
 RECORDS_KEPT: Final = 64
 """GPUs that are gone are remembered, up to so many: they may come back as they went."""
@@ -50,7 +52,7 @@ RECOVERY_CHANGED: Final = 154
 class Judge:
     """All verdicts of the node."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: VerdictBook) -> None:
         self.boot_id = book.boot_id
         self.kernel_log_sequence = book.kernel_log_sequence
         """The newest record that was looked at."""
@@ -208,11 +210,20 @@ class Judge:
             look = Look(memory=record.levels, answered=False, is_clean=False)
             self._records[gpu.uuid] = note_look(record, look, now, policy)
 
-    def clear(self, gpu: Gpu, now: Moment, who: str, reason: str) -> tuple[str, ...]:
-        """Take a GPU back on a person's word; the keys of what was forgotten."""
+    def clear(self, name: str, now: Moment, who: str, reason: str) -> tuple[Gpu, tuple[str, ...]]:
+        """Take a GPU back on a person's word: which one, and the keys of what was forgotten.
+
+        Raises:
+            ControlRefused: no such GPU, or nothing is held against it.
+        """
+        gpu = find_named(self._inventory, name)
+        if gpu is None:
+            raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
+        if not self.find_record(gpu.uuid).faults:
+            raise ControlRefused(f"nothing is held against GPU {gpu.index}, there is nothing to clear")
         record = clear_record(self.find_record(gpu.uuid), now, who, reason)
         self._records[gpu.uuid] = record
-        return record.clearings[-1].cleared
+        return gpu, record.clearings[-1].cleared
 
     def report(self, *, unknown_after: int, watched: bool, wall: float) -> HealthReport:
         """The verdicts now; the next report counts `since` from this one."""
@@ -221,9 +232,9 @@ class Judge:
         self._standings = {standing.device: standing for standing in list_standings(report)}
         return report
 
-    def book(self, at: float) -> Book:
+    def book(self, at: float) -> VerdictBook:
         """All that the next agent must know."""
-        return Book(
+        return VerdictBook(
             boot_id=self.boot_id,
             saved_at=at,
             records=tuple(self._records[uuid] for uuid in sorted(self._records)),
@@ -250,14 +261,6 @@ def find_holder(table: AllocationTable | None, device: str) -> str:
         if allocation.pod is not None and any(find_uuid(one) == device for one in allocation.devices):
             return f"{allocation.pod.namespace}/{allocation.pod.name}"
     return ""
-
-
-def find_named(inventory: Inventory, name: str) -> Gpu | None:
-    """The GPU with this UUID, MIG UUID, PCI address or index."""
-    by_uuid = inventory.find_gpu(name)
-    if by_uuid is not None:
-        return by_uuid
-    return next((gpu for gpu in inventory.gpus if name in {gpu.pci.address, str(gpu.index)}), None)
 
 
 def _has_other_version(before: DriverState, after: DriverState) -> bool:

@@ -152,7 +152,7 @@ class Standing(Value, frozen=True):
     since_wall: float
 
 
-class Book(Value, frozen=True):
+class VerdictBook(Value, frozen=True):
     """What the verdict file holds."""
 
     boot_id: str

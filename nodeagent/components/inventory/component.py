@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports
 from nodeagent.components.inventory.restarts import WorkerRestarts
@@ -24,18 +25,20 @@ from nodeagent.components.inventory.roster import (
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.driver import DriverState
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
-from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
-from nodeagent.model.telemetry import DriverAccess, EventWatch
+from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
 
 LAYOUT_EVENTS = frozenset({"mig_layout", "gpu_lost", "gpu_back", "bind", "unbind", "unavailable"})
 """Events after which the hardware is enumerated at once rather than at the next rescan."""
@@ -43,11 +46,15 @@ EVENTS_RETRY_SECONDS = 1.0
 EVENTS_PROVEN_SECONDS = 10.0
 """A watch that has not ended for so long stands: nothing says so itself."""
 FIRST_READ_RETRY_SECONDS = 1.0
+FIRST_SAMPLE_SECONDS = 10.0
+"""How long the first sample is waited for before its absence is said."""
 SETTLE_SECONDS = 1.5
+STALE = "sample-stale"
 LEFT_BEHIND = "nvml-worker-left-behind"
 RESTARTS = "nvml-worker-restarts"
 NOT_REMEMBERED = "gpus-not-remembered"
 LIST_LOST = "gpus-list-lost"
+LABEL_UNREADABLE = "gpus-expected-label-unreadable"
 
 
 class InventoryComponent:
@@ -70,9 +77,13 @@ class InventoryComponent:
         self._store, self._door = store, door
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
+        self._expected = Expectation()
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
-        self._sampling_fails = False
+        self._sampling_trouble = ""
+        self._fresh_until = 0.0
+        """On the loop's clock."""
+        self._patience, self._sampled = anyio.CancelScope(), Waker()
         self._left_behind: tuple[int, ...] = ()
         self._reports, self._restarts = Reports(), WorkerRestarts()
         self._news = News()
@@ -81,6 +92,7 @@ class InventoryComponent:
         """Enumerate once, say ready, then rescan, sample and listen until cancelled."""
         try:
             self._known = await self._read_known()
+            await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
             with self._door.lead_to(self):
@@ -107,12 +119,30 @@ class InventoryComponent:
         return f"GPU {gone.index} ({gone.uuid}) is gone for good: it is no longer missed"
 
     async def _keep(self) -> None:
+        self._fresh_until = anyio.current_time() + FIRST_SAMPLE_SECONDS
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
             tasks.start_soon(self._rescan_on_reload, name="inventory settings")
+            tasks.start_soon(self._rescan_on_label, name="inventory label")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
+            tasks.start_soon(self._tell_age, name="inventory age of readings")
             tasks.start_soon(self._report_events_forever, name="inventory events")
             tasks.start_soon(self._rescan_on_driver_return, name="inventory driver watch")
+
+    async def _wait_anything_known(self) -> None:
+        """Until there is a driver to be asked; one that has nothing to show is enough where there should be GPUs."""
+        with self._bus.watch_all(DriverState, ClusterNode, client=f"{self.name} wait") as changes:
+            while not self._is_anything_known():
+                await anext(changes)
+
+    def _is_anything_known(self) -> bool:
+        driver = self._bus.latest(DriverState)
+        should_be = bool(self._known) or bool(self._look_expected().count)
+        return driver is not None and (driver.value.ready or (should_be and self._has_no_hardware()))
+
+    def _has_no_hardware(self) -> bool:
+        driver = self._bus.latest(DriverState)
+        return driver is not None and driver.value.phase is DriverPhase.NO_HARDWARE
 
     async def _read_inventory_until_known(self) -> None:
         with self._bus.watch(DriverState, client=f"{self.name} start") as states:
@@ -122,24 +152,31 @@ class InventoryComponent:
 
     async def _read_inventory(self) -> bool:
         """Enumerate; on failure the last inventory stays and the driver component says why."""
-        try:
-            readout = await self._source.read_inventory()
-        except DriverError as error:
-            self._log.warning("inventory_read_failed", reason=str(error))
+        self._expected = self._look_expected()
+        problem = self._expected.problem
+        self._conditions.replace(LABEL_UNREADABLE, {"": problem} if problem else {})
+        readout = await self._read_hardware()
+        if readout is None:
             return False
         known = self._bus.latest(Inventory)
         before = known.value if known is not None else None
-        settings = self._live.now.gpus
         now_seconds = self._clock.wall()
-        after = decide_inventory(
-            before, readout, known=self._known, expected=settings.expected, now_seconds=now_seconds
-        )
+        after = decide_inventory(before, readout, known=self._known, expected=self._expected, now_seconds=now_seconds)
         if after is not before:
             self._publish(before, after)
         self._known = list_known(after)
         await self._remember()
         self._reports.forget_old(anyio.current_time())
         return True
+
+    async def _read_hardware(self) -> GpuReadout | None:
+        try:
+            return await self._source.read_inventory()
+        except DriverError as error:
+            if self._has_no_hardware():
+                return GpuReadout()
+            self._log.warning("inventory_read_failed", reason=str(error))
+            return None
 
     def _publish(self, before: Inventory | None, after: Inventory) -> None:
         """Say what there is now, and of each GPU what changed and why; a driver that is back explains the rest."""
@@ -173,7 +210,7 @@ class InventoryComponent:
         if roster == self._stored:
             return
         trouble = await self._store.write(encode_roster(roster))
-        if trouble:
+        if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._conditions.set(NOT_REMEMBERED, detail=trouble)
         else:
             self._stored = roster
@@ -193,25 +230,24 @@ class InventoryComponent:
     async def _sample_forever(self) -> None:
         while True:
             period = self._live.now.inventory.sample_seconds
-            async for _ in Ticker(period):
+            async for _ in Ticker(period):  # pragma: no branch - a ticker has no end
                 await self._sample()
                 if self._live.now.inventory.sample_seconds != period:
                     break
 
     async def _sample(self) -> None:
+        if self._has_no_hardware():
+            return
         try:
             sample = await self._source.read_sample()
         except DriverError as error:
             self._note_sampling_failed(error)
             return
-        period = self._live.now.inventory.sample_seconds
-        self._bus.publish_state(replace(sample, period_seconds=period), source=self.name)
+        sample = replace(sample, period_seconds=self._live.now.inventory.sample_seconds)
+        self._bus.publish_state(sample, source=self.name)
+        self._note_sampled(sample)
         self._note_restarts(sample.access)
         self._note_left_behind(sample.access.left_behind if sample.access is not None else ())
-        if self._sampling_fails:
-            self._sampling_fails = False
-            self._conditions.clear("sample-stale")
-            self._log.info("sampling_recovered")
 
     def _note_restarts(self, access: DriverAccess | None) -> None:
         trouble = self._restarts.judge(access, self._clock.monotonic())
@@ -227,11 +263,33 @@ class InventoryComponent:
         else:
             self._conditions.clear(LEFT_BEHIND)
 
+    def _note_sampled(self, sample: NodeSample) -> None:
+        self._fresh_until = anyio.current_time() + sample.fresh_seconds - sample.took_seconds
+        self._patience.deadline = self._fresh_until
+        self._sampled.wake()
+        self._conditions.clear(STALE)
+        if self._sampling_trouble:
+            self._sampling_trouble = ""
+            self._log.info("sampling_recovered")
+
     def _note_sampling_failed(self, error: DriverError) -> None:
-        if not self._sampling_fails:
-            self._sampling_fails = True
+        if not self._sampling_trouble:
             self._log.warning("sampling_failed", reason=str(error))
-        self._conditions.set("sample-stale", detail=str(error))
+        self._sampling_trouble = str(error)
+        self._note_if_old()
+
+    async def _tell_age(self) -> None:
+        """Say that readings are old when they are: a driver that hangs may be slower to fail than they to age."""
+        while True:
+            # Each sample moves the deadline, so that nobody is woken while they come.
+            with anyio.CancelScope(deadline=self._fresh_until) as self._patience:
+                await anyio.sleep_forever()
+            self._note_if_old()
+            await self._sampled.wait()
+
+    def _note_if_old(self) -> None:
+        if anyio.current_time() >= self._fresh_until:
+            self._conditions.set(STALE, detail=self._sampling_trouble or "the newest look has not come back yet")
 
     async def _report_events_forever(self) -> None:
         while True:
@@ -261,6 +319,16 @@ class InventoryComponent:
         with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
             async for _ in reloads:
                 self._rescan.set()
+
+    async def _rescan_on_label(self) -> None:
+        with self._bus.watch(ClusterNode, client=f"{self.name} label") as nodes:
+            async for _ in nodes:
+                if self._look_expected() != self._expected:
+                    self._rescan.set()
+
+    def _look_expected(self) -> Expectation:
+        node = self._bus.latest(ClusterNode)
+        return decide_expectation(self._live.now.gpus.expected, node.value.labels if node is not None else {})
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

@@ -6,10 +6,12 @@ people must find it in every list, and its pods must not find another GPU under 
 
 from msgspec.structs import replace
 
+from nodeagent.components.inventory.expected import Expectation
 from nodeagent.components.inventory.roster import find_missed
 from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
 from nodeagent.model.gpu import Gpu, GpuReadout, Inventory, KnownGpu
 
+NOBODY = Expectation()
 InventoryFact = GpuAppeared | GpuVanished | MigLayoutChanged
 
 
@@ -18,7 +20,7 @@ def decide_inventory(
     readout: GpuReadout,
     *,
     known: tuple[KnownGpu, ...] = (),
-    expected: int | None = None,
+    expected: Expectation = NOBODY,
     now_seconds: float = 0.0,
 ) -> Inventory:
     """The inventory after this readout; the very same object while nothing of substance changed.
@@ -27,11 +29,11 @@ def decide_inventory(
         before: the one before this readout.
         readout: what the hardware has.
         known: the GPUs that the node has or had, as they are remembered.
-        expected: how many GPUs the node should have; `None` where nobody says.
+        expected: how many GPUs the node should have, and who says so.
         now_seconds: Unix seconds of the readout.
     """
     gpus = _keep_lost(before, readout)
-    missed = find_missed(known, gpus, readout.missing, expected, now_seconds)
+    missed = find_missed(known, gpus, readout.missing, expected.count, now_seconds)
     generation = before.generation + 1 if before is not None else 1
     after = Inventory(
         generation=generation,
@@ -41,6 +43,7 @@ def decide_inventory(
         missing=readout.missing,
         vanished=missed.vanished,
         shortfall=missed.shortfall,
+        expected_by=expected.by if missed.shortfall else "",
     )
     if before is not None and replace(after, generation=before.generation) == before:
         return before

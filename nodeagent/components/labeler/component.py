@@ -33,6 +33,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
 from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.offering import Offering
 from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 
 LOOK_AGAIN_SECONDS = 5.0
@@ -91,7 +92,7 @@ class Labeler:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Round after round, woken by changes."""
-        watched = (DriverState, Inventory, HealthReport, ClusterNode, ClusterLink)
+        watched = (DriverState, Inventory, HealthReport, Offering, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=self.name) as changes:
             task_status.started()
             while True:
@@ -124,7 +125,7 @@ class Labeler:
 
     def _note_cause(self, labels: dict[str, str]) -> None:
         """Remember what made the labels others than before: news of the GPUs, or else of the node."""
-        news = self._news.take(*(self._bus.latest(state) for state in (DriverState, Inventory, HealthReport)))
+        news = self._news.take(*(self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering)))
         news = news or self._news.take(self._bus.latest(ClusterNode))
         is_settled = self._published is not None and self._published.labels == labels and not self._troubles
         if news is not None and (is_settled or labels != self._rendered):
@@ -139,12 +140,13 @@ class Labeler:
         facts = await self._look_at_node(driver.value.phase)
         if facts is None:
             return None
-        health = self._bus.latest(HealthReport)
+        health, offering = self._bus.latest(HealthReport), self._bus.latest(Offering)
         return NodePicture(
             facts=facts,
             driver=driver.value,
             inventory=inventory.value if inventory is not None else None,
             health=health.value if health is not None else None,
+            offering=offering.value if offering is not None else None,
         )
 
     async def _look_at_node(self, phase: DriverPhase) -> NodeFacts | None:
@@ -264,11 +266,10 @@ class Labeler:
 
     def _note_contested(self, contested: dict[str, str]) -> None:
         """Say it once for each conflict, not once a round."""
-        if contested != self._contested:
-            self._contested = contested
-            if contested:
-                node = self._bus.latest(ClusterNode)
-                self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)
+        if contested and contested != self._contested:
+            node = self._bus.latest(ClusterNode)
+            self._bus.publish_fact(LabelsContested(keys=tuple(contested)), source=self.name, cause=node)
+        self._contested = contested
 
     def _plan(self, wanted: dict[str, str], in_place: dict[str, str], ours: dict[str, str]) -> LabelPlan:
         now = self._clock.wall() if self._live.now.labels.timestamp else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from nodeagent.components.labeler.health import COUNTS
+from nodeagent.components.labeler.health import COUNTS, HEALTHY
 from nodeagent.model.values import Value
 
 _CAPACITY = (".count", ".replicas")
@@ -30,15 +30,20 @@ class Published(Value, frozen=True):
 def decide_published(
     before: Published | None, wanted: Mapping[str, str], now_seconds: float, hold_seconds: float
 ) -> Published:
-    """The labels to publish now: all at once the first time, and when one of them is capacity."""
+    """The labels to publish now: all at once the first time, and when one of them is capacity.
+
+    Fewer healthy GPUs are bad news and told at once, with the counts that add up with them; more must last, so that a
+    GPU that flaps counts as unhealthy rather than moving pods back and forth.
+    """
     if before is None or any(map(is_capacity, _list_changed(before.labels, wanted))):
         return Published(labels=dict(wanted))
     labels, waiting = dict(before.labels), {}
+    is_loss = _is_loss(before.labels, wanted)
     for key in _list_changed(before.labels, wanted):
         value = wanted.get(key)
         earlier = before.waiting.get(key)
         since = earlier.since_seconds if earlier is not None and earlier.value == value else now_seconds
-        if now_seconds - since < hold_seconds:
+        if now_seconds - since < hold_seconds and not (is_loss and key in COUNTS):
             waiting[key] = Waiting(value=value, since_seconds=since)
         elif value is None:
             del labels[key]
@@ -56,6 +61,11 @@ def decide_wait(published: Published, now_seconds: float, hold_seconds: float) -
 def is_capacity(key: str) -> bool:
     """Whether schedulers and autoscalers reckon with it."""
     return key.endswith(_CAPACITY) and key not in COUNTS
+
+
+def _is_loss(before: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    was, will_be = before.get(HEALTHY, ""), wanted.get(HEALTHY, "")
+    return was.isdigit() and will_be.isdigit() and int(will_be) < int(was)
 
 
 def _list_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -16,6 +16,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.selectors import select_gpus
 
@@ -32,6 +33,8 @@ class NodePicture(Value, frozen=True):
     driver: DriverState
     inventory: Inventory | None = None
     health: HealthReport | None = None
+    offering: Offering | None = None
+    """`None` where nobody looks after doors: every GPU is given whole."""
 
 
 class LabelSet(Value, frozen=True):
@@ -70,6 +73,7 @@ def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
         yield PRESENT, "true"
         yield from label_driver(picture.driver)
         yield from label_node(gpus, picture.facts)
-        yield from label_resources(gpus, settings)
+        closed = picture.offering.list_closed(gpus, Door.WHOLE) if picture.offering is not None else ()
+        yield from label_resources(gpus, settings, closed)
         yield from label_models(gpus) if settings.labels.per_model else ()
     yield from label_health(gpus, picture.health)

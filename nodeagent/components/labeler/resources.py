@@ -4,7 +4,7 @@ Owns the keys `nvidia.com/gpu.…` and `nvidia.com/mig-<profile>.…`, whose rul
 a node with several models is described by the most numerous one, where upstream takes whichever comes last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from nodeagent.components.labeler.node_wide import PREFIX, Label
 from nodeagent.components.labeler.offered import label_offered
@@ -37,9 +37,9 @@ _FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
 _LAST_KNOWN_MAJOR = 13
 
 
-def label_resources(gpus: Sequence[Gpu], settings: Settings) -> Iterator[Label]:
+def label_resources(gpus: Sequence[Gpu], settings: Settings, closed: Container[str] = ()) -> Iterator[Label]:
     """The labels of the configured MIG strategy, and where those cannot say it, what the device plugin offers."""
-    offered = tuple(each for each in plan_offer(gpus, settings).devices if not each.device.withheld)
+    offered = tuple(each for each in plan_offer(gpus, settings, closed).devices if not each.device.withheld)
     known = dict(_label_known(gpus, offered, settings.device_plugin.mig_strategy))
     yield from known.items()
     yield from label_offered(offered, known)

@@ -1,53 +1,15 @@
 """Which runtime serves the kubelet, where its configuration is, and how it is restarted.
 
-Owns the table of distributions. Refuses to guess between two living runtimes: changing the wrong one helps nobody.
+Refuses to guess between two living runtimes: changing the wrong one helps nobody.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+from nodeagent.model.runtimes import RUNTIMES, is_adapter
+from nodeagent.model.runtimes.record import RuntimeRecord
 from nodeagent.model.values import Value
-
-_KINDS: Final = {
-    "containerd": RuntimeKind.CONTAINERD,
-    "crio": RuntimeKind.CRIO,
-    "docker": RuntimeKind.DOCKER,
-}
-_CONFIG_FILES: Final = {
-    RuntimeKind.CONTAINERD: "/etc/containerd/config.toml",
-    RuntimeKind.CRIO: "/etc/crio/crio.conf",
-    RuntimeKind.DOCKER: "/etc/docker/daemon.json",
-}
-_CONFIG_FLAGS: Final = {
-    RuntimeKind.CONTAINERD: ("-c", "--config"),
-    RuntimeKind.CRIO: ("-c", "--config"),
-    RuntimeKind.DOCKER: ("--config-file",),
-}
-_FLAVOURED_CONFIG_FILES: Final = {
-    RuntimeFlavour.K3S: "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-    RuntimeFlavour.RKE2: "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-    RuntimeFlavour.MICROK8S: "/var/snap/microk8s/current/args/containerd-template.toml",
-    RuntimeFlavour.K0S: "/etc/k0s/containerd.toml",
-}
-_RESTARTS: Final = {
-    RuntimeFlavour.K3S: ("systemctl", "try-restart", "k3s.service", "k3s-agent.service"),
-    RuntimeFlavour.RKE2: ("systemctl", "try-restart", "rke2-server.service", "rke2-agent.service"),
-    RuntimeFlavour.MICROK8S: ("snap", "restart", "microk8s.daemon-containerd"),
-    RuntimeFlavour.K0S: ("systemctl", "try-restart", "k0sworker.service", "k0scontroller.service"),
-}
-_FIRST_WITH_CDI: Final = {
-    RuntimeKind.CONTAINERD: (1, 7),
-    RuntimeKind.CRIO: (1, 24),
-    RuntimeKind.DOCKER: (25, 0),
-}
-_DOCKER_ADAPTER: Final = "/cri-dockerd.sock"
-_UNITS: Final = {
-    RuntimeKind.CONTAINERD: "containerd.service",
-    RuntimeKind.CRIO: "crio.service",
-    RuntimeKind.DOCKER: "docker.service",
-}
 
 
 class ChosenRuntime(Value, frozen=True):
@@ -63,16 +25,24 @@ class ChosenRuntime(Value, frozen=True):
     handlers: tuple[str, ...] | None = None
 
     @property
+    def record(self) -> RuntimeRecord:
+        """What is known of it wherever it runs."""
+        return RUNTIMES[self.kind]
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Major and minor version; zeros where it is not known."""
+        return parse_version(self.version)
+
+    @property
     def restart_command(self) -> tuple[str, ...]:
-        """What brings a changed configuration into force; never a signal, which containerd dies of."""
-        plain = ("systemctl", "restart", _UNITS[self.kind])
-        return _RESTARTS.get(self.flavour, plain)
+        """What brings a changed configuration into force."""
+        return self.record.restart_command(self.flavour)
 
     @property
     def knows_cdi(self) -> bool:
         """Whether this release has ever heard of CDI; one whose version is not known has."""
-        release = parse_version(self.version)
-        return release == (0, 0) or release >= _FIRST_WITH_CDI[self.kind]
+        return self.release == (0, 0) or self.release >= self.record.first_with_cdi
 
 
 class NoRuntime(Value, frozen=True):
@@ -87,7 +57,8 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
     """The one that serves the kubelet: by the settings, else by the kubelet's own endpoint, else the only one alive."""
     candidates = _restrict(evidence.candidates, settings)
     if not candidates:
-        reason = "no container runtime was found, looked for sockets of containerd, CRI-O and Docker"
+        *others, last = (each.title for each in RUNTIMES.values())
+        reason = f"no container runtime was found, looked for sockets of {', '.join(others)} and {last}"
         return NoRuntime(reason=reason, seen=False)
     told = [each for each in candidates if _is_behind(each, evidence.kubelet_endpoint)]
     alive = told or [each for each in candidates if each.answers]
@@ -112,7 +83,7 @@ def parse_version(text: str) -> tuple[int, int]:
 def find_config_flag(kind: RuntimeKind, arguments: Sequence[str]) -> str:
     """The configuration file that the daemon was started with; empty when its default is in use."""
     for number, argument in enumerate(arguments):
-        for flag in _CONFIG_FLAGS[kind]:
+        for flag in RUNTIMES[kind].config_flags:
             if argument == flag and number + 1 < len(arguments):
                 return arguments[number + 1]
             if argument.startswith(f"{flag}="):
@@ -121,26 +92,23 @@ def find_config_flag(kind: RuntimeKind, arguments: Sequence[str]) -> str:
 
 
 def _restrict(candidates: Sequence[RuntimeCandidate], settings: RuntimeSettings) -> list[RuntimeCandidate]:
-    kind = _KINDS.get(settings.kind)
-    kept = [each for each in candidates if kind is None or each.kind is kind]
+    kept = [each for each in candidates if settings.kind in {"auto", RUNTIMES[each.kind].setting}]
     if settings.socket is None:
         return kept
     return [each for each in kept if each.socket == str(settings.socket)]
 
 
 def _prefer_kubernetes(candidates: list[RuntimeCandidate]) -> list[RuntimeCandidate]:
-    """Docker runs beside containerd on many nodes and serves no kubelet by itself."""
-    others = [each for each in candidates if each.kind is not RuntimeKind.DOCKER]
+    """What serves no kubelet by itself runs on many nodes beside the one that does."""
+    others = [each for each in candidates if not RUNTIMES[each.kind].adapter]
     return others if len(others) == 1 else candidates
 
 
 def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenRuntime:
-    found = (
-        find_config_flag(candidate.kind, candidate.arguments)
-        if candidate.flavour is RuntimeFlavour.PLAIN
-        else _FLAVOURED_CONFIG_FILES[candidate.flavour]
-    )
-    config_file = str(settings.config_file) if settings.config_file else found or _CONFIG_FILES[candidate.kind]
+    record = RUNTIMES[candidate.kind]
+    usual = record.find_place(candidate.flavour).config_file
+    found = usual or find_config_flag(candidate.kind, candidate.arguments) or record.config_file
+    config_file = str(settings.config_file) if settings.config_file else found
     return ChosenRuntime(
         kind=candidate.kind,
         flavour=candidate.flavour,
@@ -154,10 +122,11 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
 
 
 def _is_behind(candidate: RuntimeCandidate, endpoint: str) -> bool:
-    """Whether the kubelet's endpoint is this runtime's socket, or that of the adapter in front of Docker."""
+    """Whether the kubelet's endpoint is this runtime's socket, or that of the adapter in front of it."""
     told = _normalise(endpoint.removeprefix("unix://"))
-    if told.endswith(_DOCKER_ADAPTER):
-        return candidate.kind is RuntimeKind.DOCKER
+    if is_adapter(told):
+        adapter = RUNTIMES[candidate.kind].adapter
+        return bool(adapter) and told.endswith(adapter)
     return bool(told) and _normalise(candidate.socket) == told
 
 

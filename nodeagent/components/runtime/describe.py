@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nodeagent.components.runtime.plan_others import parse_daemon_json
+from nodeagent.components.runtime.plan_docker import parse_daemon_json
 from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml
 from nodeagent.model.runtime import FileChange
 

@@ -4,21 +4,14 @@ Owns the order of these questions, for the component and the command line alike.
 """
 
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide_runtime
-from nodeagent.components.runtime.containerd_config import arrange_imports
 from nodeagent.components.runtime.plan import CLASS, RuntimePlan, Wanted, apply_to_tree
-from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
-from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
+from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.model.ports import ContainerRuntime
 from nodeagent.model.runtime import ConfigTree, RuntimeEvidence, RuntimeKind, RuntimeState
 from nodeagent.model.values import Value
 
-_PLANNERS = {
-    RuntimeKind.CONTAINERD: plan_containerd,
-    RuntimeKind.CRIO: plan_crio,
-    RuntimeKind.DOCKER: plan_docker,
-}
 _NO_WRAPPER = (
     "the program nvidia-container-runtime is not on this node: install it, or set `runtime.legacy_class: false`"
 )
@@ -35,9 +28,7 @@ class Look(Value, frozen=True):
     @property
     def planned_tree(self) -> ConfigTree:
         """The files as they will be, in the order in which they will be read."""
-        after = apply_to_tree(self.tree, self.plan.changes)
-        is_containerd = self.runtime.kind is RuntimeKind.CONTAINERD
-        return arrange_imports(find_read_files(self.runtime, after)) if is_containerd else after
+        return PLANNERS[self.runtime.kind].arrange(self.runtime, apply_to_tree(self.tree, self.plan.changes))
 
     @property
     def restart_needed(self) -> str:
@@ -77,7 +68,7 @@ async def look_at_runtime(
     chosen = decide_runtime(evidence, settings)
     if isinstance(chosen, NoRuntime):
         return chosen
-    tree = await runtime.read_config(chosen.kind, chosen.config_file, _list_own_places(chosen))
+    tree = await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
     # A release too old for CDI serves by its runtime class alone, where that was asked for.
     wrapper = evidence.wrapper if settings.legacy_class else ""
     wanted = Wanted(cdi=cdi and (chosen.knows_cdi or not wrapper), wrapper=wrapper)
@@ -103,14 +94,9 @@ def _plan(
     chosen: ChosenRuntime, tree: ConfigTree, wanted: Wanted, evidence: RuntimeEvidence, settings: RuntimeSettings
 ) -> RuntimePlan:
     try:
-        plan = _PLANNERS[chosen.kind](chosen, tree, wanted)
+        plan = PLANNERS[chosen.kind].plan(chosen, tree, wanted)
     except (ConfigUnparsable, ConfigUneditable) as error:
         return RuntimePlan(cdi_enabled=bool(chosen.cdi_in_force), problem=str(error))
     if settings.legacy_class and not evidence.wrapper and not (plan.problem and chosen.knows_cdi):
         return RuntimePlan(cdi_enabled=plan.cdi_enabled, problem=_NO_WRAPPER)
     return plan
-
-
-def _list_own_places(chosen: ChosenRuntime) -> tuple[str, ...]:
-    """Our drop-in, to which no import may lead: k0s merges its directory by itself, and imports may be taken away."""
-    return (find_drop_in(chosen),) if chosen.kind is RuntimeKind.CONTAINERD else ()

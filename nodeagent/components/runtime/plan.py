@@ -31,6 +31,11 @@ class RuntimePlan(Value, frozen=True):
     """The runtimes that it will then have at least; what is tried out before writing is held against them."""
 
 
+def find_unread(tree: ConfigTree) -> str:
+    """Why not all of the files could be read; empty when they could."""
+    return next((problem for problem in (*tree.problems, *(file.problem for file in tree.files)) if problem), "")
+
+
 def list_changes(tree: ConfigTree, contents: Iterable[tuple[str, bytes]]) -> tuple[FileChange, ...]:
     """The files whose content is to be another."""
     before = {file.path: file.content for file in tree.files}

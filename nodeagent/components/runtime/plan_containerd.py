@@ -10,7 +10,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from nodeagent.components.runtime.choose import ChosenRuntime, parse_version
+from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.containerd_config import (
     ContainerdConfig,
     arrange_imports,
@@ -24,7 +24,6 @@ from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
 _RUNC: Final = "runc"
 _RUNC_SHIM: Final = "io.containerd.runc.v2"
 _RUNC_SHIMS: Final = {"", _RUNC_SHIM, "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"}
-_FIRST_WITH_CDI: Final = (1, 7)
 _FIRST_BESIDE: Final = {(1, 6): 36, (1, 7): 18}
 """The patch releases from which on it is known that relative patterns are looked for beside the file."""
 _PATCH: Final = re.compile(r"\d+\.\d+\.(\d+)")
@@ -79,7 +78,7 @@ class _Planner:
 
     def __init__(self, runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> None:
         self._runtime, self._tree, self._wanted = runtime, tree, wanted
-        self._release = parse_version(runtime.version)
+        self._release = runtime.release
         self.config = ContainerdConfig(self._release, find_read_files(runtime, tree))
         self._main = self.config.main
 
@@ -101,7 +100,7 @@ class _Planner:
 
     def _find_refusal(self) -> str:
         """What is well configured and still cannot have what is wanted."""
-        if self._wanted.cdi and self._release < _FIRST_WITH_CDI:
+        if self._wanted.cdi and not self._runtime.knows_cdi:
             return "containerd 1.6 knows no CDI: upgrade it to 1.7 or later, or set `runtime.legacy_class: true`"
         if self._seeks_elsewhere and (found := self.config.find_relative_import()):
             return (

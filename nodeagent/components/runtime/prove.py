@@ -6,10 +6,11 @@ place is no place for a trial, and nothing is proved either way.
 
 from nodeagent.components.runtime.look import Look
 from nodeagent.components.runtime.plan_containerd import find_read_files
+from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.components.runtime.trial import Trial, find_wrong, render_control, render_trial
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import ConfigTree, RuntimeKind, TrialAnswer
+from nodeagent.model.runtime import ConfigTree, TrialAnswer
 from nodeagent.model.values import Value
 
 
@@ -41,7 +42,7 @@ async def prove_plan(runtime: ContainerRuntime, look: Look) -> Proof:
     Raises:
         PlanDisproved: it does not.
     """
-    if look.runtime.kind is not RuntimeKind.CONTAINERD:
+    if not PLANNERS[look.runtime.kind].is_provable:
         return Proof(unproved="that is done with containerd alone")
     trial = render_trial(look.planned_tree)
     answer = await _try_out(runtime, look, trial)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from nodeagent.components.runtime.plan_others import parse_daemon_json, render_daemon_json
+from nodeagent.components.runtime.plan_docker import parse_daemon_json, render_daemon_json
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, KeyPath, parse_toml
 from nodeagent.model.runtime import EditedFile
 

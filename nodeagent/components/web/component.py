@@ -55,6 +55,7 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
+from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.ports import AgentControl
 from nodeagent.model.telemetry import NodeSample
 
@@ -141,6 +142,7 @@ class WebComponent:
         """Take up what the last agent told, and keep what this one tells, for the next."""
         try:
             self._past = await self._read_past()
+            self._view.note_past(self._past)
             while True:
                 await anyio.sleep(until_beat(KEEP_SECONDS))
                 await self._write_past()
@@ -168,7 +170,7 @@ class WebComponent:
         if newest == self._written:
             return
         trouble = await self._store.write(encode_past(self._list_events()))
-        if trouble:
+        if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._log.warning("events_not_stored", reason=trouble)
         else:
             self._written = newest
@@ -224,6 +226,7 @@ class WebComponent:
             "/api/v1/state": lambda: _json(state()),
             "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
             "/api/v1/allocations": lambda: _json(state().allocations),
+            "/api/v1/doors": lambda: _json(self._list_doors()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
             "/api/v1/components": lambda: _json(state().components),
@@ -241,6 +244,10 @@ class WebComponent:
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
         ]
+
+    def _list_doors(self) -> tuple[GpuDoor, ...]:
+        offering = self._bus.latest(Offering)
+        return offering.value.doors if offering is not None else ()
 
     def _readyz(self) -> Answer:
         state = self._view.state()

@@ -46,7 +46,12 @@ def decode_past(content: bytes) -> tuple[EventRecord, ...]:
         raise PastUnreadable(str(error)) from error
     numbers = {event.seq: place - len(events) for place, event in enumerate(events)}
     return tuple(
-        replace(event, seq=numbers[event.seq], cause=None if event.cause is None else numbers.get(event.cause))
+        replace(
+            event,
+            seq=numbers[event.seq],
+            cause=None if event.cause is None else numbers.get(event.cause),
+            before_restart=True,
+        )
         for event in events
     )
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, NodeVerdict
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, NodeVerdict
+from nodeagent.model.driver_conditions import BLINDING_CODES
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState
+from nodeagent.model.units import render_age
 
 
 def decide_ready(gates: Sequence[GateRecord], components: Sequence[ComponentRecord]) -> bool:
@@ -21,10 +23,12 @@ def decide_verdict(
     inventory: Inventory | None,
     plugin: PluginState | None,
     gates: Sequence[GateRecord],
+    gpus: GpusRecord | None,
 ) -> tuple[NodeVerdict, str]:
     """One word and one sentence: what a person needs first.
 
-    "ok" only where pods can get every device that the node has, had and should have, or somebody wants it otherwise.
+    "ok" only where pods can get every device that the node has, had and should have, or somebody wants it otherwise,
+    and only while what is said of them is of now.
     """
     account = plugin.account if plugin is not None else None
     errors = [condition for condition in conditions if condition.severity == "error"]
@@ -38,17 +42,28 @@ def decide_verdict(
         return "starting", f"starting: waiting for {waiting or 'its components'}"
     if warnings:
         return "attention", _tell(warnings, 0)
-    if account is not None and account.troubled:
-        # For the moments before a condition is old enough to be shown, and whatever none is about.
-        return "attention", account.describe()
+    if doubt := _find_doubt(account, gpus, conditions):
+        return "attention", doubt
     return "ok", _praise(inventory, account)
+
+
+def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, conditions: Sequence[ConditionRecord]) -> str:
+    """What is not well before a condition is old enough to be shown, and whatever none is about."""
+    if account is not None and account.troubled:
+        return account.describe()
+    ages = [one.sample_age_seconds or 0.0 for one in (gpus.gpus if gpus is not None else ()) if one.sample_is_old]
+    if not ages:
+        return ""
+    blinding = [condition for condition in conditions if condition.code in BLINDING_CODES]
+    return _tell(blinding, 0) if blinding else f"GPU readings are {render_age(max(ages))} old"
 
 
 def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
     if account is None:
         return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
-    if account.gpus_excluded:
-        return f"{account.headline}: {account.gpus_excluded} excluded by configuration"
+    if account.gpus_excluded or account.gpus_elsewhere:
+        left_out = {"excluded by configuration": account.gpus_excluded, "behind another door": account.gpus_elsewhere}
+        return f"{account.headline}: {', '.join(f'{count} {how}' for how, count in left_out.items() if count)}"
     return f"all is well: {count_gpus(inventory)}"
 
 

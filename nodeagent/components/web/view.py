@@ -14,17 +14,18 @@ from nodeagent.components.web.api.build import (
     build_gates,
     build_state,
 )
-from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.page.event_words import Names, build_names
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
 from nodeagent.components.web.page.trend import Trends
-from nodeagent.components.web.shapes import ConditionLike, EnvelopeLike, GateLike, ReportLike
+from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -35,11 +36,11 @@ T = TypeVar("T")
 class BusLike(Protocol):
     """What is read of the bus."""
 
-    def latest(self, state: type[Any], key: str = "") -> EnvelopeLike | None:
+    def latest(self, state: type[T], key: str = "") -> Envelope[T] | None:
         """The newest state of this class."""
         ...
 
-    def history(self) -> Sequence[EnvelopeLike]:
+    def history(self) -> Sequence[Envelope[Any]]:
         """What was published lately, oldest first."""
         ...
 
@@ -47,7 +48,7 @@ class BusLike(Protocol):
 class GatesLike(Protocol):
     """What is read of the gates."""
 
-    def states(self) -> Sequence[GateLike]:
+    def states(self) -> Sequence[GateState]:
         """All gates."""
         ...
 
@@ -55,7 +56,7 @@ class GatesLike(Protocol):
 class ConditionsLike(Protocol):
     """What is read of the conditions."""
 
-    def active(self) -> Sequence[ConditionLike]:
+    def active(self) -> Sequence[ActiveCondition]:
         """Those that people should see."""
         ...
 
@@ -78,17 +79,22 @@ class NodeView:
         conditions: ConditionsLike,
         clock: ClockLike,
         identity: Identity,
-        reports: Callable[[], Sequence[ReportLike]],
+        reports: Callable[[], Sequence[ComponentReport]],
     ) -> None:
         self._bus, self._gates, self._conditions, self._clock = bus, gates, conditions, clock
         self._identity, self._reports = identity, reports
         self._trends, self._periods = Trends(), PeriodBook()
+        self._past: tuple[EventRecord, ...] = ()
         self._named: tuple[Inventory | None, Names] = (None, {})
 
     @property
     def epoch(self) -> str:
         """Tells this life of the agent from every other."""
         return f"{self._identity.pid}.{self._identity.started_seconds:.0f}"
+
+    def note_past(self, events: Sequence[EventRecord]) -> None:
+        """Take up what happened before this agent was started."""
+        self._past = tuple(events)
 
     def note(self, value: object) -> None:
         """Remember a reading for the curves; anything else leaves no trace."""
@@ -114,6 +120,7 @@ class NodeView:
             state=self.state(),
             trend=self._trends.points(),
             history=tuple(self._bus.history()),
+            past=self._past,
             periods=self._periods.periods(),
         )
 
@@ -135,9 +142,9 @@ class NodeView:
             cdi=self._latest(CdiState),
             allocations=self._latest(AllocationTable),
             labels=self._latest(LabelState),
+            offering=self._latest(Offering),
         )
 
     def _latest(self, state: type[T]) -> T | None:
         envelope = self._bus.latest(state)
-        value: T | None = envelope.value if envelope is not None else None
-        return value
+        return envelope.value if envelope is not None else None

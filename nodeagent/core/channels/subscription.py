@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import BoundedQueue, Mailbox, Slots
+from nodeagent.core.values import ListenerStatistics
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -26,22 +27,6 @@ class PublisherStatistics(Struct, frozen=True):
     source: str
     type_name: str
     count: int
-
-
-class ListenerStatistics(Struct, frozen=True):
-    """How one reader keeps up."""
-
-    client: str
-    kind: str
-    topics: tuple[str, ...]
-    depth: int
-    taken: int
-    lost: int
-    slow_count: int
-    """How many times it left items untouched for too long."""
-    waiting_seconds: float
-    """How long the reader has left something waiting, now."""
-    is_slow: bool
 
 
 class BusStatistics(Struct, frozen=True):

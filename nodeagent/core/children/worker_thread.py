@@ -1,6 +1,6 @@
 """Blocking file work that may hang, in a thread of its own, with a deadline for each call.
 
-Owns the threads: one that works, and those that are stuck. A call past its deadline raises `WorkerStuck` at once; its
+Owns the threads: one that works, and those that are stuck. A call past its deadline raises `ThreadStuck` at once; its
 thread is remembered, gets nothing more, and ends when the call returns, if it ever does; a fresh one takes its place.
 Refuses to start more threads once as many as allowed are stuck, and any thread that would keep the process from ending.
 
@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from nodeagent.core.errors import WorkersExhausted, WorkerStuck
+from nodeagent.core.errors import ThreadStuck, WorkersExhausted
 from nodeagent.core.log.lines import get_logger
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class WorkerThread:
         When the caller is cancelled meanwhile, the call goes on in its thread, which counts as stuck until it returns.
 
         Raises:
-            WorkerStuck: the call is past its deadline.
+            ThreadStuck: the call is past its deadline.
             WorkersExhausted: too many threads are stuck; the call was not tried.
         """
         async with self._turn:
@@ -59,7 +59,7 @@ class WorkerThread:
         try:
             with anyio.move_on_after(timeout_seconds):
                 return await job.future()
-            raise WorkerStuck(self.name, job.what, timeout_seconds)
+            raise ThreadStuck(self.name, job.what, timeout_seconds)
         finally:
             if not thread.is_idle:
                 self._set_aside(thread)

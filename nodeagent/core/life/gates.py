@@ -6,22 +6,10 @@ closing a gate stops nobody. Refuses names that were not declared. Belongs to th
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock, SystemClock
 from nodeagent.core.errors import GateUnknown
-
-
-class GateState(Struct, frozen=True):
-    """One gate as people ask for it."""
-
-    name: str
-    is_open: bool
-    since: float
-    """Unix time of the last change."""
-    by: str
-    """Who opened or closed it last; empty while nobody has."""
+from nodeagent.core.values import GateState
 
 
 class Gates:

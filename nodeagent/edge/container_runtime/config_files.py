@@ -1,6 +1,6 @@
 """Reads a runtime's configuration files in the order in which the runtime itself reads them.
 
-Owns how each runtime finds its further files: containerd by its imports, CRI-O by its directory, Docker not at all.
+Owns the ways in which a runtime finds its further files: by imports, by a directory, or not at all.
 Refuses to merge them: what the sum of them means is for the plan.
 """
 
@@ -12,6 +12,8 @@ from typing import Final
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeKind
+from nodeagent.model.runtimes import RUNTIMES
+from nodeagent.model.runtimes.record import FurtherFiles
 
 _FILES_LIMIT: Final = 64
 _LIMIT_BYTES: Final = 4 * 1024 * 1024
@@ -40,10 +42,13 @@ def read_config_tree(
 def _list_further(
     kind: RuntimeKind, main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths
 ) -> Iterator[str]:
-    if kind is RuntimeKind.CONTAINERD:
-        yield from _list_imports(main, files, problems, host)
-    elif kind is RuntimeKind.CRIO:
-        yield from host.walk(f"{main}.d")
+    match RUNTIMES[kind].further_files:
+        case FurtherFiles.IMPORTS:
+            yield from _list_imports(main, files, problems, host)
+        case FurtherFiles.DIRECTORY:
+            yield from host.walk(f"{main}.d")
+        case FurtherFiles.NONE:
+            return
 
 
 def _list_imports(main: str, files: dict[str, ConfigFile], problems: list[str], host: HostPaths) -> Iterator[str]:

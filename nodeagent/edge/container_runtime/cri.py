@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
-from nodeagent.edge.container_runtime.wire import (
+from nodeagent.edge.container_runtime.protobuf_fields import (
     AnswerMalformed,
     parse_fields,
     parse_numbers,

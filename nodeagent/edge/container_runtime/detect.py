@@ -1,13 +1,13 @@
 """Looks for container runtimes on this node, without judging which one counts.
 
-Owns the list of sockets, and the way from a socket to the process behind it: the kernel tells its pid, and /proc then
+Owns the way from a socket to the process behind it: the kernel tells its pid, and /proc then
 tells the binary and the command line, which are truer than any convention.
 """
 
 import itertools
 import socket as sockets
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,24 +27,11 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_raw_attribute
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
+from nodeagent.model.runtimes import RUNTIMES, guess_kind, is_adapter
+from nodeagent.model.runtimes.record import RuntimePlace, RuntimeRecord
 
 _log = get_logger(component="runtime")
-SOCKETS: Final = (
-    (RuntimeKind.CONTAINERD, RuntimeFlavour.PLAIN, "/run/containerd/containerd.sock"),
-    (RuntimeKind.CONTAINERD, RuntimeFlavour.K3S, "/run/k3s/containerd/containerd.sock"),
-    (RuntimeKind.CONTAINERD, RuntimeFlavour.MICROK8S, "/var/snap/microk8s/common/run/containerd.sock"),
-    (RuntimeKind.CONTAINERD, RuntimeFlavour.K0S, "/run/k0s/containerd.sock"),
-    (RuntimeKind.CRIO, RuntimeFlavour.PLAIN, "/var/run/crio/crio.sock"),
-    (RuntimeKind.DOCKER, RuntimeFlavour.PLAIN, "/var/run/docker.sock"),
-)
 WRAPPERS: Final = ("/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-container-runtime")
-_RKE2_DATA: Final = "/var/lib/rancher/rke2"
-_PROGRAMS: Final = {
-    RuntimeKind.CONTAINERD: "containerd",
-    RuntimeKind.CRIO: "crio",
-    RuntimeKind.DOCKER: "dockerd",
-}
-_DOCKER_ADAPTER: Final = "/cri-dockerd.sock"
 _CREDENTIALS: Final = struct.Struct("3i")
 _CONNECT_SECONDS: Final = 1.0
 
@@ -90,26 +77,26 @@ class RuntimeDetector:
         return next((path for path in WRAPPERS if self._host.here(path).exists()), "")
 
     def _list_sockets(self, endpoint: str) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
-        listed = {self._host.here(path) for _, _, path in SOCKETS}
+        usual = [(record.kind, place) for record in RUNTIMES.values() for place in self._list_places(record)]
+        listed = {self._host.here(place.socket) for _, place in usual}
         if self._socket is not None and self._host.here(str(self._socket)) not in listed:
             listed.add(self._host.here(str(self._socket)))
-            yield _guess_kind(self._socket), RuntimeFlavour.PLAIN, str(self._socket)
-        # The adapter in front of Docker is no runtime of its own.
-        if endpoint and not endpoint.endswith(_DOCKER_ADAPTER) and self._is_strange(endpoint, listed):
-            yield _guess_kind(Path(endpoint)), RuntimeFlavour.PLAIN, endpoint
-        for kind, flavour, path in SOCKETS:
-            if self._host.here(path).is_socket():
-                yield kind, self._refine(flavour), path
+            yield guess_kind(self._socket.name), RuntimeFlavour.PLAIN, str(self._socket)
+        if endpoint and not is_adapter(endpoint) and self._is_strange(endpoint, listed):
+            yield guess_kind(Path(endpoint).name), RuntimeFlavour.PLAIN, endpoint
+        for kind, place in usual:
+            if self._host.here(place.socket).is_socket():
+                yield kind, place.flavour, place.socket
+
+    def _list_places(self, record: RuntimeRecord) -> Iterable[RuntimePlace]:
+        """One for each socket: of distributions that share one, the one whose mark is there."""
+        there = (place for place in record.places if not place.mark or self._host.here(place.mark).is_dir())
+        return {place.socket: place for place in there}.values()
 
     def _is_strange(self, endpoint: str, listed: set[Path]) -> bool:
         """Whether the kubelet was told of a socket that is not among the usual ones."""
         places = {self._host.here(path) for path in (endpoint, f"/var{endpoint}", endpoint.removeprefix("/var"))}
         return not places & listed and self._host.here(endpoint).is_socket()
-
-    def _refine(self, flavour: RuntimeFlavour) -> RuntimeFlavour:
-        """K3s and RKE2 share a socket and differ by where their data is."""
-        is_rke2 = flavour is RuntimeFlavour.K3S and self._host.here(_RKE2_DATA).is_dir()
-        return RuntimeFlavour.RKE2 if is_rke2 else flavour
 
     async def _look_at(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
         candidate = await anyio.to_thread.run_sync(lambda: self._look_behind(kind, flavour, socket))
@@ -127,7 +114,7 @@ class RuntimeDetector:
 
     def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:
         """The process that listens there, or the only one of its name where the kernel hides who listens."""
-        pid = read_peer_pid(self._host.here(socket)) or self._find_only(_PROGRAMS[kind])
+        pid = read_peer_pid(self._host.here(socket)) or self._find_only(RUNTIMES[kind].program)
         process = self._proc_root / str(pid)
         arguments = _read_arguments(process) if pid else ()
         return RuntimeCandidate(
@@ -140,7 +127,7 @@ class RuntimeDetector:
         )
 
     async def _ask(self, kind: RuntimeKind, socket: str) -> CriAnswer:
-        if kind is not RuntimeKind.DOCKER:
+        if RUNTIMES[kind].speaks_cri:
             return await ask_runtime(socket, timeout_seconds=self._timeout_seconds)
         return await anyio.to_thread.run_sync(lambda: ask_docker(socket, timeout_seconds=self._timeout_seconds))
 
@@ -183,12 +170,6 @@ def read_peer_pid(path: Path) -> int | None:
         connected.close()
     pid: int = _CREDENTIALS.unpack(credentials)[0]
     return pid or None
-
-
-def _guess_kind(socket: Path) -> RuntimeKind:
-    if "crio" in socket.name:
-        return RuntimeKind.CRIO
-    return RuntimeKind.DOCKER if "docker" in socket.name else RuntimeKind.CONTAINERD
 
 
 def _read_link(path: Path) -> str:

@@ -18,6 +18,8 @@ from nodeagent.edge.host.driver.roots import see_from_host
 from nodeagent.edge.host.errors import FileNotWritten
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
+from nodeagent.model.runtimes import RUNTIMES
+from nodeagent.model.runtimes.record import MAIN, FurtherFiles, RuntimeRecord
 
 _CHECK_SECONDS: Final = 20.0
 _SAID_LIMIT: Final = 500
@@ -28,7 +30,6 @@ _HOST_ENVIRONMENT: Final = (
     # Its private way to systemd is shut for a process that does not see systemd's own; the bus is not.
     "SYSTEMCTL_FORCE_BUS=1",
 )
-_PROGRAMS: Final = {RuntimeKind.CONTAINERD: "containerd", RuntimeKind.DOCKER: "dockerd"}
 _IMPORTS: Final = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][ \t]*(#[^\n]*)?\n?", re.MULTILINE)
 
 
@@ -41,18 +42,17 @@ def check_config(kind: RuntimeKind, executable: str, tree: ConfigTree, host: Hos
         FileNotWritten: there is no place for the copy that it is to read.
     """
     host = host or HostPaths()
-    # Another program may have opened the socket for the daemon, as systemd does for Docker.
-    if Path(executable).name != _PROGRAMS.get(kind):
+    record = RUNTIMES[kind]
+    # Another program may have opened the socket for the daemon, as systemd does for some.
+    if not record.check or Path(executable).name != record.program:
         return False
     if not host.here(executable).exists():
         raise ProgramMissing(executable)
-    if kind is RuntimeKind.DOCKER and not _knows_flag(enter_root(host.root, [executable, "--help"]), "--validate"):
+    if record.check_flag and not _knows_flag(enter_root(host.root, [executable, "--help"]), record.check_flag):
         return False
     with make_directory(host, tree.files[0].path) as directory:
-        main = _write_copy(host, directory, kind, tree)
-        containerd = [executable, "--config", main, "config", "dump"]
-        docker = [executable, "--validate", "--config-file", main]
-        command = containerd if kind is RuntimeKind.CONTAINERD else docker
+        main = _write_copy(host, directory, record, tree)
+        command = [executable, *(main if part == MAIN else part for part in record.check)]
         said = _run(enter_root(host.root, command), _CHECK_SECONDS)
         if said is not None:
             raise ConfigRefused(executable, said)
@@ -110,13 +110,13 @@ def make_directory(host: HostPaths, main: str) -> Iterator[str]:
     raise FileNotWritten(Path(main), "make a copy for its program to judge", failure, replaced=False) from failure
 
 
-def _write_copy(host: HostPaths, directory: str, kind: RuntimeKind, tree: ConfigTree) -> str:
+def _write_copy(host: HostPaths, directory: str, record: RuntimeRecord, tree: ConfigTree) -> str:
     """The files under other names, the main one importing the others explicitly."""
     main, *others = [(file.content or b"").decode("utf-8", "replace") for file in tree.files]
     paths = [f"{directory}/import-{number}.toml" for number, _ in enumerate(others)]
     for path, text in zip(paths, others, strict=True):
         host.here(path).write_text(_IMPORTS.sub("", text))
-    if kind is RuntimeKind.CONTAINERD:
+    if record.further_files is FurtherFiles.IMPORTS:
         names = ", ".join(f'"{path}"' for path in paths)
         main = f"imports = [{names}]\n" + _IMPORTS.sub("", main)
     place = f"{directory}/main"
@@ -125,7 +125,7 @@ def _write_copy(host: HostPaths, directory: str, kind: RuntimeKind, tree: Config
 
 
 def _knows_flag(command: Sequence[str], flag: str) -> bool:
-    """Whether a program's own help names a flag: Docker learned to judge a configuration in release 23."""
+    """Whether a program's own help names a flag: older releases cannot judge a configuration."""
     try:
         helped = subprocess.run(command, capture_output=True, timeout=_CHECK_SECONDS, check=False)  # noqa: S603  # the running daemon's own binary
     except (OSError, subprocess.TimeoutExpired):

@@ -11,6 +11,7 @@ HostError
 ├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
 ├── HookProgramMissing    the hook program is not part of this installation
 ├── HookProgramUnfit      it is, and does not run on this host
+├── VgpuFileInvalid       a limits or usage file is none, is damaged, or is for other devices
 ├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
 └── HostStuck             file work did not come back in time
 """
@@ -156,6 +157,14 @@ class HookProgramUnfit(HostError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} cannot be shown to run on the host: {reason}")
         self.path = path
+
+
+class VgpuFileInvalid(HostError):
+    """A file in place of a container's limits or usage file is none, is damaged, or is for other devices."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot use {path}: {reason}: end the container, so that its files are made anew")
+        self.path, self.reason = path, reason
 
 
 class HostStuck(HostError):

@@ -14,6 +14,7 @@ from nodeagent.model.ports.containers import (
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
+    DoorChoosing,
     DriverProbe,
     FaultInjector,
     GpuClearing,
@@ -25,6 +26,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
+from nodeagent.model.ports.journal import DoorMemory
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -42,6 +44,8 @@ __all__ = [
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
+    "DoorChoosing",
+    "DoorMemory",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from nodeagent.model.offering import Door
+
 
 class AgentControl(Protocol):
     """What a person may tell the running agent to do, over the admin socket."""
@@ -56,6 +58,14 @@ class AgentControl(Protocol):
 
         Raises:
             ControlRefused: no such GPU is missed, or the GPUs are not known at the moment.
+        """
+        ...
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        """Have a GPU go through this door, or the configured one for `None`; says how its door stands now.
+
+        Raises:
+            ControlRefused: no such GPU or door, it cannot be remembered, or nobody looks after the doors now.
         """
         ...
 

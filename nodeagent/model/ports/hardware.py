@@ -7,6 +7,7 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.node_facts import NodeFacts
+from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -152,6 +153,20 @@ class GpuForgetting(Protocol):
         Raises:
             ControlRefused: no such GPU is missed, or nobody keeps the inventory at the moment.
         """
+
+
+class DoorChoosing(Protocol):
+    """Whoever looks after the doors, told by a person through which one a GPU is to go."""
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        """Have a GPU go through this door, or the configured one for `None`; says how its door stands now.
+
+        It is remembered over restarts. A GPU that somebody has changes its door as soon as nobody has it.
+
+        Raises:
+            ControlRefused: no such GPU or door, it cannot be remembered, or nobody looks after the doors now.
+        """
+        ...
 
 
 class ProcessPlace(Value, frozen=True):

@@ -6,7 +6,7 @@ Refuses to give up for one device: what cannot be offered becomes a problem with
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import TimeSlicing
@@ -26,9 +26,15 @@ from nodeagent.rules.offer.sharing import share_devices
 from nodeagent.rules.selectors import select_gpus
 
 
-def plan_resources(inventory: Inventory, settings: Settings) -> ResourcePlan:
-    """What to offer for this inventory under these settings; the order of the inventory's parts makes no difference."""
-    offer = plan_offer(inventory.gpus, settings)
+def plan_resources(inventory: Inventory, settings: Settings, closed: Container[str] = ()) -> ResourcePlan:
+    """What to offer for this inventory under these settings; the order of the inventory's parts makes no difference.
+
+    Args:
+        inventory: the GPUs of the node.
+        settings: how they are to be offered.
+        closed: GPUs that are not given whole, or not to anybody new.
+    """
+    offer = plan_offer(inventory.gpus, settings, closed)
     sharing = _find_sharing(settings)
     devices = defaultdict[ResourceName, list[PluginDevice]](list)
     for each in offer.devices:
@@ -46,10 +52,11 @@ def plan_resources(inventory: Inventory, settings: Settings) -> ResourcePlan:
     )
 
 
-def plan_offer(gpus: Iterable[Gpu], settings: Settings) -> Offer:
-    """Which devices go by which resource name, and how many times each is offered."""
+def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] = ()) -> Offer:
+    """Which devices go by which resource name, and how many times each is offered; none of a GPU that is closed."""
     problems: list[ResourceProblem] = []
-    chosen = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
+    selected = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
+    chosen = tuple(gpu for gpu in selected if gpu.uuid not in closed)
     sharing = _find_sharing(settings)
     _note_refused_sharing(settings, problems)
     named = defaultdict[ResourceName, list[Candidate]](list)

@@ -48,6 +48,13 @@ def plan_topology(inventory: Inventory) -> Topology:
     )
 
 
+def describe_score(score: int) -> str:
+    """A pair's score in words: `NVLink x18, NODE`, or `PIX` where there are no links."""
+    links, path = divmod(score, _SCORE_PER_NVLINK)
+    name = next((kind.value for kind, worth in _PATH_SCORE.items() if worth == path), str(path))
+    return f"NVLink x{links}, {name}" if links else name
+
+
 def _score_pair(left: Gpu, right: Gpu, pair: GpuPair | None) -> int:
     if pair is None:
         near = left.numa_node is not None and left.numa_node == right.numa_node

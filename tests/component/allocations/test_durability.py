@@ -5,7 +5,8 @@ import anyio.lowlevel
 import pytest
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Granted, Opened
+from nodeagent.components.allocations.ledger import Opened
+from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
 from nodeagent.model.errors import JournalUnavailable

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,27 @@ def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
         assert line.endswith(" 0")
 
 
+def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
+    """At no moment is all well while a reading is old; a condition tells it, and the metric has that condition."""
+    with running("--set", "driver.call_timeout_seconds=20") as node:
+        node.wait_for("/readyz", "\nready\n")
+        node.wait_for(STATE, "all is well")
+        run_command(node.directory, "simulate", "fault", "hang", "sample", "forever")
+        was_told, deadline = False, time.monotonic() + 10.0
+        while not was_told and time.monotonic() < deadline:
+            record = node.get_json(STATE)
+            is_old = any(gpu["sample_is_old"] for gpu in record["gpus"]["gpus"])
+            assert not (is_old and record["verdict"] == "ok"), record["sentence"]
+            was_told = any(one["code"] == "sample-stale" for one in record["conditions"])
+        assert was_told
+        returned, first, _ = show(node)
+        assert returned == 1
+        assert "GPU readings are old" in first
+        metrics = node.get("/metrics")[1]
+        assert 'nodeagent_condition_active{code="sample-stale"' in metrics
+        assert "nodeagent_driver_ready 0" in metrics
+
+
 def test_a_preference_is_of_what_pods_can_get_now() -> None:
     """A lost GPU is not recommended, nor one that is held; a pod that asks for more than there is waits."""
     with running("--pods", "0") as node:
@@ -102,6 +124,31 @@ def test_a_preference_is_of_what_pods_can_get_now() -> None:
         assert lost not in seven
         waits = run_command(node.directory, "gpu", "prefer", "--size", "8").stdout
         assert "a pod that asks for 8 waits: 7 of 8 are free and healthy" in waits
+
+
+def test_gpus_that_are_all_gone_are_missed_by_an_agent_that_was_started_without_them(short_dir: Path) -> None:
+    """A node that had GPUs is broken, and no node that never had any; a person may say that they are gone for good."""
+    profile = short_dir / "node.yaml"
+    words = ("--set", f"gpus.source=simulated:{profile}", "--set", "kubernetes.enabled=false")
+    head = "summary: two T4\ndriver: {version: 535.261.03, cuda: [12, 2], open_module: false}\nnuma_cpus: {0: 0-3}\n"
+    profile.write_text(f'{head}gpus: [{{model: t4, numa: 0, addresses: ["00:1e.0", "00:1f.0"]}}]\n')
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/gpus", "0000:00:1f.0")
+    profile.write_text(f"{head}gpus: []\n")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/conditions", "gpus-all-gone")
+        record = agent.get_json(STATE)
+        assert record["verdict"] == "broken"
+        assert "all GPUs that this node had are gone: 2 GPUs were here until" in record["sentence"]
+        assert [one["code"] for one in record["conditions"] if one["severity"] == "error"] == ["gpus-all-gone"]
+        assert len(record["gpus"]["vanished"]) == 2
+        assert 'nodeagent_gpus{state="vanished"} 2' in agent.get("/metrics")[1]
+        for index in ("0", "1"):
+            assert agent.post("/api/v1/forget", {"gpu": index, "who": "me"})[0] == 200
+        agent.wait_for("/api/v1/conditions", "driver-no-hardware")
+    with running_agent(short_dir, *words) as agent:
+        agent.wait_for("/api/v1/conditions", "driver-no-hardware")
+        assert "gpus-all-gone" not in agent.get("/api/v1/conditions")[1]
 
 
 def test_what_happened_outlives_the_agent(short_dir: Path) -> None:

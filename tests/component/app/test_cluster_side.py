@@ -50,7 +50,7 @@ def live(request: pytest.FixtureRequest) -> LiveSettings:
         ((), {}, ["labeler"], set()),
         ((), IN_POD, ["labeler"], set()),
         (("kubernetes.enabled=true",), {}, ["labeler"], {"api-unreachable"}),
-        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster"], set()),
+        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes"], set()),
         (("kubernetes.kubeconfig=/absent", "kubernetes.enabled=false"), {}, ["labeler"], set()),
     ],
     indirect=["live"],
@@ -69,4 +69,4 @@ async def test_a_pod_with_a_token_uses_the_api(
     """The service account is found where the kubelet mounts it."""
     monkeypatch.setattr("nodeagent.edge.kube.credentials.SERVICE_ACCOUNT_DIR", tmp_path)
     (tmp_path / "token").touch()
-    assert await find_parts(live, IN_POD) == (["labeler", "cluster"], set())
+    assert await find_parts(live, IN_POD) == (["labeler", "cluster", "wishes"], set())

@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.app.control import Control
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.offering.door import ChoosingDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
 from nodeagent.core.channels.bus import Bus
@@ -71,6 +72,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         faults=None,
         clearing=NobodyClears(),
         forgetting=ForgettingDoor(),
+        choosing=ChoosingDoor(),
     )
     try:
         yield control

@@ -35,3 +35,13 @@ def test_a_plugin_that_does_not_run_is_said_so(tmp_path: Path) -> None:
     """Nobody waits for the registration of a command that has ended."""
     with pytest.raises(foreign.PluginEnded, match="ended with 3"):
         foreign.measure(f"{sys.executable} -c 'raise SystemExit(3)'", None, rounds=1)
+
+
+@pytest.mark.slow
+def test_agent_and_plugin_are_compared_in_turns() -> None:
+    """Each row that both have, once as median and once as 99th percentile, with its ratio."""
+    told = foreign.compare(f"{sys.executable} -m tests.bench.example_plugin {{dir}}", None, rounds=1, pairs=1)
+    for size in foreign.SIZES:
+        rows = [line for line in told.splitlines() if line.startswith(f"prefer + Allocate, {size} of 8")]
+        assert len(rows) == len(foreign.SHARES)
+        assert all("ms" in row.split() for row in rows)

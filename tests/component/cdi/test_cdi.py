@@ -325,3 +325,17 @@ async def test_two_writers_who_never_agree_do_not_race() -> None:
         await anyio.sleep(90)
         assert around.directories.contents[OWN] != b"theirs"
         assert around.codes == []
+
+
+async def test_a_watch_that_breaks_is_taken_up_again() -> None:
+    """A directory that cannot be looked at for a while is looked at again, and what changed meanwhile is mended."""
+    around = Surroundings()
+    around.show()
+    async with around.running():
+        await anyio.sleep(SETTLED_SECONDS)
+        around.directories.broken = "the directory is away"
+        around.directories.meddle(OWN, None)
+        await anyio.sleep(SETTLED_SECONDS)
+        around.directories.broken = ""
+        await anyio.sleep(SETTLED_SECONDS)
+        assert around.read_names()

@@ -31,6 +31,8 @@ HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
     ("events", ExitCode.UNREACHABLE): (),
     ("gpu clear", ExitCode.UNREACHABLE): ("0", "--reason", "r"),
     ("gpu forget", ExitCode.UNREACHABLE): ("0",),
+    ("gpu doors", ExitCode.UNREACHABLE): (),
+    ("gpu set-door", ExitCode.UNREACHABLE): ("0", "none"),
     ("gpu health", ExitCode.UNREACHABLE): (),
     ("labels", ExitCode.UNREACHABLE): (),
     ("release", ExitCode.UNREACHABLE): (),
@@ -65,6 +67,7 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("simulate", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
+    ("gpu set-door", ExitCode.UNWELL): "unit/cli/test_doors.py",
     ("labels", ExitCode.UNWELL): "unit/cli/test_labels.py",
     ("render labels", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
     ("render labels", ExitCode.NO_DRIVER): "component/cli/test_exit_codes.py",
@@ -90,7 +93,12 @@ def list_commands(root: Command = ROOT, words: tuple[str, ...] = ()) -> Iterator
 COMMANDS = dict(list_commands())
 
 
-POSITIONALS = {"gpu clear": ("0", "--reason", "r"), "gpu forget": ("0",), "config import": ("/nonexistent",)}
+POSITIONALS = {
+    "gpu clear": ("0", "--reason", "r"),
+    "gpu forget": ("0",),
+    "gpu set-door": ("0", "none"),
+    "config import": ("/nonexistent",),
+}
 TAKING_SETTINGS = [name for name, one in COMMANDS.items() if any("--set" in each.names for each in one.arguments)]
 
 

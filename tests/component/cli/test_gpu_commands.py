@@ -140,3 +140,25 @@ def test_release_and_resume(node: AgentProcess) -> None:
     assert run_command(node.directory, "gpu", "health", *NOBODY).returncode == 0
     assert run_command(node.directory, "resume", *NOBODY).returncode == 0
     node.wait_for("/api/v1/driver", '"phase":"ready"')
+
+
+def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> None:
+    """The kubelet counts it no more; the table says who chose; a restart would not forget it."""
+    taken = run_command(node.directory, "gpu", "set-door", "1", "none", "--wait", "30s", *NOBODY)
+    assert (taken.returncode, "GPU 1: door none (set by a person)" in taken.stdout) == (0, True)
+    node.wait_for("/api/v1/conditions", '"gpu-door"')
+    shown = run_command(node.directory, "gpu", "doors", "--gpu", "1", *NOBODY)
+    assert shown.stdout.splitlines()[-1].split()[:4] == ["1", "none", "none", "no"]
+    back = run_command(node.directory, "gpu", "set-door", "1", "configured", *NOBODY)
+    assert (back.returncode, "GPU 1: door whole (the default)" in back.stdout) == (0, True)
+    listed = run_command(node.directory, "gpu", "doors", "--json", *NOBODY)
+    assert {one["door"] for one in json.loads(listed.stdout)} == {"whole"}
+
+
+def test_a_door_that_is_none_and_a_gpu_that_is_none_are_refused(node: AgentProcess) -> None:
+    """With what there is."""
+    assert run_command(node.directory, "gpu", "set-door", "1", "ajar", *NOBODY).returncode == 2
+    refused = run_command(node.directory, "gpu", "set-door", "9", "none", *NOBODY)
+    assert (refused.returncode, "no GPU 9: name it by index" in refused.stderr) == (2, True)
+    assert node.post("/api/v1/door", {"gpu": "1", "door": "fractions"})[0] == 409
+    assert node.post("/api/v1/door", {"gpu": "1", "door": "ajar"})[0] == 400

@@ -9,7 +9,7 @@ from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import GpuVanished
+from nodeagent.model.events import ConfigurationRejected, GpuVanished
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -157,3 +157,30 @@ async def test_another_reason_for_an_outage_is_logged_again(
         stage.api.trouble = Refused("no token")
         await settle(120)
         assert [each["reason"] for each in log_lines if each["event"] == "api_server_away"] == [str(GONE), "no token"]
+
+
+async def test_a_short_outage_is_no_reason_to_wait(clock: FakeClock) -> None:
+    """Nobody else is likely to come back at the same moment."""
+    async with Stage(clock, catch_up_max_seconds=3600).running() as stage:
+        stage.be_ready()
+        await settle(1)
+        stage.api.go_away(GONE)
+        await settle(0.5)
+        assert "api-unreachable" in stage.codes()
+        stage.api.trouble = None
+        await settle(5)
+        assert "api-unreachable" not in stage.codes()
+
+
+async def test_the_same_is_not_told_twice_in_a_minute(clock: FakeClock) -> None:
+    """What was kept back is counted in the next one."""
+    async with Stage(clock).running() as stage:
+        stage.be_ready()
+        await settle(1)
+        for seconds in (1, 61, 1):
+            stage.bus.publish_fact(ConfigurationRejected(problems=("x",)), source="test")
+            await settle(seconds)
+        assert [(event.reason, count) for event, count in stage.api.events] == [
+            ("ConfigurationRejected", 1),
+            ("ConfigurationRejected", 2),
+        ]

@@ -9,7 +9,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkersExhausted, WorkerStuck
+from nodeagent.core.errors import ThreadStuck, WorkersExhausted
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 AT_ONCE = 0.02
@@ -63,7 +63,7 @@ async def test_error_of_the_call_reaches_the_caller_and_harms_nothing() -> None:
 async def test_hanging_call_is_left_at_its_deadline_and_its_thread_used_no_more(release: threading.Event) -> None:
     """The caller is told at once, the next call has a fresh thread, and the stuck one is named until it is free."""
     async with working() as worker:
-        with pytest.raises(WorkerStuck, match=r"reading /sys/x did not return within 0.02 s"):
+        with pytest.raises(ThreadStuck, match=r"reading /sys/x did not return within 0.02 s"):
             await worker.run(release.wait, timeout_seconds=AT_ONCE, what="reading /sys/x")
         assert worker.stuck() == ("reading /sys/x",)
         assert await worker.run(lambda: 7, timeout_seconds=PATIENCE_SECONDS, what="adding") == 7
@@ -75,7 +75,7 @@ async def test_stuck_threads_are_bounded(release: threading.Event) -> None:
     """Past the limit no call is tried; when one comes free, calls are tried again."""
     async with working(stuck_limit=2) as worker:
         for what in ("one", "two"):
-            with pytest.raises(WorkerStuck):
+            with pytest.raises(ThreadStuck):
                 await worker.run(release.wait, timeout_seconds=AT_ONCE, what=what)
         with pytest.raises(WorkersExhausted, match="2 threads are stuck already in one, two"):
             await worker.run(lambda: 7, timeout_seconds=PATIENCE_SECONDS, what="adding")
@@ -136,7 +136,7 @@ async def test_a_long_call_is_awaited_and_others_wait_for_it(release: threading.
 async def test_a_call_that_outlasts_patience_and_deadline_is_left(release: threading.Event) -> None:
     """The deadline counts on where the patience ended, and the thread is used no more."""
     async with working() as worker:
-        with pytest.raises(WorkerStuck, match=r"reading /sys/x did not return within 0.02 s"):
+        with pytest.raises(ThreadStuck, match=r"reading /sys/x did not return within 0.02 s"):
             await worker.run(release.wait, patience_seconds=AT_ONCE, timeout_seconds=AT_ONCE, what="reading /sys/x")
         assert worker.stuck() == ("reading /sys/x",)
         assert await worker.run(lambda: 7, timeout_seconds=PATIENCE_SECONDS, what="adding") == 7
@@ -154,7 +154,7 @@ def test_result_that_comes_after_the_loop_is_dropped(release: threading.Event) -
     worker = WorkerThread("files")
 
     async def give_up() -> None:
-        with pytest.raises(WorkerStuck):
+        with pytest.raises(ThreadStuck):
             await worker.run(release.wait, timeout_seconds=AT_ONCE, what="waiting")
 
     anyio.run(give_up)

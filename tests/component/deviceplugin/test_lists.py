@@ -12,9 +12,11 @@ from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
 from nodeagent.model.events import DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import Verdict
+from nodeagent.model.offering import Door, DoorHolder, GpuDoor, Offering
 from nodeagent.model.plugin import HandoutFacts, OfferAccount, PluginState
 from tests.component.deviceplugin.harness import GPU, SHARED, TWO, World, held, ids, report, slicing
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
+from tests.support.samples import make_address
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -262,3 +264,52 @@ async def test_what_is_not_offered_is_accounted_for(world: World) -> None:
         await world.reload(Settings(device_plugin=DevicePluginSettings(enabled=False)))
         assert account() is None
         assert world.details("gpu-excluded") == {}
+
+
+def doors(*pairs: tuple[Door, bool], waits_for: tuple[DoorHolder, ...] = ()) -> Offering:
+    return Offering(
+        doors=tuple(
+            GpuDoor(
+                gpu=gpu_uuid(index),
+                index=index,
+                address=make_address(index),
+                door=door,
+                wanted=door,
+                reason="set by a person",
+                is_open=is_open,
+                waits_for=waits_for,
+            )
+            for index, (door, is_open) in enumerate(pairs)
+        )
+    )
+
+
+async def test_a_gpu_behind_another_door_is_not_offered_and_comes_back(world: World) -> None:
+    """The kubelet counts one GPU less, and the account says why."""
+    async with world.running():
+        await world.publish(TWO, doors((Door.NONE, False), (Door.WHOLE, True)))
+        assert world.serving.newest() == {"1": True}
+        assert world.details("gpu-door") == {gpu_uuid(0): "GPU 0: door none (set by a person)"}
+        await world.publish(doors((Door.WHOLE, True), (Door.WHOLE, True)))
+        assert world.serving.newest() == {"0": True, "1": True}
+        assert world.details("gpu-door") == {}
+
+
+async def test_a_gpu_that_drains_stays_listed_for_those_who_have_it(world: World) -> None:
+    """Unhealthy, so that nobody new gets it, and whoever has it may start again on it."""
+    holder = DoorHolder(door=Door.WHOLE, name="allocation 1")
+    async with world.running():
+        await world.publish(TWO, held(GPU, gpu_uuid(0)), doors((Door.WHOLE, True), (Door.WHOLE, True)))
+        await world.publish(doors((Door.WHOLE, False), (Door.WHOLE, True), waits_for=(holder,)))
+        assert world.serving.newest() == {"0": False, "1": True}
+        with pytest.raises(DeviceUnknown):
+            await world.serving.plugins[GPU].allocate(ids(0))
+        await world.serving.plugins[GPU].pre_start(ids(0))
+
+
+async def test_a_gpu_is_not_offered_before_its_door_is_known(world: World) -> None:
+    """One that appears could be behind any."""
+    async with world.running():
+        await world.publish(TWO, doors((Door.WHOLE, True)))
+        assert world.serving.newest() == {"0": True}
+        assert world.details("gpu-door") == {gpu_uuid(1): "GPU 1: its door is not known yet"}

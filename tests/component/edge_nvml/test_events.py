@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.nvml.agent.client import NvmlGpus
-from nodeagent.edge.nvml.agent.event_watch import WATCH_RESUMED
+from nodeagent.edge.nvml.agent.event_stream import WATCH_RESUMED
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ids import GpuUuid

@@ -22,10 +22,14 @@ def raised(call: Callable[[], object]) -> int:
     return 0
 
 
+OTHERS = {"nvmlInit_v2"}
+"""What bindings for other languages begin with; device plugins in Go are measured on the fake too."""
+
+
 def test_every_function_of_the_fake_is_one_that_pynvml_calls() -> None:
     """A name that the binding does not know would be a mistake in the fake."""
     source = Path(pynvml.__file__).read_text()
-    assert [name for name in build.list_functions() if f'"{name}"' not in source] == []
+    assert [name for name in build.list_functions() if f'"{name}"' not in source and name not in OTHERS] == []
 
 
 def test_hidden_functions_are_not_found(load_in_process: Load) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.core.errors import WorkerStuck
+from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.nvml.agent.client import NvmlGpus
 from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError, DriverStuck, DriverUnavailable
@@ -319,7 +319,7 @@ class Bus:
 
     async def list_functions(self) -> list[PciFunction]:
         if not self.is_readable:
-            raise WorkerStuck("driver probe", "listing the GPUs on the PCI bus", 2.0)
+            raise ThreadStuck("driver probe", "listing the GPUs on the PCI bus", 2.0)
         seats = self.fake.profile.seats[: self.count]
         return [PciFunction(address=seat.address, device_id=1, bound_driver="nvidia") for seat in seats]
 

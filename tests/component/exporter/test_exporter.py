@@ -9,7 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, Exporter, MetricsRenderer
+from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, AgentFactsSource, Exporter
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -63,7 +63,7 @@ class Bench:
         self.live = LiveSettings(replace(settings, metrics=replace(settings.metrics, **metrics)))
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.wanted: list[tuple[str, ...]] = []
-        agent = MetricsRenderer(
+        agent = AgentFactsSource(
             self.bus,
             Gates(("driver_ready",), clock=clock),
             self.conditions,
@@ -234,6 +234,7 @@ async def test_readings_on_demand_are_asked_for_with_the_list_that_names_them(cl
     file.write_text("DCGM_FI_DEV_MAX_SM_CLOCK, gauge, most\n")
     bench = Bench(clock, fields_file=file)
     async with bench.running():
+        await anyio.sleep(2 * FIELDS_FILE_LOOK_SECONDS)
         await bench.publish(make_sample(extras={"call/max_sm_clock": 1980.0}))
         assert find_value(bench.read(), "DCGM_FI_DEV_MAX_SM_CLOCK") == 1980
         file.write_text("DCGM_FI_DEV_SM_CLOCK, gauge, s\n")
@@ -340,3 +341,12 @@ async def test_a_large_node_lets_others_run_while_it_is_rendered(clock: FakeCloc
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert turns > 10
+
+
+async def test_a_sample_of_gpus_that_nobody_knows_is_not_rendered(clock: FakeClock) -> None:
+    """Without an inventory there is no name to show a reading under."""
+    bench = Bench(clock)
+    async with bench.running():
+        bench.bus.publish_state(make_node(make_sample(), seconds=clock.wall()), source="inventory")
+        await anyio.sleep(1)
+        assert find_value(bench.read(), "nodeagent_renders_total") == 0

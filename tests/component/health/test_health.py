@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.component import REWRITE_SECONDS, Health
 from nodeagent.components.health.door import ClearingDoor
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
 from tests.component.health.surroundings import Node, WatchedStore
+from tests.support.gpus import make_gpu, make_inventory
 
 pytestmark = pytest.mark.virtual_time
 
@@ -348,3 +350,27 @@ async def test_events_that_cannot_be_heard_are_a_condition(tmp_path: Path) -> No
         await anyio.sleep(20)
         assert node.details("health-unwatched") == []
         assert node.report.watched
+
+
+async def test_health_waits_for_a_node_that_nobody_knows(tmp_path: Path) -> None:
+    """Nothing is said of devices before somebody has said which there are, nor by a driver's word alone."""
+    node = Node(tmp_path)
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.door)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lambda *, task_status: health.run(task_status=task_status))
+        assert node.report.devices == ()
+        node.bus.publish_state(DriverState(phase=DriverPhase.STUCK), source="test")
+        await anyio.sleep(1)
+        assert node.report.devices == ()
+        tasks.cancel_scope.cancel()
+
+
+async def test_devices_may_be_known_before_the_driver_is_judged(tmp_path: Path) -> None:
+    """Each of the two states counts as soon as it is there."""
+    node = Node(tmp_path)
+    node.bus.publish_state(make_inventory([make_gpu(0)]), source="test")
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.door)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lambda *, task_status: health.run(task_status=task_status))
+        assert [device.verdict for device in node.report.devices] == [UNKNOWN]
+        tasks.cancel_scope.cancel()

@@ -9,8 +9,9 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.inventory.component import InventoryComponent
+from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
 from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.expected import LABEL
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
@@ -19,6 +20,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError, DriverUnavailable
@@ -46,6 +48,7 @@ class ScriptedGpus:
     def __init__(self) -> None:
         self.readout: GpuReadout | DriverError = make_readout(make_gpu(0), make_gpu(1))
         self.sampling: DriverError | None = None
+        self.hang: anyio.Event | None = None
         self.access: DriverAccess | None = None
         self.readings = self.samples = 0
         self.event_sender, self._events = anyio.create_memory_object_stream[GpuEvent | DriverError](16)
@@ -58,6 +61,8 @@ class ScriptedGpus:
 
     async def read_sample(self) -> NodeSample:
         self.samples += 1
+        if self.hang is not None:
+            await self.hang.wait()
         if self.sampling is not None:
             raise self.sampling
         return NodeSample(time_seconds=float(self.samples), access=self.access)
@@ -86,6 +91,7 @@ class Stage:
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
         self.clock, self.state_dir, self.door = clock, state_dir, ForgettingDoor()
         self.bus = Bus(clock)
+        self.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings())
         self.gpus = ScriptedGpus()
@@ -219,6 +225,52 @@ async def test_stale_samples_are_said_and_forgiven(stage: Stage) -> None:
         assert stage.codes() == []
 
 
+async def test_readings_are_old_after_two_periods_even_while_the_driver_only_hangs(stage: Stage) -> None:
+    """A call that hangs fails seconds later: readings age meanwhile, and are said to be old when they are."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(5.5)
+        stage.gpus.hang = anyio.Event()
+        await anyio.sleep(1.4)
+        assert stage.codes() == []
+        await anyio.sleep(0.2)
+        (told,) = stage.conditions.active()
+        assert (told.code, told.detail) == ("sample-stale", "the newest look has not come back yet")
+        stage.gpus.sampling = DriverUnavailable("sample", "hung")
+        stage.gpus.hang.set()
+        await anyio.sleep(0.1)
+        assert "hung" in stage.details("sample-stale")[0]
+        stage.gpus.sampling = None
+        await anyio.sleep(1)
+        assert stage.codes() == []
+        await anyio.sleep(60)
+        assert stage.codes() == []
+
+
+async def test_one_sample_that_fails_makes_nothing_old(stage: Stage) -> None:
+    """The next one comes in time."""
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(5.5)
+        stage.gpus.sampling = DriverUnavailable("sample", "refused")
+        await anyio.sleep(1)
+        stage.gpus.sampling = None
+        assert stage.codes() == []
+        await anyio.sleep(1)
+        assert stage.codes() == []
+
+
+async def test_readings_that_never_come_are_said(stage: Stage) -> None:
+    """Nothing is old that was never there, and all is not well either."""
+    stage.gpus.sampling = DriverUnavailable("sample", "refused")
+    async with stage.running():
+        await stage.started.wait()
+        await anyio.sleep(FIRST_SAMPLE_SECONDS - 0.1)
+        assert stage.codes() == []
+        await anyio.sleep(0.2)
+        assert stage.codes() == ["sample-stale"]
+
+
 async def test_xids_reach_the_bus_and_a_lost_stream_is_taken_up_again(stage: Stage) -> None:
     """An interruption of the events costs a second, not the events after it."""
     async with stage.running():
@@ -247,6 +299,7 @@ async def test_a_lost_gpu_goes_back_to_what_the_driver_said(stage: Stage) -> Non
     """Reports of one burst follow from its first, and what the look after them finds follows from them."""
     async with stage.running():
         await stage.started.wait()
+        await anyio.sleep(5)  # past the look that follows from the driver's being ready
         with stage.bus.listen(XidReported, GpuEventReported, GpuVanished, client="test") as facts:
             stage.gpus.readout = make_readout(make_gpu(0, lost="fell off the bus"), make_gpu(1))
             await stage.gpus.event_sender.send(XidReported(gpu=make_uuid(0), xid=79))
@@ -339,6 +392,44 @@ async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) ->
         assert again.codes() == []
 
 
+async def test_gpus_that_are_all_gone_are_missed_although_no_driver_will_be_ready(stage: Stage) -> None:
+    """By an agent that was started without them; until the driver has looked nothing is said."""
+    async with stage.running():
+        await stage.started.wait()
+    again = Stage(stage.clock, stage.state_dir)
+    again.gpus.readout = again.gpus.sampling = DriverUnavailable("list GPUs", "no library")
+    again.bus.retract_state(DriverState, source="test")
+    async with again.running():
+        await anyio.sleep(5)
+        assert again.codes() == []
+        again.bus.publish_state(DriverState(phase=DriverPhase.NOT_LOADED), source="test")
+        await anyio.sleep(5)
+        assert again.codes() == []
+        again.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE), source="test")
+        await again.started.wait()
+        assert "2 GPUs were here until 2026-01-01 00:00 UTC: GPU 0 (" in again.details("gpus-all-gone")[0]
+        assert [one.code for one in again.conditions.active()] == ["gpus-all-gone"]
+        await anyio.sleep(60)
+        assert again.gpus.samples == 0
+        again.gpus.readout, again.gpus.sampling = make_readout(make_gpu(0), make_gpu(1)), None
+        again.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+        await anyio.sleep(1.5)
+        assert again.codes() == []
+        assert again.gpus.samples
+
+
+async def test_a_node_without_gpus_waits_until_somebody_says_that_it_should_have_some(stage: Stage) -> None:
+    """What was never there is missed by the cluster's word alone."""
+    stage.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE), source="test")
+    stage.gpus.readout = DriverUnavailable("list GPUs", "no library")
+    async with stage.running():
+        await anyio.sleep(60)
+        assert (stage.codes(), stage.gpus.readings) == ([], 0)
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels={LABEL: "8"}), source="test")
+        await stage.started.wait()
+        assert stage.details("gpus-fewer-than-expected") == [f"8 by the node label {LABEL}, 0 found"]
+
+
 async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> None:
     """Fewer are an error at once; as many as there should be excuse one that has gone."""
 
@@ -359,6 +450,32 @@ async def test_the_number_of_gpus_may_be_told_by_configuration(stage: Stage) -> 
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         await expect(1)
+        assert stage.codes() == []
+
+
+async def test_the_number_of_gpus_may_be_told_by_a_label_of_the_node(stage: Stage) -> None:
+    """At once, whenever it changes; a slip is said, and followed by nobody. Other labels look at nothing anew."""
+
+    async def label(**labels: str) -> None:
+        named = {LABEL if name == "expected" else name: value for name, value in labels.items()}
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels=named), source="test")
+        await anyio.sleep(0.1)
+
+    async with stage.running():
+        await stage.started.wait()
+        await label(expected="3")
+        assert stage.details("gpus-fewer-than-expected") == [f"3 by the node label {LABEL}, 2 found"]
+        await anyio.sleep(5)
+        before = stage.gpus.readings
+        await label(expected="3", other="new")
+        assert stage.gpus.readings == before
+        await label(expected="three")
+        assert stage.codes() == ["gpus-expected-label-unreadable"]
+        await label()
+        assert stage.codes() == []
+        settings = stage.live.now
+        stage.live.replace(replace(settings, gpus=replace(settings.gpus, expected=2)))
+        await label(expected="3")
         assert stage.codes() == []
 
 

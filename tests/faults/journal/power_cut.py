@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Granted, Opened
+from nodeagent.components.allocations.ledger import Opened
+from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.edge.host.files import atomic_file, journal_file
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.journal_file import JournalFile

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Freed, Identified, Ledger, Opened, Record, replay
+from nodeagent.components.allocations.ledger import Ledger, Opened, Record, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
+from nodeagent.components.allocations.roles.grants import Freed, Identified
 from tests.support.allocations import granted, pod_named
 
 RECORDS: list[Record] = [

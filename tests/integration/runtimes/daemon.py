@@ -16,7 +16,7 @@ from typing import Any
 
 from grpclib.client import Channel, UnaryUnaryMethod
 
-from nodeagent.edge.container_runtime.wire import parse_fields, parse_text_map, parse_texts
+from nodeagent.edge.container_runtime.protobuf_fields import parse_fields, parse_text_map, parse_texts
 from tests.fakes.cri import RawCodec
 
 START_SECONDS = 30.0

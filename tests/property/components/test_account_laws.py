@@ -23,8 +23,10 @@ from tests.support.samples import make_address
 
 SELECTORS = ("0", "1", "2", "nope", "*", "NVIDIA H100*", gpu_uuid(1), "0000:12:00.0")
 PROFILES = ("1g.10gb", "1c.2g.20gb", "3g.40gb")
+ON_PURPOSE = {UnofferedCause.EXCLUDED, UnofferedCause.DOOR}
 OWN_CODES = {
     UnofferedCause.EXCLUDED: "gpu-excluded",
+    UnofferedCause.DOOR: "gpu-door",
     UnofferedCause.UNSELECTED: "gpu-include-empty",
     UnofferedCause.PARTITIONED: "mig-not-offered",
     UnofferedCause.UNFIT: "gpu-not-offered",
@@ -90,7 +92,8 @@ def views(draw: st.DrawFn, inventory: Inventory) -> View:
     )
     named = draw(st.none() | st.frozensets(st.sampled_from([*inventory.device_uuids, "GPU-other"])))
     blocked = draw(st.sampled_from(["", "", "", "the driver is not ready"]))
-    return View(inventory, draw(st.sampled_from([health, None])), blocked, named)
+    closed = {gpu.uuid: "door none (set by a person)" for gpu in inventory.gpus if not draw(st.integers(0, 5))}
+    return View(inventory, draw(st.sampled_from([health, None])), blocked, named, closed)
 
 
 @st.composite
@@ -111,8 +114,8 @@ def standings(draw: st.DrawFn, plan: ResourcePlan, view: View) -> tuple[Advertis
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount]:
     inventory, configuration = draw(inventories()), draw(configurations())
-    plan = plan_resources(inventory, configuration)
     view = draw(views(inventory))
+    plan = plan_resources(inventory, configuration, view.closed)
     offered = list_offered(draw(standings(plan, view)))
     return inventory, plan, offered, plan_account(inventory, configuration, plan, view, offered)
 
@@ -151,9 +154,9 @@ def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
     for one in account.unoffered:
         assert is_told(one, conditions, plan), one
     verdict, sentence = decide_verdict(
-        ready=True, conditions=(), inventory=inventory, plugin=PluginState(account=account), gates=()
+        ready=True, conditions=(), inventory=inventory, plugin=PluginState(account=account), gates=(), gpus=None
     )
-    is_wanted = all(one.cause is UnofferedCause.EXCLUDED for one in account.unoffered)
+    is_wanted = all(one.cause in ON_PURPOSE for one in account.unoffered)
     assert (verdict == "ok") is is_wanted
     assert ("all is well" in sentence) is (not account.unoffered)
 

@@ -11,7 +11,7 @@ from nodeagent.components.health.evidence.reports import judge_report
 from nodeagent.components.health.evidence.xids import CATALOGUE
 from nodeagent.components.health.judge import Judge
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.records import VERDICT_RANK, Book
+from nodeagent.components.health.records import VERDICT_RANK, VerdictBook
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.health import ReturnRule, Verdict
@@ -72,7 +72,7 @@ class Course:
     """A judge that is given evidence, five seconds apart."""
 
     def __init__(self, policy: XidPolicy) -> None:
-        self.judge, self.policy, self.at = Judge(Book(boot_id="boot")), policy, 0.0
+        self.judge, self.policy, self.at = Judge(VerdictBook(boot_id="boot")), policy, 0.0
         self.judge.note_inventory(NODE)
 
     def take(self, one: Evidence) -> None:
@@ -163,7 +163,8 @@ def test_what_only_a_person_can_clear_stays_until_one_does(past: list[Evidence],
         course.take({"recovery_action": 0})
     assert course.verdicts()[gpu_uuid(0)] is Verdict.UNHEALTHY
     for gpu in NODE.gpus:
-        course.judge.clear(gpu, moment(course.at), "ada", "replaced")
+        if course.judge.find_record(gpu.uuid).faults:
+            course.judge.clear(gpu.uuid, moment(course.at), "ada", "replaced")
     for _ in range(3):
         course.take({"recovery_action": 0})
     assert set(course.verdicts().values()) <= {Verdict.HEALTHY, Verdict.SUSPECT}

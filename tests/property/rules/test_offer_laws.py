@@ -86,14 +86,16 @@ configurations = st.builds(
 )
 
 
-def label(gpus: tuple[Gpu, ...], settings: Settings) -> dict[str, str]:
+def label(gpus: tuple[Gpu, ...], settings: Settings, closed: frozenset[str] = frozenset()) -> dict[str, str]:
     chosen = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
-    return dict(label_resources(chosen, settings)) if chosen else {}
+    return dict(label_resources(chosen, settings, closed)) if chosen else {}
 
 
-def offer(gpus: tuple[Gpu, ...], settings: Settings) -> dict[str, list[PluginDevice]]:
+def offer(
+    gpus: tuple[Gpu, ...], settings: Settings, closed: frozenset[str] = frozenset()
+) -> dict[str, list[PluginDevice]]:
     """What pods can really be given."""
-    plan = plan_resources(Inventory(generation=1, gpus=gpus), settings)
+    plan = plan_resources(Inventory(generation=1, gpus=gpus), settings, closed)
     found = {each.name: [one for one in each.devices if not one.withheld] for each in plan.resources}
     return {str(name): devices for name, devices in found.items() if devices}
 
@@ -118,10 +120,14 @@ def read(labels: dict[str, str]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-@given(nodes(), configurations)
-def test_labels_say_what_the_device_plugin_offers(gpus: tuple[Gpu, ...], settings: Settings) -> None:
+@given(nodes(), configurations, st.sets(st.integers(0, 3)))
+def test_labels_say_what_the_device_plugin_offers(
+    gpus: tuple[Gpu, ...], settings: Settings, behind_other_doors: set[int]
+) -> None:
     """Resource by resource, as many devices as the kubelet gets; of those told exactly, also what they are made of."""
-    labels, offered = label(gpus, settings), offer(gpus, settings)
+    closed = frozenset(gpu.uuid for gpu in gpus if gpu.index in behind_other_doors)
+    labels, offered = label(gpus, settings, closed), offer(gpus, settings, closed)
+    assert not closed & {device.gpu for devices in offered.values() for device in devices}
     assert read(labels) == {spell(name): len(devices) for name, devices in offered.items()}
     for name, devices in offered.items():
         stem = f"{P}resource.{spell(name)}"

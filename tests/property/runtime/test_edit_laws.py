@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
-from nodeagent.components.runtime.plan_others import parse_daemon_json, plan_docker
+from nodeagent.components.runtime.plan_docker import parse_daemon_json, plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, merge, set_keys
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 

@@ -266,6 +266,7 @@ def test_every_table_has_json_beside_it() -> None:
         "config schema",
         "gpu clear",
         "gpu forget",
+        "gpu set-door",
         "release",
         "reload",
         "render metrics",

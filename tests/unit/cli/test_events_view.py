@@ -69,3 +69,13 @@ def test_following_for_weeks_remembers_a_bounded_number() -> None:
         followed.render(event(seq, "x"), width=80)
     assert followed.render(event(FOLLOWED_MAX + 20, "x", cause=1), width=80)[21:] == "x"
     assert followed.render(event(FOLLOWED_MAX + 21, "x", cause=FOLLOWED_MAX + 9), width=80)[21:] == "  x"
+
+
+def test_a_restart_of_the_agent_stands_where_it_was() -> None:
+    """Between what an earlier life told and what this one tells."""
+    chains = [
+        Chain(links=(Link(seq=seq, time_seconds=float(100 + seq), text=f"event {seq}"),)) for seq in (2, 1, -1, -2)
+    ]
+    lines = [line.split("  ")[-1].strip() for line in render_chains(chains, width=80, colour=False)]
+    assert lines == ["event -2", "event -1", "the agent was restarted", "event 1", "event 2"]
+    assert len(render_chains(chains[2:], width=80, colour=False)) == 2

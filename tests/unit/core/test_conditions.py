@@ -4,8 +4,9 @@ import anyio
 import pytest
 
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.conditions import ActiveConditions, Conditions, Severity
+from nodeagent.core.conditions import Conditions
 from nodeagent.core.errors import CatalogueBroken, ConditionUnknown
+from nodeagent.core.values import ActiveConditions, Severity
 from tests.support.virtual_time import START_WALL, FakeClock
 
 pytestmark = pytest.mark.virtual_time

@@ -2,7 +2,8 @@ import anyio
 import pytest
 
 from nodeagent.core.errors import GateUnknown
-from nodeagent.core.life.gates import Gates, GateState
+from nodeagent.core.life.gates import Gates
+from nodeagent.core.values import GateState
 from tests.support.virtual_time import START_WALL, FakeClock
 
 pytestmark = pytest.mark.virtual_time

@@ -1,7 +1,8 @@
 import anyio
 import pytest
 
-from nodeagent.core.introspect import Introspection, LoopLag, parse_resident_bytes, summarise_lag
+from nodeagent.core.introspect import Introspection, parse_resident_bytes, summarise_lag
+from nodeagent.core.values import LoopLag
 from tests.support.virtual_time import FakeClock
 
 

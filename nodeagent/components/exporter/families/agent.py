@@ -5,34 +5,11 @@ from msgspec import field
 from nodeagent.components.exporter.families.access import build_access_families
 from nodeagent.components.exporter.families.admission import build_admission_families
 from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag
 from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.plugin import OfferAccount
 from nodeagent.model.telemetry import DriverAccess
 from nodeagent.model.values import Value
-
-
-class ListenerFacts(Value, frozen=True):
-    """How one reader of the bus keeps up."""
-
-    client: str
-    depth: int
-    lost: int
-
-
-class ComponentFacts(Value, frozen=True):
-    """How one component fares."""
-
-    name: str
-    phase: str
-    restarts: int
-
-
-class ConditionFacts(Value, frozen=True):
-    """A visible condition."""
-
-    code: str
-    key: str
-    severity: str
 
 
 class AgentFacts(Value, frozen=True):
@@ -40,12 +17,12 @@ class AgentFacts(Value, frozen=True):
 
     version: str
     driver_ready: bool
-    gates: dict[str, bool]
-    components: tuple[ComponentFacts, ...]
-    conditions: tuple[ConditionFacts, ...]
-    listeners: tuple[ListenerFacts, ...]
+    gates: tuple[GateState, ...]
+    components: tuple[ComponentReport, ...]
+    conditions: tuple[ActiveCondition, ...]
+    listeners: tuple[ListenerStatistics, ...]
     bus_published: int
-    loop_lag_seconds: dict[str, float]
+    loop_lag: LoopLag
     gpus_present: int
     gpus_lost: int
     gpus_missing: int
@@ -92,8 +69,8 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
         make_family(
             "nodeagent_gate_open",
             "gauge",
-            "Whether a milestone of the start is reached.",
-            [((("gate", name),), is_open) for name, is_open in facts.gates.items()],
+            "Whether a milestone of the start was reached; it stays so when what it stands for fails later.",
+            [((("gate", one.name),), one.is_open) for one in facts.gates],
         ),
         make_family(
             "nodeagent_component_phase",
@@ -113,7 +90,7 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
             "Conditions that are true now, as on the status page; 1 each.",
             [((("code", one.code), ("key", one.key), ("severity", one.severity)), 1) for one in facts.conditions],
         ),
-        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works.", _bare(facts.driver_ready)),
+        make_family("nodeagent_driver_ready", "gauge", "Whether the driver works now.", _bare(facts.driver_ready)),
     )
 
 
@@ -171,7 +148,11 @@ def _work(facts: AgentFacts) -> tuple[Family, ...]:
             "nodeagent_loop_lag_seconds",
             "summary",
             "How late the event loop was, by quantile over the last minutes.",
-            [((("quantile", quantile),), seconds) for quantile, seconds in facts.loop_lag_seconds.items()],
+            [
+                ((("quantile", "0.5"),), facts.loop_lag.p50_seconds),
+                ((("quantile", "0.99"),), facts.loop_lag.p99_seconds),
+                ((("quantile", "1"),), facts.loop_lag.max_seconds),
+            ],
         ),
     )
 
@@ -222,7 +203,7 @@ def _bare(value: float | None) -> list[tuple[Labels, float]]:
     return [] if value is None else [((), value)]
 
 
-def _sum_by_client(listeners: tuple[ListenerFacts, ...], *, lost: bool) -> list[tuple[Labels, float]]:
+def _sum_by_client(listeners: tuple[ListenerStatistics, ...], *, lost: bool) -> list[tuple[Labels, float]]:
     """One series a client: a component may listen more than once under one name."""
     sums: dict[Labels, float] = {}
     for one in listeners:

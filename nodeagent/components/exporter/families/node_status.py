@@ -5,6 +5,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import RuntimeState
+from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
 
@@ -13,7 +14,7 @@ class NodeStatus(Value, frozen=True):
 
     started_seconds: float
     node: str = ""
-    driver: DriverState | None = None
+    driver_works: bool | None = None
     runtime: RuntimeState | None = None
     plugin: PluginState | None = None
     inventory: Inventory | None = None
@@ -25,7 +26,7 @@ class NodeStatus(Value, frozen=True):
 
 def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
     """What this agent can vouch for; a part that has said nothing yet has no series."""
-    driver_ready = status.driver.ready if status.driver is not None else None
+    driver_ready = status.driver_works
     devices = count_advertised(status.plugin) if status.plugin is not None else None
     pci = len(status.inventory.gpus) + len(status.inventory.missing) if status.inventory is not None else None
     rows = (
@@ -69,6 +70,16 @@ def build_status_families(status: NodeStatus) -> tuple[Family, ...]:
         )
     )
     return tuple(families)
+
+
+def does_driver_work(driver: DriverState | None, sample: NodeSample | None, now_seconds: float) -> bool | None:
+    """Whether it works now: its last look was good, and it has answered since; nothing before the first look.
+
+    The gate of the same name is another thing, a milestone of the start that stays reached.
+    """
+    if driver is None:
+        return None
+    return driver.ready and (sample is None or not sample.is_old(now_seconds))
 
 
 def is_plugin_ready(plugin: PluginState) -> bool:

@@ -1,6 +1,6 @@
 """What a command on the admin socket says, and whether this peer may say it; pure."""
 
-from typing import TypeVar
+from typing import Final, Literal, TypeVar
 
 from msgspec import DecodeError, ValidationError, json
 
@@ -43,6 +43,19 @@ class ForgetCommand(Value, frozen=True):
     """A GPU that has vanished is gone for good."""
 
     gpu: str
+    who: str = ""
+    """As for a clearing."""
+
+
+CONFIGURED: Final = "configured"
+
+
+class DoorCommand(Value, frozen=True):
+    """Have a GPU go through a door."""
+
+    gpu: str
+    door: Literal["whole", "fractions", "claims", "none", "configured"]
+    """`configured` leaves it to the configuration again."""
     who: str = ""
     """As for a clearing."""
 

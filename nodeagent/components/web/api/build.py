@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from nodeagent.components.web.api.gpu_records import join_gpus
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
-from nodeagent.components.web.shapes import ConditionLike, GateLike, ReportLike
 from nodeagent.components.web.verdict import decide_ready, decide_verdict
+from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
@@ -41,9 +42,10 @@ class Known(Value, frozen=True):
     cdi: CdiState | None = None
     allocations: AllocationTable | None = None
     labels: LabelState | None = None
+    offering: Offering | None = None
 
 
-def build_gates(gates: Iterable[GateLike], vital: frozenset[str]) -> tuple[GateRecord, ...]:
+def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
     """All gates, those of vital components marked."""
     return tuple(
         GateRecord(name=gate.name, open=gate.is_open, since_seconds=gate.since, vital=gate.name in vital)
@@ -51,7 +53,7 @@ def build_gates(gates: Iterable[GateLike], vital: frozenset[str]) -> tuple[GateR
     )
 
 
-def build_components(reports: Iterable[ReportLike]) -> tuple[ComponentRecord, ...]:
+def build_components(reports: Iterable[ComponentReport]) -> tuple[ComponentRecord, ...]:
     """All components; a degraded one says why where a crashed one names its error."""
     return tuple(
         ComponentRecord(
@@ -67,7 +69,7 @@ def build_components(reports: Iterable[ReportLike]) -> tuple[ComponentRecord, ..
     )
 
 
-def build_conditions(conditions: Iterable[ConditionLike]) -> tuple[ConditionRecord, ...]:
+def build_conditions(conditions: Iterable[ActiveCondition]) -> tuple[ConditionRecord, ...]:
     """All visible conditions in the order given, the worst first."""
     return tuple(
         ConditionRecord(
@@ -94,12 +96,19 @@ def build_state(
 ) -> StateRecord:
     """The node in one record."""
     ready = decide_ready(gates, components)
-    verdict, sentence = decide_verdict(
-        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates
-    )
     gpus = None
     if known.inventory is not None:
-        gpus = join_gpus(known.inventory, known.sample, known.health, known.allocations, now_seconds=now_seconds)
+        gpus = join_gpus(
+            known.inventory,
+            known.sample,
+            known.health,
+            known.allocations,
+            offering=known.offering,
+            now_seconds=now_seconds,
+        )
+    verdict, sentence = decide_verdict(
+        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates, gpus=gpus
+    )
     return StateRecord(
         api="v1",
         version=identity.version,

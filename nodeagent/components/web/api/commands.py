@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from nodeagent.components.web.api.admin import (
+    CONFIGURED,
     ClearCommand,
     CommandMalformed,
     CrashCommand,
+    DoorCommand,
     FaultCommand,
     ForgetCommand,
     ReleaseCommand,
@@ -17,6 +19,7 @@ from nodeagent.components.web.api.admin import (
     parse_command,
 )
 from nodeagent.config.sections.hardware import RELEASE_SECONDS
+from nodeagent.model.offering import Door
 from nodeagent.model.ports import AgentControl
 
 
@@ -47,6 +50,7 @@ class Commands:
             "/api/v1/resume": lambda _order: self._control.resume(),
             "/api/v1/clear": self._clear,
             "/api/v1/forget": self._forget,
+            "/api/v1/door": self._set_door,
         }
 
     async def _fault(self, order: Order) -> str:
@@ -77,3 +81,8 @@ class Commands:
     async def _forget(self, order: Order) -> str:
         command = parse_command(order.body, ForgetCommand)
         return await self._control.forget_gpu(command.gpu, describe_person(command.who, order.uid, order.pid))
+
+    async def _set_door(self, order: Order) -> str:
+        command = parse_command(order.body, DoorCommand)
+        door = None if command.door == CONFIGURED else Door(command.door)
+        return await self._control.set_door(command.gpu, door, describe_person(command.who, order.uid, order.pid))

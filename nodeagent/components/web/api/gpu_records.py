@@ -1,16 +1,12 @@
 """Joins what is known of each GPU: identity, sample, health, holders; pure."""
 
-from typing import Final
-
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport
+from nodeagent.model.offering import Offering
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
-
-OLD_SECONDS_MIN: Final = 2.0
-"""A reading younger than this is not old, however short the period: a page itself takes a moment."""
 
 
 def join_gpus(
@@ -19,10 +15,11 @@ def join_gpus(
     health: HealthReport | None,
     table: AllocationTable | None,
     *,
+    offering: Offering | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """One record per GPU of the inventory; what has not been read yet is missing from it."""
-    known = _Known(sample, health, table, now_seconds)
+    known = _Known(sample, health, table, offering, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
         gpus=tuple(map(known.join, inventory.gpus)),
@@ -41,15 +38,16 @@ class _Known:
         sample: NodeSample | None,
         health: HealthReport | None,
         table: AllocationTable | None,
+        offering: Offering | None,
         now_seconds: float,
     ) -> None:
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
-        patience = max(OLD_SECONDS_MIN, 2 * sample.period_seconds) if sample is not None else 0.0
-        self._is_old = self._age_seconds is not None and self._age_seconds > patience
+        self._is_old = sample is not None and sample.is_old(now_seconds)
         self._samples: dict[str, GpuSample] = {one.uuid: one for one in sample.gpus} if sample is not None else {}
         self._verdicts: dict[str, list[DeviceHealth]] = {}
         for verdict in health.devices if health is not None else ():
             self._verdicts.setdefault(verdict.gpu, []).append(verdict)
+        self._doors = {door.gpu: door for door in offering.doors} if offering is not None else {}
         self._allocations = table.allocations if table is not None else ()
         self._places: dict[str, list[int]] = {}
         """Where in the table each device is."""
@@ -66,6 +64,7 @@ class _Known:
             sample_is_old=newest is not None and self._is_old,
             health=tuple(self._verdicts.get(gpu.uuid, ())),
             allocations=self._find_allocations(gpu),
+            door=self._doors.get(gpu.uuid),
         )
 
     def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:

@@ -9,6 +9,7 @@ from nodeagent.components.web.api.admin import (
     ClearCommand,
     CommandDone,
     CrashCommand,
+    DoorCommand,
     FaultCommand,
     ForgetCommand,
     ReleaseCommand,
@@ -26,6 +27,7 @@ from nodeagent.components.web.api.records import (
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import GpuDoor
 from nodeagent.model.values import Value
 
 Schema = dict[str, Any]
@@ -47,6 +49,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
     "/api/v1/components": tuple[ComponentRecord, ...],
@@ -64,6 +67,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/release": ReleaseCommand,
     "/api/v1/clear": ClearCommand,
     "/api/v1/forget": ForgetCommand,
+    "/api/v1/door": DoorCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }

@@ -7,6 +7,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
 from nodeagent.model.health import DeviceHealth
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import GpuDoor
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import GpuSample
@@ -61,6 +62,8 @@ class GpuRecord(Value, frozen=True):
     """Whether the next two readings were due and did not come: it says how it was, not how it is."""
     health: tuple[DeviceHealth, ...] = ()
     allocations: tuple[Allocation, ...] = ()
+    door: GpuDoor | None = None
+    """By which it is given out; `None` while that is not known."""
 
 
 class GpusRecord(Value, frozen=True):
@@ -88,6 +91,8 @@ class EventRecord(Value, frozen=True):
     """How many events were dropped before this one because the reader was slow."""
     text: str = ""
     """The event in a sentence; empty for what says nothing to a person."""
+    before_restart: bool = False
+    """Whether an earlier life of the agent told it; its `seq` is negative then."""
 
 
 class StateRecord(Value, frozen=True):

@@ -1,12 +1,13 @@
 """Envelopes as server-sent events, and which of them a client asked for; pure."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import json
 
 from nodeagent.components.web.api.records import EventRecord
 from nodeagent.components.web.page.event_words import Teller
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import Envelope
 
 KEEPALIVE = b": still here\n\n"
 DIGITS_MAX = 18
@@ -14,7 +15,7 @@ QUIET_TYPES = frozenset({"NodeSample"})
 """Left out unless asked for by name: one a second says nothing to somebody who follows a fault."""
 
 
-def build_event(envelope: EnvelopeLike, teller: Teller) -> EventRecord:
+def build_event(envelope: Envelope[Any], teller: Teller) -> EventRecord:
     """One envelope as the API shows it."""
     return EventRecord(
         seq=envelope.seq,

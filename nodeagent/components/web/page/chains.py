@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.web.api.records import EventRecord
 from nodeagent.components.web.page.event_words import Names, Teller
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import Envelope
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
 
@@ -48,6 +48,11 @@ class Chain(Value, frozen=True):
     left_out: int = 0
     """How many of the later ones there is no room for."""
 
+    @property
+    def is_before_restart(self) -> bool:
+        """Whether an earlier life of the agent told it: its events count up to -1."""
+        return self.links[0].seq < 0
+
 
 class Told(NamedTuple):
     """An event as far as chains need it."""
@@ -59,7 +64,7 @@ class Told(NamedTuple):
     text: str
 
 
-def tell_history(history: Iterable[EnvelopeLike], names: Names) -> list[Told]:
+def tell_history(history: Iterable[Envelope[Any]], names: Names) -> list[Told]:
     """The bus's history in words."""
     teller = Teller(names)
     return [Told(each.seq, each.cause, each.time, type(each.value).__name__, teller.tell(each)) for each in history]

@@ -2,10 +2,9 @@
 
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.records import GpuRecord
-from nodeagent.components.web.page.chains import build_chains, find_about, tell_history
+from nodeagent.components.web.page.chains import build_chains, find_about
 from nodeagent.components.web.page.charts import render_charts
 from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
-from nodeagent.components.web.page.event_words import build_names
 from nodeagent.components.web.page.gpus import (
     decide_style,
     render_gpu_facts,
@@ -13,7 +12,7 @@ from nodeagent.components.web.page.gpus import (
     render_mig,
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
-from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, known_inventory, render_overview
+from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, render_overview, tell_all
 from nodeagent.components.web.page.parts import render_allocation_table, render_events
 from nodeagent.rules.ids import find_uuid
 
@@ -65,9 +64,9 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     gpu = record.gpu
     style, word, reason = decide_style(record)
     own = {str(gpu.uuid), *(str(device.uuid) for device in gpu.mig_devices)}
-    about = find_about(((one.seq, one.value) for one in view.history), own)
-    told = tell_history(view.history, build_names(known_inventory(state)))
-    chains = build_chains(told, HISTORY_CHAINS, about=about)
+    happened = [*((one.seq, one.value) for one in view.past), *((one.seq, one.value) for one in view.history)]
+    about = find_about(happened, own)
+    chains = build_chains(tell_all(view), HISTORY_CHAINS, about=about)
     return Page(
         title=f"{SYMBOLS[style]} GPU {gpu.index} · {state.node}",
         node=f"{state.node}: GPU {gpu.index}",
@@ -91,7 +90,10 @@ def _now(record: GpuRecord, view: PageView) -> str:
 
 def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations:
-        return "<p>Nobody: it is free.</p>"
+        is_closed = record.door is not None and not record.door.is_open
+        return (
+            f"<p>Nobody: {esc(record.door.explain()) if record.door is not None and is_closed else 'it is free.'}</p>"
+        )
     return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
 
 

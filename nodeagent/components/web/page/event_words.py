@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import ActiveConditions, Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import (
@@ -15,6 +15,8 @@ from nodeagent.model.events import (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
+    DoorChanged,
+    DoorChosen,
     DriverChanged,
     FaultInjected,
     GpuAppeared,
@@ -28,6 +30,7 @@ from nodeagent.model.events import (
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
+    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -45,9 +48,11 @@ QUIET = frozenset(
         "CdiState",
         "ClaimTable",
         "ClusterNode",
+        "ClusterWishes",
         "ComponentReport",
         "LabelState",
         "NodeSample",
+        "Offering",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",
@@ -73,12 +78,11 @@ class Teller:
         self.names = names
         self._codes: tuple[str, ...] | None = None
 
-    def tell(self, envelope: EnvelopeLike) -> str:
+    def tell(self, envelope: Envelope[Any]) -> str:
         """One sentence; empty for what is not worth one."""
         value = envelope.value
-        # of the kernel, which pure files know by shape alone
-        if type(value).__name__ == "ActiveConditions":
-            return self._tell_conditions(tuple(dict.fromkeys(str(one.code) for one in value.conditions)))
+        if isinstance(value, ActiveConditions):
+            return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
         return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
 
@@ -145,6 +149,10 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"
     ),
     GpuForgotten: lambda one, names: f"{_call(one.gpu, names)} gone for good, says {one.who}",
+    DoorChosen: lambda one, names: (
+        f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
+    ),
+    DoorChanged: lambda one, names: f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}",
     CdiSpecsWritten: lambda one, _names: f"CDI specifications written: {', '.join([*one.written, *one.removed])}",
     RuntimeConfigured: lambda one, _names: f"container runtime configured: {', '.join(one.paths)}",
     RuntimeRestarted: lambda one, _names: (
@@ -165,6 +173,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
     ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
+    WishRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

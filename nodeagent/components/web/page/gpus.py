@@ -130,10 +130,14 @@ def _shorten(profile: str, width: int) -> str:
 
 def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
+    door = record.door
     if not names:
-        # Nobody can get one that is lost or unfit: that nobody has it does not make it free.
-        return f'<p class="held dim">{"held by nobody" if decide_style(record)[0] == "bad" else "free"}</p>'
-    return f'<p class="held">{"<br>".join(names)}</p>'
+        # Nobody can get one that is lost, unfit or not given out: that nobody has it does not make it free.
+        word = "held by nobody" if decide_style(record)[0] == "bad" else "free"
+        word = word if door is None or door.is_open else esc(door.explain())
+        return f'<p class="held dim">{word}</p>'
+    waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""
+    return f'<p class="held">{"<br>".join(names)}</p>{waits}'
 
 
 def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:

@@ -5,11 +5,12 @@ Each part has a name. The document is made of all of them; the script gets those
 
 from collections.abc import Callable, Generator, Mapping
 from string import Template
+from typing import Any
 from urllib.parse import quote
 
-from nodeagent.components.web.api.records import StateRecord
+from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
-from nodeagent.components.web.page.chains import build_chains, tell_history
+from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
 from nodeagent.components.web.page.event_words import build_names
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
@@ -24,7 +25,7 @@ from nodeagent.components.web.page.parts import (
 from nodeagent.components.web.page.periods import Periods
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.components.web.page.topology import render_topology
-from nodeagent.components.web.shapes import EnvelopeLike
+from nodeagent.core.values import Envelope
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
@@ -71,7 +72,9 @@ class PageView(Value, frozen=True):
 
     state: StateRecord
     trend: Trend
-    history: tuple[EnvelopeLike, ...]
+    history: tuple[Envelope[Any], ...]
+    past: tuple[EventRecord, ...] = ()
+    """What happened before the agent was started."""
     periods: Mapping[GpuUuid, Periods] = {}
 
 
@@ -131,7 +134,12 @@ def render_overview(view: PageView) -> Steps:
 
 
 def _render_history(view: PageView) -> str:
-    return render_events(build_chains(tell_history(view.history, build_names(known_inventory(view.state)))))
+    return render_events(build_chains(tell_all(view)))
+
+
+def tell_all(view: PageView) -> list[Told]:
+    """What happened in earlier lives of the agent, then in this one, in words."""
+    return [*tell_records(view.past), *tell_history(view.history, build_names(known_inventory(view.state)))]
 
 
 def known_inventory(state: StateRecord) -> Inventory | None:

@@ -118,7 +118,12 @@ def _render_chain(chain: Chain) -> str:
     time = datetime.fromtimestamp(root.time_seconds, tz=UTC)
     links = "".join(_render_link(link, root.time_seconds) for link in chain.links)
     more = f'<li class="dim">and {chain.left_out} more</li>' if chain.left_out else ""
-    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{time:%H:%M:%S} UTC</time><ol>{links}{more}</ol></li>'
+    shown = f"{time:%H:%M:%S} UTC"
+    if chain.is_before_restart:
+        # It may be of another day.
+        shown = f"{time:%Y-%m-%d}<br>{shown}"
+        more += '<li class="dim">before the agent was restarted</li>'
+    return f'<li><time datetime="{time:%Y-%m-%dT%H:%M:%SZ}">{shown}</time><ol>{links}{more}</ol></li>'
 
 
 def _render_link(link: Link, began_seconds: float) -> str:

@@ -19,7 +19,7 @@ from nodeagent.edge.nvml.agent import protocol
 from nodeagent.edge.nvml.agent.asker import Asker, GpuSilent, NvmlSettings
 from nodeagent.edge.nvml.agent.command import EarlyWorker, render_environment
 from nodeagent.edge.nvml.agent.connection import Connection, RequestFailed
-from nodeagent.edge.nvml.agent.event_watch import EventWatch
+from nodeagent.edge.nvml.agent.event_stream import EventStream
 from nodeagent.edge.nvml.agent.protocol import Request, translate_failure
 from nodeagent.edge.nvml.agent.sampling import sample_gpus
 from nodeagent.edge.nvml.agent.topology import list_pairs, list_switches
@@ -208,7 +208,7 @@ class NvmlGpus:
         """
         if not self._gpus:
             await self.read_inventory()
-        async with aclosing(EventWatch(self._connection, self._asker, self._gpus).run()) as events:
+        async with aclosing(EventStream(self._connection, self._asker, self._gpus).run()) as events:
             async for event in events:
                 self._is_news = True
                 yield event

@@ -20,7 +20,7 @@ from nodeagent.edge.nvml.worker.events import Watcher
 from nodeagent.edge.nvml.worker.fabric import read_fabric
 from nodeagent.edge.nvml.worker.inventory import read_gpu
 from nodeagent.edge.nvml.worker.library import Library, LibraryUnusable, find_library, load_library
-from nodeagent.edge.nvml.worker.query import LEDGER, GpuGone, Query, call
+from nodeagent.edge.nvml.worker.query import CALL_COUNTS, GpuGone, Query, call
 from nodeagent.edge.nvml.worker.sample import Sampler
 
 EXIT_RENEW = 3
@@ -152,7 +152,7 @@ class Worker:
             samples.append(sample)
             calls += price
         announce_step(IDLE)
-        return {"samples": samples, "calls": calls, **(LEDGER.take() if whole else {})}
+        return {"samples": samples, "calls": calls, **(CALL_COUNTS.take() if whole else {})}
 
     def _sample(self, address: str, uuid: str, *, whole: bool, extras: tuple[str, ...]) -> tuple[dict[str, Any], int]:
         try:

@@ -97,7 +97,7 @@ class Query:
             self.unreadable.append({"what": what, "reason": errors.describe_code(code)})
 
 
-class Ledger:
+class CallCounts:
     """What the calls of this process took, and how they failed, since somebody last asked."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Ledger:
         }
 
 
-LEDGER = Ledger()
+CALL_COUNTS = CallCounts()
 """That of this process, which has one library."""
 
 
@@ -132,7 +132,7 @@ def call(function: str, *arguments: Any) -> tuple[int, Any]:
     """Make one library call; whatever goes wrong is a code."""
     began = time.perf_counter()
     code, answer = _call(function, arguments)
-    LEDGER.note(function, code, time.perf_counter() - began)
+    CALL_COUNTS.note(function, code, time.perf_counter() - began)
     return code, answer
 
 
@@ -159,5 +159,5 @@ def call_library(function: str, *arguments: Any) -> int:
         code: int = getattr(pynvml.nvmlLib, function)(*arguments)
     except AttributeError:
         code = errors.FUNCTION_NOT_FOUND
-    LEDGER.note(function, code, time.perf_counter() - began)
+    CALL_COUNTS.note(function, code, time.perf_counter() - began)
     return code

@@ -126,6 +126,11 @@ EXPORT result nvmlInitWithFlags(uint32_t flags) {
   return start();
 }
 
+// What bindings other than pynvml begin with.
+EXPORT result nvmlInit_v2(void) {
+  return nvmlInitWithFlags(0);
+}
+
 EXPORT result nvmlShutdown(void) {
   BEGIN(NEED_INIT, NULL);
   initialised--;

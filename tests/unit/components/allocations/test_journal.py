@@ -4,8 +4,15 @@ import zlib
 
 import pytest
 
-from nodeagent.components.allocations.journal import Line, Withdrawn, encode_records, parse_journal
-from nodeagent.components.allocations.ledger import FORMAT, Forgotten, Freed, Opened, Record
+from nodeagent.components.allocations.journal import (
+    Line,
+    Withdrawn,
+    encode_records,
+    parse_journal,
+    refuse_newer,
+)
+from nodeagent.components.allocations.ledger import Opened, Record
+from nodeagent.components.allocations.roles.grants import Forgotten, Freed
 from tests.support.allocations import granted
 
 RECORDS: list[Record] = [
@@ -14,6 +21,9 @@ RECORDS: list[Record] = [
     Freed(number=1, at_seconds=2.5, why="given back"),
     granted(2, "c"),
 ]
+
+FIRST = Opened(format=1)
+"""What the version before began a journal with."""
 
 
 def lines(records: list[Record]) -> list[bytes]:
@@ -80,15 +90,14 @@ def test_lost_doubled_and_moved_records_are_noticed(change: object, intact: int)
     assert list(parsed.records) == RECORDS[:intact]
 
 
-def sealed(text: bytes) -> bytes:
+def sealed(text: bytes, seal: int = 0) -> bytes:
     body = b"%08x %s\n" % (len(text), text)
-    return b"%08x %s" % (zlib.crc32(body), body)
+    return b"%08x %s" % (zlib.crc32(body, seal), body)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (encode_records([Opened(format=FORMAT + 1)], 0)[0], "newer than"),
         (encode_records([Forgotten(number=1)], 0)[0], "does not belong there"),
         (encode_records([Opened(), Opened()], 0)[0], "record 2 at byte"),
         (sealed(b'{"type":"opened","format":"x"}'), "makes no sense"),
@@ -116,20 +125,66 @@ def test_what_makes_no_sense_is_damage(content: bytes, words: str) -> None:
 )
 def test_a_grant_that_an_earlier_version_withdrew_never_was(read: list[Line], records: list[Record]) -> None:
     """That version wrote grants before they were asked for; what the next line does not take back stands."""
-    content, seal = encode_records([Opened(), *read], 0)
+    content, seal = encode_records([FIRST, *read], 0)
     parsed = parse_journal(content)
-    assert (list(parsed.records), parsed.seal, parsed.damage) == ([Opened(), *records], seal, "")
+    assert (list(parsed.records), parsed.seal, parsed.damage) == ([FIRST, *records], seal, "")
 
 
 def test_damage_after_a_withdrawn_grant_is_named_by_its_line() -> None:
     """Lines are counted as they are in the file."""
-    content, _ = encode_records([Opened(), granted(1, "a"), Withdrawn(number=1)], 0)
+    content, _ = encode_records([FIRST, granted(1, "a"), Withdrawn(number=1)], 0)
     parsed = parse_journal(content + b"torn")
-    assert parsed.records == (Opened(),)
+    assert parsed.records == (FIRST,)
     assert "record 4 at byte" in parsed.damage
 
 
 def test_fields_of_a_later_version_are_ignored() -> None:
     """A record with more fields than known here is read for those that are."""
-    text = b'{"type":"opened","format":1,"machine":"m","colour":"green"}'
+    text = b'{"type":"opened","format":2,"machine":"m","colour":"green"}'
     assert parse_journal(sealed(text)).records == (Opened(machine="m"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type":"opened","format":3}',
+        b'{"type":"opened","format":3,"entries":"elsewhere","machine":7}',
+        b'{"format":1000,"type":"opened"}',
+    ],
+)
+def test_a_newer_format_is_refused_whatever_else_it_says(text: bytes) -> None:
+    """It is no damage: only what every version understands of the first record is looked at."""
+    parsed = parse_journal(sealed(text) + b"and what this version knows nothing of\n")
+    assert (parsed.records, parsed.damage) == ((), "")
+    number = 1000 if b"1000" in text else 3
+    remedy = "upgrade the agent, or move the file away"
+    assert parsed.refusal == f"it has format {number}, and this version reads formats 1 to 2: {remedy}"
+    assert refuse_newer(sealed(text)) == parsed.refusal
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", sealed(b"[]"), *lines(RECORDS)[:2], lines([FIRST])[0]])
+def test_what_is_not_newer_is_not_refused(content: bytes) -> None:
+    """Where the first record cannot be trusted the journal is damaged, and that is told by `parse_journal`."""
+    assert refuse_newer(content) == ""
+
+
+@pytest.mark.parametrize("record", [b'{"type":"renamed"}', b'{"type":"reserved"}', b'{"type":"withdrawn","number":1}'])
+def test_a_sound_record_that_is_not_known_is_refused(record: bytes) -> None:
+    """A disk does not make sound lines: another version wrote it, and it may not be thrown away as damage."""
+    content, seal = encode_records(RECORDS, 0)
+    parsed = parse_journal(content + sealed(record, seal) + b"torn")
+    assert (list(parsed.records), parsed.damage) == (RECORDS, "")
+    assert parsed.refusal.startswith(f"record 5 at byte {len(content)}: this version does not know it (")
+    assert parsed.refusal.endswith("): upgrade the agent, or move the file away")
+
+
+@pytest.mark.parametrize(
+    "record", [b'{"type":"renamed"}', b'{"type":"settled","number":1,"at_seconds":0,"outcome":""}']
+)
+def test_the_old_format_has_no_new_records(record: bytes) -> None:
+    """No version ever wrote such a journal."""
+    content, seal = encode_records([FIRST], 0)
+    parsed = parse_journal(content + sealed(record, seal))
+    assert parsed.refusal == ""
+    assert "record 2 at byte" in parsed.damage
+    assert "makes no sense" in parsed.damage

@@ -3,19 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.ledger import (
-    Ended,
-    Forgotten,
-    Freed,
-    Granted,
-    Identified,
-    Ledger,
-    Opened,
-    Record,
-    apply_record,
-    open_record,
-    replay,
-)
+from nodeagent.components.allocations.ledger import Ledger, Opened, Record, apply_record, open_record, replay
+from nodeagent.components.allocations.roles.grants import Ended, Forgotten, Freed, Granted, Identified
 from tests.support.allocations import GPU, device_ids, granted, make_entry, make_ledger, pod_named
 
 

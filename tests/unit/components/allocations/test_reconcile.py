@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.allocations.ledger import Entry, Forgotten, Freed, Identified, Ledger, apply_record
+from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.reconcile import (
     Absence,
     KubeletRun,
@@ -15,6 +15,7 @@ from nodeagent.components.allocations.reconcile import (
     lacks_uid,
     reconcile,
 )
+from nodeagent.components.allocations.roles.grants import Entry, Forgotten, Freed, Identified
 from nodeagent.model.allocation import AllocationSource, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing

@@ -1,11 +1,18 @@
 """Which ledger an agent begins with."""
 
+import zlib
+
 import pytest
 
 from nodeagent.components.allocations.journal import encode_records
-from nodeagent.components.allocations.ledger import Ledger, Opened, Record
-from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
+from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, replay
+from nodeagent.components.allocations.recovery import Found, Recovered, merge_ledgers, recover_ledger
+from nodeagent.components.allocations.roles.claims import Prepared
+from nodeagent.components.allocations.roles.doors import DoorSet
+from nodeagent.components.allocations.roles.fractions import Reserved
+from nodeagent.model.offering import Door
 from tests.support.allocations import granted, make_entry
+from tests.support.books import bound, gpu, make_claim, make_part, make_reservation, reserved, stepped
 
 
 def journal(*records: Record, machine: str = "m", boot: str = "b") -> bytes:
@@ -71,3 +78,102 @@ def test_after_a_reboot_entries_prove_nothing() -> None:
     before = journal(granted(1, "a"))
     assert recover(before).ledger.entries[1] == make_entry(1, "a")
     assert recover(before, boot="next").ledger.entries[1] == make_entry(1, "a", seen_by="")
+
+
+NEWER = encode_records([Opened(format=FORMAT + 1)], 0)[0]
+UNKNOWN = journal(granted(1, "a")).replace(b"granted", b"awarded")
+
+
+def reseal(content: bytes) -> bytes:
+    """The lines of a journal with their texts as they are now, sound."""
+    sealed, seal = b"", 0
+    for line in content.splitlines():
+        body = b"%08x %s\n" % (len(line) - 18, line[18:])
+        seal = zlib.crc32(body, seal)
+        sealed += b"%08x %s" % (seal, body)
+    return sealed
+
+
+@pytest.mark.parametrize(
+    ("current", "previous", "words"),
+    [
+        (NEWER, None, f"it has format {FORMAT + 1}"),
+        (NEWER, journal(granted(7, "z")), f"it has format {FORMAT + 1}"),
+        (NEWER + b"torn", None, f"it has format {FORMAT + 1}"),
+        (journal(granted(1, "a")), NEWER, "the one before it, whose name ends in .prev: it has format"),
+        (None, NEWER, "the one before it, whose name ends in .prev: it has format"),
+        (b"garbage", NEWER, "the one before it, whose name ends in .prev: it has format"),
+        (reseal(UNKNOWN), journal(), "record 2 at byte"),
+        (None, reseal(UNKNOWN), "the one before it, whose name ends in .prev: record 2 at byte"),
+    ],
+)
+def test_what_a_later_version_wrote_is_neither_used_nor_touched(
+    current: bytes | None, previous: bytes | None, words: str
+) -> None:
+    """Nothing may be begun, for that would replace it; the words say what is to be done."""
+    recovered = recover(current, previous)
+    assert recovered.refusal.startswith(words)
+    assert recovered.refusal.endswith("upgrade the agent, or move the file away")
+    assert (recovered.ledger, recovered.damage, recovered.set_aside) == (Ledger(), "", False)
+
+
+def test_a_damaged_record_that_nobody_knows_is_damage() -> None:
+    """Only a sound line proves that a later version wrote it."""
+    recovered = recover(UNKNOWN)
+    assert (recovered.refusal, recovered.set_aside) == ("", True)
+    assert "checksum" in recovered.damage
+
+
+def test_after_a_reboot_all_else_stands() -> None:
+    """A kubelet of before the reboot is no proof any more; claims, changes and doors are what they were."""
+    records: list[Record] = [
+        reserved(1),
+        reserved(2, "y"),
+        bound(3, (1,)),
+        Prepared(claim=make_claim("one", "a")),
+        stepped(4, "plan"),
+        DoorSet(gpu=gpu("a"), door=Door.NONE, at_seconds=1.0),
+    ]
+    same, next_boot = recover(journal(*records)).ledger, recover(journal(*records), boot="next").ledger
+    assert {one.kubelet_run for one in same.fractions.reservations.values()} == {"now"}
+    assert {one.kubelet_run for one in next_boot.fractions.reservations.values()} == {""}
+    assert next_boot.fractions.bindings == same.fractions.bindings
+    assert (next_boot.claims, next_boot.changes, next_boot.doors) == (same.claims, same.changes, same.doors)
+
+
+def test_what_was_learnt_without_the_journal_joins_it() -> None:
+    """Both are known after; a promise that both have is one, and a container keeps the GPU that the journal names."""
+    recovered = replay(
+        [reserved(1, "x"), bound(2, (1,), make_part("a")), stepped(3, "plan"), Prepared(claim=make_claim("one", "a"))],
+        10,
+    )
+    present = replay(
+        [
+            reserved(1, "x"),
+            reserved(2, "y"),
+            bound(3, (1,), make_part("b")),
+            bound(4, (2,), make_part("c")),
+            stepped(5, "plan", owner="mps"),
+            Prepared(claim=make_claim("one", "b")),
+            Prepared(claim=make_claim("other", "c")),
+            DoorSet(gpu=gpu("a"), door=Door.NONE, at_seconds=1.0),
+        ],
+        10,
+    )
+    joined = merge_ledgers(recovered, present, 10)
+    assert sorted(joined.fractions.reservations) == [1, 5]
+    assert {number: each.reservations for number, each in joined.fractions.bindings.items()} == {2: (1,), 7: (5,)}
+    assert joined.fractions.bindings[2].parts == (make_part("a"),)
+    assert {number: each.owner for number, each in joined.changes.items()} == {3: "mig", 8: "mps"}
+    assert all(number == each.number for number, each in joined.changes.items())
+    assert joined.claims == {"one": make_claim("one", "b"), "other": make_claim("other", "c")}
+    assert (joined.doors, joined.next_number) == ({gpu("a"): Door.NONE}, 9)
+    assert merge_ledgers(joined, Ledger(), 10) == joined
+
+
+def test_another_answer_for_the_same_tokens_is_another_promise() -> None:
+    """Only the name that was answered tells whether the kubelet asked once or twice."""
+    recovered, present = (
+        replay([Reserved(reservation=make_reservation(1, cdi_name=name))], 10) for name in ("fraction=1", "fraction=2")
+    )
+    assert sorted(merge_ledgers(recovered, present, 10).fractions.reservations) == [1, 2]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodeagent.components.allocations.ledger import Entry
 from nodeagent.components.allocations.reconcile import KubeletRun
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.roles.grants import Entry
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ports import PodListing
 from tests.support.allocations import GPU, RUN, device_ids, holding, listing, make_entry, make_ledger

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.allocations.ledger import Ended
+from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.components.allocations.tabulate import tabulate_history, tabulate_living
 from nodeagent.model.allocation import AllocationRow, AllocationTable, PodIdentity
 from tests.support.allocations import make_entry

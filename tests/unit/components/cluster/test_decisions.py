@@ -6,8 +6,8 @@ import pytest
 
 from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint
-from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
+from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint, read_wishes
+from nodeagent.model.cluster import ClusterWishes, NodeCondition, NodeEvent, Taint
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -20,6 +20,7 @@ from nodeagent.model.events import (
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
+    WishRefused,
 )
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
@@ -134,6 +135,23 @@ def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -
     assert find_pause(labels) == pause
 
 
+def test_labels_are_read_as_wishes() -> None:
+    """Each under its own key; what is not asked for is empty."""
+    labels = {
+        "nvidia.com/gpu.deploy.dcgm": "paused-for-x",
+        "nvidia.com/device-plugin.config": "shared",
+        "nvidia.com/mig.config": "all-1g.10gb",
+        "nvidia.com/mig.config.state": "pending",
+    }
+    assert read_wishes({}) == ClusterWishes()
+    assert read_wishes(labels) == ClusterWishes(
+        pause="nvidia.com/gpu.deploy.dcgm=paused-for-x",
+        configuration="shared",
+        mig_config="all-1g.10gb",
+        mig_state="pending",
+    )
+
+
 def test_taints_are_read_as_kubectl_writes_them() -> None:
     """With and without a value."""
     assert parse_taint("a/b:NoSchedule") == Taint(key="a/b", effect="NoSchedule")
@@ -184,6 +202,8 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (RuntimeRestarted(command="systemctl restart x"), "ContainerRuntimeRestarted"),
         (RuntimeRestarted(command="systemctl restart x", failure="no"), "ContainerRuntimeRestartFailed"),
         (LabelsContested(keys=("nvidia.com/gpu.count",)), "NodeLabelConflict"),
+        (WishRefused(label="nvidia.com/mig.config", value="all-x", reason="r"), "MIGConfigNotApplied"),
+        (WishRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"), "NamedConfigurationRefused"),
         (FaultInjected(fault="xid"), None),
     ],
 )

@@ -10,9 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
-    ComponentFacts,
-    ConditionFacts,
-    ListenerFacts,
     build_agent_families,
 )
 from nodeagent.components.exporter.serving.exposition import (
@@ -24,6 +21,7 @@ from nodeagent.components.exporter.serving.exposition import (
     render_families,
     render_number,
 )
+from nodeagent.core.values import ActiveCondition, ComponentReport, GateState, ListenerStatistics, LoopLag, Phase
 from nodeagent.model.admission import Distribution
 from nodeagent.model.plugin import OfferAccount
 
@@ -74,19 +72,23 @@ def test_family_without_samples_is_absent() -> None:
     assert render_exposition([Family(name="a", type="gauge", help="h", samples=())]) == b""
 
 
+def _listener(*, depth: int, lost: int) -> ListenerStatistics:
+    return ListenerStatistics("web", "listen", (), depth, 0, lost, 0, 0.0, is_slow=False)
+
+
 def _facts(age: float | None) -> AgentFacts:
     return AgentFacts(
         version="1",
         driver_ready=True,
-        gates={"driver_ready": True, "plugin_registered": False},
-        components=(ComponentFacts(name="web", phase="running", restarts=2),),
-        conditions=(ConditionFacts(code="gpu-lost", key="GPU-1", severity="error"),),
+        gates=(GateState("driver_ready", True, 0.0, ""), GateState("plugin_registered", False, 0.0, "")),
+        components=(ComponentReport("web", Phase.RUNNING, 1.0, True, 2, None, None, ()),),
+        conditions=(ActiveCondition("gpu-lost", "GPU-1", "error", "", "", "", 0.0, None),),
         listeners=(
-            ListenerFacts(client="web", depth=1, lost=0),
-            ListenerFacts(client="web", depth=2, lost=3),
+            _listener(depth=1, lost=0),
+            _listener(depth=2, lost=3),
         ),
         bus_published=10,
-        loop_lag_seconds={"0.99": 0.001},
+        loop_lag=LoopLag(p50_seconds=0.0, p99_seconds=0.001, max_seconds=0.5, samples=9),
         gpus_present=8,
         gpus_lost=1,
         gpus_missing=0,
@@ -117,6 +119,8 @@ def test_the_agent_describes_itself() -> None:
     assert samples["nodeagent_bus_listener_lost_total", (("client", "web"),)] == 3
     assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1
     assert samples["nodeagent_sample_age_seconds", ()] == 0.25
+    assert samples["nodeagent_loop_lag_seconds", (("quantile", "0.99"),)] == 0.001
+    assert samples["nodeagent_gate_open", (("gate", "driver_ready"),)] == 1
     assert samples["nodeagent_api_requests_total", (("code", "200"), ("verb", "PATCH"))] == 4
     assert samples["nodeagent_api_requests_total", (("code", "none"), ("verb", "WATCH"))] == 1
 

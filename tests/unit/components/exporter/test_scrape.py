@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.families.gpus import build_standing_families
-from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
+from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families, does_driver_work
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.serving.exposition import Block, make_family, render_families
 from nodeagent.components.exporter.serving.scrape import Part, join_scrape, wants_gzip, wants_openmetrics
@@ -16,6 +16,7 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from nodeagent.model.telemetry import NodeSample
 from tests.support.exposition import read_openmetrics, read_text, read_types
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.exporter.builders import find, find_value, know, make_node, make_sample, read_series, render
@@ -98,7 +99,7 @@ def _status() -> NodeStatus:
     resource = AdvertisedResource(name=ResourceName("nvidia.com/gpu"), socket="s", registered=True, devices=(device,))
     return NodeStatus(
         started_seconds=5.0,
-        driver=DriverState(phase=DriverPhase.READY),
+        driver_works=True,
         runtime=RuntimeState(kind=RuntimeKind.CONTAINERD, restart_needed="systemctl restart containerd"),
         plugin=PluginState(resources=(resource,)),
         inventory=make_inventory(2),
@@ -127,11 +128,30 @@ def test_node_status_has_the_operators_names() -> None:
     assert {pairs for _, pairs in series} == {(("node", "node-a"),)}
 
 
+@pytest.mark.parametrize(
+    ("driver", "age", "works"),
+    [
+        (None, 0.0, None),
+        (DriverState(phase=DriverPhase.READY), None, True),
+        (DriverState(phase=DriverPhase.READY), 1.9, True),
+        (DriverState(phase=DriverPhase.READY), 2.1, False),
+        (DriverState(phase=DriverPhase.STUCK), 0.0, False),
+        (DriverState(phase=DriverPhase.STUCK), None, False),
+    ],
+)
+def test_a_driver_works_only_while_it_answers(
+    driver: DriverState | None, age: float | None, *, works: bool | None
+) -> None:
+    """A call that hangs leaves the last look good, and the readings old: then it does not work, for what pods feel."""
+    sample = None if age is None else NodeSample(time_seconds=100.0)
+    assert does_driver_work(driver, sample, 100.0 + (age or 0.0)) is works
+
+
 def test_cuda_is_said_to_work_only_where_it_is_tried() -> None:
     """Without the smoke test nobody knows, and with it a driver that is not ready has not passed it."""
     untested = read_series(render_families(build_status_families(replace(_status(), cuda_tested=False))))
     assert not find(untested, "gpu_operator_node_cuda_ready")
-    failed = replace(_status(), driver=DriverState(phase=DriverPhase.FAILED))
+    failed = replace(_status(), driver_works=False)
     assert find_value(read_series(render_families(build_status_families(failed))), "gpu_operator_node_cuda_ready") == 0
 
 

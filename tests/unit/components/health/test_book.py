@@ -4,18 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
-from nodeagent.components.health.records import Book, CounterWindow, GpuRecord
+from nodeagent.components.health.records import CounterWindow, GpuRecord, VerdictBook
 from nodeagent.model.health import Verdict
 from tests.support.health import Gpu0
 
 BOOT, NEXT_BOOT = "boot-1", "boot-2"
 
 
-def make_book(gpu: Gpu0, **fields: object) -> Book:
-    return Book(boot_id=BOOT, saved_at=gpu.at, records=(gpu.record,), **fields)  # type: ignore[arg-type]  # few fields
+def make_book(gpu: Gpu0, **fields: object) -> VerdictBook:
+    return VerdictBook(boot_id=BOOT, saved_at=gpu.at, records=(gpu.record,), **fields)  # type: ignore[arg-type]  # few fields
 
 
-def resumed(book: Book, boot_id: str, at: float) -> GpuRecord:
+def resumed(book: VerdictBook, boot_id: str, at: float) -> GpuRecord:
     return resume_book(book, boot_id, at).records[0]
 
 

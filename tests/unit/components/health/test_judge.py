@@ -5,17 +5,19 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.decide import ReturnPolicy
 from nodeagent.components.health.evidence.findings import suspect
-from nodeagent.components.health.judge import Judge, find_holder, find_named
+from nodeagent.components.health.judge import Judge, find_holder
 from nodeagent.components.health.policy import XidPolicy
-from nodeagent.components.health.records import Book
+from nodeagent.components.health.records import VerdictBook
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory, NvLink
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.selectors import find_named
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
 from tests.support.health import make_sample, moment
 
@@ -26,7 +28,7 @@ class Bench:
     """A judge of a small node, on five-second looks."""
 
     def __init__(self, inventory: Inventory | None = None) -> None:
-        self.judge = Judge(Book(boot_id="boot"))
+        self.judge = Judge(VerdictBook(boot_id="boot"))
         self.inventory = inventory or make_node(2)
         self.at = 0.0
         self.judge.note_driver(READY)
@@ -171,7 +173,7 @@ def test_branch_is_the_major_version(version: str, branch: int | None) -> None:
 
 def test_branch_is_unknown_without_a_driver() -> None:
     """Nobody has said anything yet."""
-    assert Judge(Book(boot_id="")).driver_branch is None
+    assert Judge(VerdictBook(boot_id="")).driver_branch is None
 
 
 def test_gpu_that_left_the_bus_was_power_cycled() -> None:
@@ -251,7 +253,12 @@ def test_clearing_names_what_was_forgotten() -> None:
     bench.look()
     bench.xid(48)
     bench.xid(79)
-    assert bench.judge.clear(bench.inventory.gpus[0], moment(bench.at), "ada", "why") == ("xid-48", "xid-79")
+    gpu, cleared = bench.judge.clear("0", moment(bench.at), "ada", "why")
+    assert (gpu.index, cleared) == (0, ("xid-48", "xid-79"))
+    with pytest.raises(ControlRefused, match="nothing is held against GPU 0"):
+        bench.judge.clear(gpu.uuid, moment(bench.at), "ada", "why")
+    with pytest.raises(ControlRefused, match="no GPU 77"):
+        bench.judge.clear("77", moment(bench.at), "ada", "why")
     assert bench.verdicts == [HEALTHY, HEALTHY]
 
 

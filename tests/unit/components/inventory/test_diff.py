@@ -3,7 +3,7 @@
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
 from nodeagent.components.inventory.problems import INVENTORY_CODES, decide_problems
 from nodeagent.model.events import GpuAppeared, GpuVanished, MigLayoutChanged
-from nodeagent.model.gpu import Inventory, MissingGpu, Unreadable
+from nodeagent.model.gpu import Inventory, KnownGpu, MissingGpu, Unreadable
 from tests.support.samples import make_address, make_gpu, make_inventory, make_mig, make_readout, make_uuid
 
 
@@ -109,3 +109,25 @@ def test_problems_name_every_gpu_that_has_one() -> None:
     assert list(problems["gpu-missing"]) == [make_address(7)]
     assert problems["gpu-lost"][make_uuid(1)].endswith("fell off the bus")
     assert problems["gpu-unreadable"] == {make_uuid(2): "GPU 2: serial: not supported"}
+
+
+def test_gpus_that_are_all_gone_are_told_by_their_number() -> None:
+    """One condition says how many there were, the first few by name; not so while any of them is to be seen."""
+    gone = tuple(
+        KnownGpu(uuid=make_uuid(index), name="T4", index=index, address=make_address(index), gone_since_seconds=60.0)
+        for index in range(10)
+    )
+    detail = decide_problems(Inventory(generation=1, vanished=gone))["gpus-all-gone"][""]
+    assert detail.startswith("10 GPUs were here until 1970-01-01 00:01 UTC: GPU 0 (T4, 0000:")
+    assert detail.endswith(" and 2 more")
+    one = decide_problems(Inventory(generation=1, vanished=gone[:1]))["gpus-all-gone"][""]
+    assert one.startswith("1 GPU was here until")
+    there = MissingGpu(address=make_address(7), device_id=1, reason="excluded")
+    assert not decide_problems(Inventory(generation=1, vanished=gone, missing=(there,)))["gpus-all-gone"]
+    assert not decide_problems(Inventory(generation=1, vanished=gone, gpus=(make_gpu(0),)))["gpus-all-gone"]
+
+
+def test_a_shortfall_names_who_counts() -> None:
+    """Whoever said how many there should be is the one to be corrected."""
+    short = Inventory(generation=1, gpus=(make_gpu(0),), shortfall=2, expected_by="`gpus.expected`")
+    assert decide_problems(short)["gpus-fewer-than-expected"] == {"": "3 by `gpus.expected`, 1 found"}

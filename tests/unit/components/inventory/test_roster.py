@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory
+from nodeagent.components.inventory.expected import Expectation
 from nodeagent.components.inventory.roster import (
     GONE_KEPT,
     Roster,
@@ -98,7 +99,9 @@ def test_nothing_is_forgotten_as_long_as_the_node_has_fewer(
 ) -> None:
     """What is there and what is missed make up what there should be, within the bound; and the list stays bounded."""
     readout = make_readout(*(make_gpu(index) for index in sorted(after)))
-    inventory = decide_inventory(None, readout, known=known(*sorted(before)), expected=expected, now_seconds=1.0)
+    inventory = decide_inventory(
+        None, readout, known=known(*sorted(before)), expected=Expectation(count=expected), now_seconds=1.0
+    )
     total = len(after) + len(inventory.vanished) + inventory.shortfall
     assert total >= (expected if expected is not None else min(len(before), len(after) + GONE_KEPT))
     assert {one.index for one in inventory.vanished} <= before - after

@@ -9,10 +9,11 @@ from nodeagent.components.labeler.hold import Published, decide_published, decid
 from nodeagent.components.labeler.plan import keep_last_good, plan_label_patch, stamp
 
 HOLD = 10.0
-COUNT, MODE, HEALTHY, STAMP = (
+COUNT, MODE, HEALTHY, UNHEALTHY, STAMP = (
     "nvidia.com/gpu.count",
     "nvidia.com/gpu.mode",
     "nvidia.com/gpu.healthy.count",
+    "nvidia.com/gpu.unhealthy.count",
     "nvidia.com/gfd.timestamp",
 )
 
@@ -32,8 +33,8 @@ def test_the_first_labels_wait_for_nothing() -> None:
 
 def test_a_change_must_last() -> None:
     """Before its time a change is not seen, at its time it is, whether it adds, alters or removes."""
-    start = {MODE: "compute", HEALTHY: "8"}
-    then = {HEALTHY: "7", "nvidia.com/new": "1"}
+    start = {MODE: "compute", HEALTHY: "7"}
+    then = {HEALTHY: "8", "nvidia.com/new": "1"}
     early = publish((0, start), (1, then), (10.9, then))
     assert early.labels == start
     assert decide_wait(early, 10.9, HOLD) == pytest.approx(0.1)
@@ -44,19 +45,29 @@ def test_a_change_must_last() -> None:
 
 def test_what_flaps_is_never_published() -> None:
     """A value that comes back within the time starts anew at its next change."""
-    start, other = {HEALTHY: "8"}, {HEALTHY: "7"}
+    start, other = {HEALTHY: "7"}, {HEALTHY: "8"}
     assert publish((0, start), (1, other), (9, start), (10, other), (19, other)).labels == start
 
 
 def test_one_that_flaps_holds_up_no_other() -> None:
     """Each label waits by itself."""
     published = publish(
-        (0, {HEALTHY: "8", MODE: "a"}),
-        (1, {HEALTHY: "7", MODE: "b"}),
-        (6, {HEALTHY: "8", MODE: "b"}),
-        (11, {HEALTHY: "7", MODE: "b"}),
+        (0, {HEALTHY: "7", MODE: "a"}),
+        (1, {HEALTHY: "8", MODE: "b"}),
+        (6, {HEALTHY: "7", MODE: "b"}),
+        (11, {HEALTHY: "8", MODE: "b"}),
     )
-    assert published.labels == {HEALTHY: "8", MODE: "b"}
+    assert published.labels == {HEALTHY: "7", MODE: "b"}
+
+
+def test_a_loss_is_told_at_once_and_a_return_must_last() -> None:
+    """With the counts that add up with it, and nothing else; one that flaps stays lost."""
+    start = {HEALTHY: "8", UNHEALTHY: "0", MODE: "a"}
+    loss = {HEALTHY: "7", UNHEALTHY: "1", MODE: "b"}
+    assert publish((0, start), (1, loss)).labels == {HEALTHY: "7", UNHEALTHY: "1", MODE: "a"}
+    assert publish((0, start), (1, loss), (2, start), (11, start)).labels == loss | {MODE: "a"}
+    assert publish((0, start), (1, loss), (2, start), (12, start)).labels == start
+    assert publish((0, start), (1, loss), (2, start), (9, loss), (10, start), (19, start)).labels == loss | {MODE: "a"}
 
 
 def test_capacity_is_published_at_once_with_all_that_goes_with_it() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
-from nodeagent.components.runtime.plan_others import plan_crio, plan_docker
+from nodeagent.components.runtime.plan_crio import plan_crio
+from nodeagent.components.runtime.plan_docker import plan_docker
 from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
 

@@ -7,6 +7,7 @@ import pytest
 from nodeagent.components.web.api.admin import CommandMalformed
 from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.index import ADMIN, INDEX
+from nodeagent.model.offering import Door
 
 
 class RecordingControl:
@@ -33,6 +34,9 @@ class RecordingControl:
     async def forget_gpu(self, name: str, who: str) -> str:
         return f"{name} is gone, says {who}"
 
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        return f"{name} through {door} for {who}"
+
 
 async def give(path: str, body: bytes) -> str:
     return await Commands(RecordingControl()).list()[path](Order(body=body, uid=0, pid=7))
@@ -49,6 +53,8 @@ async def give(path: str, body: bytes) -> str:
         ("/api/v1/clear", b'{"gpu": "3", "reason": "r", "who": "me\\u001b"}', "3 because r by me (uid 0, pid 7)"),
         ("/api/v1/clear", b'{"gpu": "3", "reason": "r"}', "3 because r by uid 0, pid 7"),
         ("/api/v1/forget", b'{"gpu": "3", "who": "me"}', "3 is gone, says me (uid 0, pid 7)"),
+        ("/api/v1/door", b'{"gpu": "3", "door": "none", "who": "me"}', "3 through none for me (uid 0, pid 7)"),
+        ("/api/v1/door", b'{"gpu": "3", "door": "configured"}', "3 through None for uid 0, pid 7"),
     ],
 )
 async def test_each_command_reaches_the_agent_with_its_words(path: str, body: bytes, done: str) -> None:
@@ -56,7 +62,7 @@ async def test_each_command_reaches_the_agent_with_its_words(path: str, body: by
     assert await give(path, body) == done
 
 
-@pytest.mark.parametrize("command", ["faults", "crash", "release", "clear", "forget"])
+@pytest.mark.parametrize("command", ["faults", "crash", "release", "clear", "forget", "door"])
 async def test_a_body_that_is_none_reaches_nobody(command: str) -> None:
     """It is refused with the place of the mistake."""
     with pytest.raises(CommandMalformed):

@@ -1,11 +1,9 @@
 """What happened, in words and in order."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from nodeagent.components.web.page.event_words import WORDS, Teller, build_names, describe_event
-from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
@@ -27,6 +25,7 @@ from nodeagent.model.events import (
     MigLayoutChanged,
     RuntimeConfigured,
     RuntimeRestarted,
+    WishRefused,
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
@@ -41,16 +40,8 @@ NAMES = build_names(Inventory(generation=1, gpus=(make_gpu(0, mig=make_mig(0, 1)
 DEVICES = (DeviceId(make_uuid(0)), DeviceId(f"{make_uuid(0)}::1"), DeviceId("GPU-other"))
 
 
-@dataclass
-class ActiveConditions:
-    """The kernel's, by its shape."""
-
-    conditions: tuple[object, ...] = ()
-
-
-@dataclass
-class Coded:
-    code: str
+def make_coded(code: str) -> ActiveCondition:
+    return ActiveCondition(code, "", "error", "", "", "", 0.0, None)
 
 
 class SomethingNew:
@@ -82,6 +73,7 @@ class SomethingNew:
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
+        (WishRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
         (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),
         (Inventory(generation=2, gpus=(make_gpu(0), make_gpu(1, lost="x"))), "inventory 2: 2 GPUs, 1 lost"),
         (
@@ -135,7 +127,9 @@ def test_of_the_conditions_the_change_is_told() -> None:
     """What is raised and what is over; the first look tells all, and one that changes no code tells nothing."""
     teller = Teller(NAMES)
     looks: list[tuple[str, ...]] = [(), ("gpu-lost",), ("gpu-lost", "gpu-lost"), ("gpu-unhealthy",), ()]
-    told = [teller.tell(make_envelope(1, ActiveConditions(tuple(Coded(code) for code in codes)))) for codes in looks]
+    told = [
+        teller.tell(make_envelope(1, ActiveConditions(tuple(make_coded(code) for code in codes)))) for codes in looks
+    ]
     assert told == [
         "",
         "condition gpu-lost",
@@ -143,7 +137,7 @@ def test_of_the_conditions_the_change_is_told() -> None:
         "condition gpu-unhealthy, no longer gpu-lost",
         "no longer gpu-unhealthy",
     ]
-    first = Teller(NAMES).tell(make_envelope(1, ActiveConditions((Coded("gpu-lost"),))))
+    first = Teller(NAMES).tell(make_envelope(1, ActiveConditions((make_coded("gpu-lost"),))))
     assert first == "conditions: gpu-lost"
 
 

@@ -23,6 +23,13 @@ def test_events_are_numbered_back_from_now() -> None:
     ]
 
 
+def test_what_an_earlier_life_told_is_marked() -> None:
+    """By a field of its own, so that nobody has to know what a negative number means."""
+    (found,) = decode_past(encode_past([event(1)]))
+    assert found.before_restart
+    assert not event(1).before_restart
+
+
 def test_a_second_restart_takes_both_lives_along() -> None:
     """In their order, each with its own causes."""
     first = decode_past(encode_past([event(1), event(2, cause=1)]))

@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord
+from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord
 from nodeagent.components.web.health_text import one_line, render_readyz
 from nodeagent.components.web.verdict import count_gpus, decide_ready, decide_verdict
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered, UnofferedCause
+from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 
@@ -42,8 +47,11 @@ def decide(
     inventory: Inventory | None = None,
     plugin: PluginState | None = None,
     gates: Sequence[GateRecord] = (),
+    gpus: GpusRecord | None = None,
 ) -> tuple[str, str]:
-    return decide_verdict(ready=ready, conditions=conditions, inventory=inventory, plugin=plugin, gates=gates)
+    return decide_verdict(
+        ready=ready, conditions=conditions, inventory=inventory, plugin=plugin, gates=gates, gpus=gpus
+    )
 
 
 def judge(plugin: PluginState) -> tuple[str, str]:
@@ -122,6 +130,29 @@ def test_all_is_well_only_where_nothing_is_left_over() -> None:
     )
     assert judge(offering(8, unfit, unoffered(4, UnofferedCause.UNTOLD, "later")))[1].endswith("yet; GPU 4: later")
     assert judge(PluginState()) == ("ok", "8 GPUs, not offered to pods: `device_plugin.enabled` is false")
+
+
+@settings(max_examples=200)
+@given(age=st.floats(0, 100), period=st.floats(0.1, 20), took=st.floats(0, 5))
+def test_all_is_well_only_while_readings_are_of_now(age: float, period: float, took: float) -> None:
+    """Not one moment longer than the tiles say so: the same record decides both."""
+    sample = NodeSample(
+        time_seconds=0.0, gpus=(GpuSample(uuid=make_uuid(0)),), period_seconds=period, took_seconds=took
+    )
+    gpus = join_gpus(make_inventory(1), sample, None, None, now_seconds=age)
+    verdict, sentence = decide(ready=True, conditions=[], inventory=make_inventory(1), plugin=offering(1), gpus=gpus)
+    assert gpus.gpus[0].sample_is_old is (verdict != "ok") is ("readings are" in sentence)
+    if age > max(2.0, 2 * period) + 3 * took:
+        assert verdict == "attention"
+
+
+def test_readings_that_are_old_on_purpose_say_so() -> None:
+    """A driver that was released is not asked: the reason is told, not its echo."""
+    sample = NodeSample(time_seconds=0.0, gpus=(GpuSample(uuid=make_uuid(0)),))
+    gpus = join_gpus(make_inventory(1), sample, None, None, now_seconds=60.0)
+    released = replace(_condition("info", detail="by root"), code="driver-released")
+    told = decide(ready=True, conditions=[released, _condition("info")], plugin=offering(1), gpus=gpus)
+    assert told == ("attention", "title: by root")
 
 
 def test_what_somebody_wants_so_is_told_and_well() -> None:

@@ -3,6 +3,10 @@
 import pytest
 
 from nodeagent.components.web.api.build import Identity
+from nodeagent.components.web.api.records import EventRecord
+from nodeagent.components.web.page.details import render_steps
+from nodeagent.components.web.page.overview import PageView, finish
+from nodeagent.components.web.past import decode_past, encode_past
 from nodeagent.components.web.view import NodeView
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -10,6 +14,7 @@ from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.report import ComponentReport, Phase
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_sample
@@ -73,3 +78,29 @@ async def test_readings_become_curves_and_nothing_else_does(clock: FakeClock) ->
     page = stage.view.page()
     assert list(page.trend) == [make_uuid(0)]
     assert "DriverState" in [type(one.value).__name__ for one in page.history]
+
+
+async def test_the_page_tells_what_happened_before_the_restart(clock: FakeClock) -> None:
+    """Below what happened since, with its date and marked; the page of a GPU as well, where it is about it."""
+    stage = Stage(clock)
+    stage.bus.publish_state(Inventory(generation=1, gpus=(make_gpu(0), make_gpu(1))), source="test")
+    about = {"gpu": make_uuid(0)}
+    told = [
+        EventRecord(seq=1, time_seconds=60.0, type="XidReported", source="s", value=about, text="XID 79!"),
+        EventRecord(seq=2, time_seconds=61.0, type="GpuVanished", source="s", value={}, cause=1, text="it went"),
+    ]
+    assert "before the agent was restarted" not in read_events(stage.view.page(), "/")
+    stage.view.note_past(decode_past(encode_past(told)))
+    stage.bus.publish_fact(XidReported(gpu=make_uuid(1), xid=31), source="test")
+    html = read_events(stage.view.page(), "/")
+    assert html.index("XID 31") < html.index("XID 79!") < html.index("it went")
+    assert html.count("before the agent was restarted") == 1
+    assert "1970-01-01<br>00:01:00 UTC" in html
+    assert "XID 79!" in read_events(stage.view.page(), "/gpus/0")
+    assert "XID 79!" not in read_events(stage.view.page(), "/gpus/1")
+
+
+def read_events(view: PageView, path: str) -> str:
+    page = finish(render_steps(path, view))
+    assert page is not None
+    return page.sections["events"]

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import WorkerStuck
+from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck
 from nodeagent.edge.host.files.cdi_files import HostDriverFiles, SpecFiles
@@ -25,7 +25,7 @@ class StuckThread(WorkerThread):
         self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
     ) -> T:
         await anyio.lowlevel.checkpoint()
-        raise WorkerStuck(self.name, what, timeout_seconds)
+        raise ThreadStuck(self.name, what, timeout_seconds)
 
 
 def make_files(tmp_path: Path) -> SpecFiles:

@@ -102,7 +102,7 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller is not kept waiting, and the hung call, when it comes back, does not reach the new journal."""
-    disk = JournalDisk(tmp_path, write_seconds=0.05)
+    disk = JournalDisk(tmp_path)
     await disk.open()
     await disk.begin(b"one\n")
     back, ended = threading.Event(), threading.Event()
@@ -117,6 +117,7 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
 
     with monkeypatch.context() as patched:
         patched.setattr(JournalFile, "append", hang)
+        patched.setattr(disk, "_write_seconds", 0.05)
         with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
             await disk.append(b"two\n")
     await disk.begin(b"three\n")
@@ -129,14 +130,16 @@ async def test_a_disk_that_hangs_fails_in_time_and_is_left_behind(
 
 async def test_a_sync_that_comes_back_late_lets_go_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that hangs now and then leaves no descriptor behind for each time."""
-    disk = JournalDisk(tmp_path, write_seconds=0.05)
+    disk = JournalDisk(tmp_path)
     await disk.open()
     await disk.begin(b"one\n")
     back = threading.Event()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", lambda _descriptor: back.wait(10))
+        patched.setattr(disk, "_write_seconds", 0.05)
         with pytest.raises(JournalUnavailable, match=r"within 0\.05 s"):
             await disk.append(b"two\n")
+        patched.setattr(disk, "_write_seconds", 10.0)
         await disk.begin(b"three\n")
         held = count_descriptors()
         back.set()
@@ -148,7 +151,7 @@ async def test_a_sync_that_comes_back_late_lets_go_of_its_file(tmp_path: Path, m
 
 async def test_a_hung_call_keeps_its_file_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing ends in time and frees the lock; the file under the hung call is left alone."""
-    disk = JournalDisk(tmp_path, write_seconds=0.05)
+    disk = JournalDisk(tmp_path)
     await disk.open()
     await disk.begin(b"one\n")
     back, ended = threading.Event(), threading.Event()
@@ -163,6 +166,7 @@ async def test_a_hung_call_keeps_its_file_and_nobody_waits(tmp_path: Path, monke
             ended.set()
 
     monkeypatch.setattr(JournalFile, "close", hang)
+    monkeypatch.setattr(disk, "_write_seconds", 0.05)
     await disk.aclose()
     other = JournalDisk(tmp_path)
     assert (await other.open())[0] == b"one\n"

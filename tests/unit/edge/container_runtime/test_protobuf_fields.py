@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.edge.container_runtime.wire import (
+from nodeagent.edge.container_runtime.protobuf_fields import (
     AnswerMalformed,
     parse_fields,
     parse_numbers,

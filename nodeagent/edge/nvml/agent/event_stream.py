@@ -29,7 +29,7 @@ _LOOK_SECONDS = 2.0
 """How soon a GPU that is new, or answers again, is watched too."""
 
 
-class EventWatch:
+class EventStream:
     """One iteration over the events of all GPUs."""
 
     def __init__(self, connection: Connection, asker: Asker, gpus: Mapping[int, Gpu]) -> None:

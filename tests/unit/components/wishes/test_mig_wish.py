@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.mig_wish import CONFIG, STATE, WishStanding, find_differing, judge_mig_wish
+from nodeagent.components.wishes.mig_wish import WishStanding, find_differing, judge_mig_wish
+from nodeagent.model.cluster import ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig, MigProfile
 from tests.support.gpus import make_gpu, make_mig_devices
 
@@ -64,8 +65,19 @@ def test_well_known_names_say_how_every_gpu_is_cut(
 )
 def test_a_wish_stands_as_the_manager_and_the_gpus_say(config: str, state: str, standing: WishStanding) -> None:
     """The manager's word on the work, the GPUs' on the result; what is not met names the GPU and who has to act."""
-    wish = judge_mig_wish({CONFIG: config, STATE: state}, [OFF])
+    wish = judge_mig_wish(ClusterWishes(mig_config=config, mig_state=state), [OFF])
     assert wish.standing is standing
     if standing is WishStanding.UNMET:
         assert "GPU 0" in wish.detail
         assert "although" in wish.detail if state else "although" not in wish.detail
+
+
+def test_a_wish_that_is_not_met_is_a_condition_until_it_is() -> None:
+    """One code at a time; a wish that is met clears both."""
+    unmet = judge_mig_wish(ClusterWishes(mig_config="all-enabled"), [OFF])
+    changing = judge_mig_wish(ClusterWishes(mig_config="all-enabled", mig_state="pending"), [OFF])
+    met = judge_mig_wish(ClusterWishes(mig_config="all-disabled"), [OFF])
+    assert [each.is_refused for each in (unmet, changing, met)] == [True, False, False]
+    assert unmet.conditions() == {"mig-config-changing": {}, "mig-config-not-applied": {"": unmet.detail}}
+    assert changing.conditions() == {"mig-config-changing": {"": changing.detail}, "mig-config-not-applied": {}}
+    assert met.conditions() == {"mig-config-changing": {}, "mig-config-not-applied": {}}

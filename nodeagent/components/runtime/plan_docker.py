@@ -1,54 +1,18 @@
-"""The least change to the configuration of CRI-O and of Docker."""
+"""The least change to the configuration of Docker."""
 
 import json
 import re
-from pathlib import PurePosixPath
 from typing import Any, Final
 
-from nodeagent.components.runtime.choose import ChosenRuntime, parse_version
-from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, list_changes
-from nodeagent.components.runtime.toml_edit import ConfigUnparsable, get, get_table, merge, parse_toml, set_keys
+from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.components.runtime.plan import CLASS, RuntimePlan, Wanted, find_unread, list_changes
+from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigTree
 
-_CRIO: Final = ("crio", "runtime")
-_CRIO_CDI: Final = (1, 24)
-_DOCKER_CDI_KNOWN: Final = (25, 0)
-_DOCKER_CDI_ON: Final = (28, 2)
+_CDI_ON: Final = (28, 2)
+"""From this release on CDI is on unless it is switched off."""
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 _DEFAULT_INDENT: Final = "    "
-
-
-def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """CDI is always on; only the runtime class may be missing.
-
-    Raises:
-        ConfigUnparsable: a file is no TOML.
-    """
-    release = parse_version(runtime.version)
-    enabled = release >= _CRIO_CDI
-    if problem := _find_problem(tree):
-        return RuntimePlan(cdi_enabled=enabled, problem=problem)
-    if wanted.cdi and not enabled:
-        return RuntimePlan(
-            cdi_enabled=False, problem=f"CRI-O {runtime.version} knows no CDI: upgrade it to 1.24 or later"
-        )
-    merged: dict[str, Any] = {}
-    entries: dict[str, Any] = {}
-    for file in tree.files:
-        document = parse_toml(file.path, file.content)
-        # A later file replaces a runtime's whole entry, and everything else key by key.
-        entries |= get_table(document, (*_CRIO, "runtimes"))
-        merged = merge(merged, document)
-    if not wanted.wrapper or CLASS in entries:
-        return RuntimePlan(cdi_enabled=enabled)
-    default = get(merged, (*_CRIO, "default_runtime"))
-    base: dict[str, Any] = next(
-        (entries[name] for name in (default, "runc", "crun") if isinstance(entries.get(name), dict)), {}
-    )
-    entry = {**base, "runtime_path": wanted.wrapper, "runtime_type": "oci"}
-    path = str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
-    content = set_keys(path, HEADER, {(*_CRIO, "runtimes", CLASS, name): value for name, value in entry.items()})
-    return RuntimePlan(cdi_enabled=enabled, changes=list_changes(tree, [(path, content)]))
 
 
 def plan_docker(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
@@ -57,15 +21,15 @@ def plan_docker(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Run
     Raises:
         ConfigUnparsable: the file is no JSON object.
     """
-    release = parse_version(runtime.version)
+    release, knows_cdi = runtime.release, runtime.release >= runtime.record.first_with_cdi
     file = tree.files[0]
     document = parse_daemon_json(file.path, file.content)
     features = document.get("features", {})
     told = features.get("cdi") if isinstance(features, dict) else None
-    enabled = release >= _DOCKER_CDI_KNOWN and (told if isinstance(told, bool) else release >= _DOCKER_CDI_ON)
-    if problem := _find_problem(tree):
+    enabled = knows_cdi and (told if isinstance(told, bool) else release >= _CDI_ON)
+    if problem := find_unread(tree):
         return RuntimePlan(cdi_enabled=enabled, problem=problem)
-    if wanted.cdi and release < _DOCKER_CDI_KNOWN:
+    if wanted.cdi and not knows_cdi:
         problem = (
             f"Docker {runtime.version} knows no CDI: upgrade it to 25 or later, or set `runtime.legacy_class: true`"
         )
@@ -112,7 +76,3 @@ def _require_object(path: str, document: dict[str, Any], name: str) -> dict[str,
     if not isinstance(value, dict):
         raise ConfigUnparsable(path, f"`{name}` is no object")
     return value
-
-
-def _find_problem(tree: ConfigTree) -> str:
-    return next((problem for problem in (*tree.problems, *(file.problem for file in tree.files)) if problem), "")

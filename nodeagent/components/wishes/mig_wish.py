@@ -6,15 +6,15 @@ label `nvidia.com/mig.config.state` is then all that is known. The agent writes 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
+from nodeagent.model.cluster import MIG_STATE_LABEL, ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig
 from nodeagent.model.values import Value
 from nodeagent.rules.mig import plain_profile
 
-CONFIG = "nvidia.com/mig.config"
-STATE = f"{CONFIG}.state"
+NOT_APPLIED = "mig-config-not-applied"
 _CHANGING = ("pending", "rebooting")
 _BALANCED = ({1: 2, 2: 1, 3: 1}, {1: 2, 2: 1})
 """Slices to how many instances: on GPUs of seven slices, and on those of four."""
@@ -38,17 +38,35 @@ class MigWish(Value, frozen=True):
     config: str = ""
     detail: str = ""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether people must be told that they do not get it."""
+        return _CONDITIONS.get(self.standing) == NOT_APPLIED
 
-def judge_mig_wish(labels: Mapping[str, str], gpus: Sequence[Gpu]) -> MigWish:
+    def conditions(self) -> dict[str, dict[str, str]]:
+        """What is set for it, by code and key; a code without keys is cleared."""
+        told = _CONDITIONS.get(self.standing)
+        return {code: {"": self.detail} if code == told else {} for code in sorted({*_CONDITIONS.values()})}
+
+
+_CONDITIONS = {
+    WishStanding.UNMET: NOT_APPLIED,
+    WishStanding.UNKNOWN: NOT_APPLIED,
+    WishStanding.FAILED: NOT_APPLIED,
+    WishStanding.CHANGING: "mig-config-changing",
+}
+
+
+def judge_mig_wish(wishes: ClusterWishes, gpus: Sequence[Gpu]) -> MigWish:
     """How the wish of the node's labels stands; an empty label is no wish."""
-    config, state = labels.get(CONFIG, ""), labels.get(STATE, "")
+    config, state = wishes.mig_config, wishes.mig_state
     if not config:
         return MigWish()
     if state in _CHANGING:
-        detail = f"another manager is carrying out {config} ({STATE}={state})"
+        detail = f"another manager is carrying out {config} ({MIG_STATE_LABEL}={state})"
         return MigWish(standing=WishStanding.CHANGING, config=config, detail=detail)
     if state == "failed":
-        detail = f"another manager could not carry out {config} ({STATE}=failed); its log says why"
+        detail = f"another manager could not carry out {config} ({MIG_STATE_LABEL}=failed); its log says why"
         return MigWish(standing=WishStanding.FAILED, config=config, detail=detail)
     return _compare(config, state, gpus)
 

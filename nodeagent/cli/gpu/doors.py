@@ -1,0 +1,69 @@
+"""`nodeagent gpu doors|set-door`: by which door each GPU is given out, and choosing another."""
+
+import argparse
+import time
+from collections.abc import Mapping
+
+from nodeagent.cli.agent.settings import load_for, load_for_looking
+from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.output import write_table
+from nodeagent.cli.answers.table import read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.source import API
+from nodeagent.cli.gpu.view import tabulate_doors
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.config.schema import Settings
+from nodeagent.model.offering import GpuDoor
+
+LOOK_SECONDS = 1.0
+"""Pause between looks at who is still waited for."""
+
+
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
+    """The door of each GPU."""
+    environ = read_environment(arguments)
+    agent = find_agent(load_for_looking(arguments, environ), environ)
+    doors = agent.read(f"{API}/doors", tuple[GpuDoor, ...])
+    shown = tuple(each for each in doors if arguments.gpu is None or _is_named(each, arguments.gpu))
+    write_table(arguments, streams, shown, tabulate_doors(shown), (), agent)
+    return ExitCode.OK
+
+
+def choose(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Have a GPU go through another door, and wait until it does if told to."""
+    environ = read_environment(arguments)
+    settings = load_for(arguments, environ).settings
+    agent = find_agent(settings, environ, change=True)
+    who = environ.get("SUDO_USER") or environ.get("USER") or ""
+    done = agent.post(f"{API}/door", {"gpu": arguments.gpu, "door": arguments.door, "who": who})
+    print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
+    # Nothing beside the flag is as long as it takes; without the flag it is no time at all.
+    return _wait(arguments, settings, environ, streams, told=done) if arguments.wait != 0 else ExitCode.OK
+
+
+def _is_named(door: GpuDoor, name: str) -> bool:
+    return name in {door.gpu, str(door.index), door.address}
+
+
+def _wait(
+    arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams, *, told: str
+) -> int:
+    """A line for each change, until all is as wanted or the time is up."""
+    until = None if arguments.wait is None else time.monotonic() + arguments.wait
+    while True:
+        doors = find_agent(settings, environ).read(f"{API}/doors", tuple[GpuDoor, ...])
+        found = next((each for each in doors if _is_named(each, arguments.gpu)), None)
+        if found is None:
+            raise CommandFailed(f"GPU {arguments.gpu} is not there any more; its door is remembered", ExitCode.UNWELL)
+        if found.describe() != told:
+            told = found.describe()
+            print(told, file=streams.out, flush=True)
+        if found.is_settled:
+            return ExitCode.OK
+        if until is not None and time.monotonic() >= until:
+            raise CommandFailed(
+                f"still waiting after {arguments.wait:g} s; the door changes by itself when nobody has the GPU",
+                ExitCode.UNWELL,
+            )
+        time.sleep(LOOK_SECONDS)

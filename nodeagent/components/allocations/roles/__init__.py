@@ -1,0 +1,1 @@
+"""What the records of the journal mean: one file for each role in which something is given out."""

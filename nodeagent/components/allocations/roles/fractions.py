@@ -1,0 +1,185 @@
+"""Parts of GPUs: reserved when the kubelet asks, bound to a container and to GPUs when it starts, released at its end.
+
+Owns that a binding redeems living reservations which nobody else has redeemed, that a binding stays on its GPUs, and
+that the bindings of a GPU never pass what it has. The last cannot be known from the records alone: it is decided by
+`refuse_binding` before one is written, and what runs already is adopted even where it passes.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+
+from msgspec import field
+
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, GpuPart, Reservation
+from nodeagent.model.units import render_bytes
+from nodeagent.model.values import Value
+
+
+class Reserved(Value, frozen=True, tag="reserved"):
+    """Tokens were promised to a container that nobody could name yet."""
+
+    reservation: Reservation
+
+
+class Bound(Value, frozen=True, tag="bound"):
+    """A container has its parts; one that is bound already has them as they are told now, such as with other limits."""
+
+    binding: Binding
+
+
+class Released(Value, frozen=True, tag="released"):
+    """A binding has ended, and its reservations with it; or a reservation that nobody redeemed is rolled back."""
+
+    number: int
+    at_seconds: float
+    why: str
+
+
+FractionRecord = Reserved | Bound | Released
+
+
+class Fractions(Value, frozen=True, dict=True):
+    """All that is promised and bound, by number."""
+
+    reservations: Mapping[int, Reservation] = field(default_factory=dict)
+    """Also those that are redeemed: their tokens are held until the binding is released."""
+    bindings: Mapping[int, Binding] = field(default_factory=dict)
+
+    @cached_property
+    def redeemed(self) -> Mapping[int, int]:
+        """The binding of each reservation that has one."""
+        return {number: binding.number for binding in self.bindings.values() for number in binding.reservations}
+
+    def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
+        """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
+        wanted = set(devices)
+        found = (one for one in self.reservations.values() if one.resource == resource and set(one.devices) == wanted)
+        return tuple(sorted(found, key=lambda one: one.number))
+
+    def find_binding(self, reservation: int) -> Binding | None:
+        """The binding that has redeemed this reservation."""
+        number = self.redeemed.get(reservation)
+        return None if number is None else self.bindings[number]
+
+    def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
+        """How much of a GPU is bound, without the bindings of these numbers."""
+        parts = [
+            part
+            for binding in self.bindings.values()
+            if binding.number not in without
+            for part in binding.parts
+            if part.gpu == gpu
+        ]
+        return GpuPart(
+            gpu=gpu, cores=sum(part.cores for part in parts), memory_bytes=sum(part.memory_bytes for part in parts)
+        )
+
+
+def refuse_binding(
+    fractions: Fractions, binding: Binding, capacities: Iterable[GpuPart], leaving: Collection[int] = ()
+) -> str:
+    """Why a binding must not be written down, in words; empty when it may be.
+
+    Args:
+        fractions: what is bound already.
+        binding: a new one, or a living one with other limits.
+        capacities: how much each GPU has to give.
+        leaving: numbers of bindings that are released in the same breath.
+    """
+    if flaw := find_flaw(fractions, binding):
+        return flaw
+    by_gpu = {capacity.gpu: capacity for capacity in capacities}
+    without = {binding.number, *leaving}
+    for part in binding.parts:
+        capacity = by_gpu.get(part.gpu)
+        if capacity is None:
+            return f"nothing of {part.gpu} is given in parts"
+        if problem := _find_excess(part, fractions.sum_parts(part.gpu, without), capacity):
+            return problem
+    return ""
+
+
+def find_flaw(fractions: Fractions, binding: Binding) -> str:
+    """What is wrong with a binding whatever the GPUs have to give; empty when nothing is."""
+    living = fractions.bindings.get(binding.number)
+    if living is not None:
+        return _find_difference(living, binding)
+    if not binding.reservations or len(set(binding.reservations)) < len(binding.reservations):
+        return "a binding redeems reservations, each once"
+    for number in binding.reservations:
+        if number not in fractions.reservations:
+            return f"there is no reservation {number}"
+        if number in fractions.redeemed:
+            return f"reservation {number} is redeemed by binding {fractions.redeemed[number]}"
+    return _find_odd_parts(binding.parts)
+
+
+def _find_difference(living: Binding, binding: Binding) -> str:
+    """A container keeps its reservations and its GPUs: it would have to be started anew to be given others."""
+    if living.reservations != binding.reservations:
+        return f"binding {living.number} has other reservations"
+    if [part.gpu for part in living.parts] != [part.gpu for part in binding.parts]:
+        return f"binding {living.number} is on other GPUs"
+    return _find_odd_parts(binding.parts)
+
+
+def _find_odd_parts(parts: Sequence[GpuPart]) -> str:
+    counts = Counter(part.gpu for part in parts)
+    if not parts or max(counts.values()) > 1:
+        return "a binding has one part of each of its GPUs"
+    if any(min(part.cores, part.memory_bytes) < 0 for part in parts):
+        return "a part of a GPU is not negative"
+    return ""
+
+
+def _find_excess(part: GpuPart, taken: GpuPart, capacity: GpuPart) -> str:
+    cores_left = capacity.cores - taken.cores
+    if part.cores > cores_left:
+        return f"{part.gpu} has {cores_left} of {capacity.cores} cores left, not {part.cores}"
+    memory_left = capacity.memory_bytes - taken.memory_bytes
+    if part.memory_bytes > memory_left:
+        left, whole = render_bytes(memory_left), render_bytes(capacity.memory_bytes)
+        return f"{part.gpu} has {left} of {whole} left, not {render_bytes(part.memory_bytes)}"
+    return ""
+
+
+class FractionDraft:
+    """The fractions while records are applied to them."""
+
+    def __init__(self, fractions: Fractions) -> None:
+        self._reservations, self._bindings = dict(fractions.reservations), dict(fractions.bindings)
+        self._redeemed = dict(fractions.redeemed)
+
+    @property
+    def fractions(self) -> Fractions:
+        """What they are now; the draft may go on, and this changes with it."""
+        fractions = Fractions(reservations=self._reservations, bindings=self._bindings)
+        # Where `cached_property` keeps it.
+        fractions.__dict__["redeemed"] = self._redeemed
+        return fractions
+
+    def apply(self, record: FractionRecord, next_number: int) -> None:
+        """One more record; one that goes against the laws, or tells again of what is gone, changes nothing."""
+        if isinstance(record, Reserved):
+            if record.reservation.number >= next_number:
+                self._reservations[record.reservation.number] = record.reservation
+        elif isinstance(record, Bound):
+            self._bind(record.binding, next_number)
+        else:
+            self._release(record.number)
+
+    def _bind(self, binding: Binding, next_number: int) -> None:
+        known = binding.number in self._bindings
+        if (known or binding.number >= next_number) and not find_flaw(self.fractions, binding):
+            self._bindings[binding.number] = binding
+            self._redeemed.update(dict.fromkeys(binding.reservations, binding.number))
+
+    def _release(self, number: int) -> None:
+        binding = self._bindings.pop(number, None)
+        if binding is not None:
+            for redeemed in binding.reservations:
+                del self._reservations[redeemed], self._redeemed[redeemed]
+        elif number not in self._redeemed:
+            self._reservations.pop(number, None)

@@ -1,0 +1,177 @@
+"""Whole devices and shares of them: handed out by the device plugin, named by the kubelet, given back.
+
+Owns that a device has one holder at most: the newest.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.values import Value
+
+HANDED_ON: Final = "handed on"
+"""Why an allocation ended whose devices all went to another one."""
+
+
+class Entry(Value, frozen=True):
+    """One living allocation."""
+
+    allocation: Allocation
+    seen_by: str = ""
+    """The run of the kubelet that last showed this allocation as its own; empty while none has.
+
+    A kubelet forgets only by restarting, so what the present run has shown it surely knows.
+    """
+
+    @property
+    def devices(self) -> tuple[DeviceId, ...]:
+        """What is held."""
+        return self.allocation.devices
+
+
+class Ended(Value, frozen=True):
+    """An allocation of the past."""
+
+    allocation: Allocation
+    until_seconds: float
+    why: str
+
+
+class Granted(Value, frozen=True, tag="granted"):
+    """Devices were given to a container; who held one of them before holds it no more."""
+
+    entry: Entry
+
+
+class Identified(Value, frozen=True, tag="identified"):
+    """The kubelet named the container."""
+
+    number: int
+    pod: PodIdentity
+    container: str
+    seen_by: str
+
+
+class Forgotten(Value, frozen=True, tag="forgotten"):
+    """The kubelet no longer knows of the allocation although its pod lives."""
+
+    number: int
+
+
+class Freed(Value, frozen=True, tag="freed"):
+    """The devices are free again."""
+
+    number: int
+    at_seconds: float
+    why: str
+
+
+GrantRecord = Granted | Identified | Forgotten | Freed
+
+
+class Index(Value, frozen=True):
+    """Where to look without looking through everything: a pod that is admitted must not wait for all the others."""
+
+    numbers: Mapping[DeviceId, int]
+    """The entry that holds each device."""
+    runs: Mapping[str, int]
+    """How many entries were last shown by each run of the kubelet."""
+
+
+def index_entries(entries: Mapping[int, Entry]) -> Index:
+    """What follows from the entries."""
+    runs: dict[str, int] = {}
+    for entry in entries.values():
+        runs[entry.seen_by] = runs.get(entry.seen_by, 0) + 1
+    numbers = {device: number for number, entry in entries.items() for device in entry.devices}
+    return Index(numbers=numbers, runs=runs)
+
+
+class GrantDraft:
+    """The grants while records are applied to them; copies are made once, not once a record."""
+
+    def __init__(
+        self, entries: Mapping[int, Entry], index: Index, history: tuple[Ended, ...], history_max: int
+    ) -> None:
+        self.entries = dict(entries)
+        self._numbers, self._runs = dict(index.numbers), dict(index.runs)
+        self._history, self._history_max = history, history_max
+        self._ended: list[Ended] = []
+
+    @property
+    def index(self) -> Index:
+        """The index, which has been kept up to date."""
+        return Index(numbers=self._numbers, runs=self._runs)
+
+    @property
+    def history(self) -> tuple[Ended, ...]:
+        """The newest of what has ended, the oldest first."""
+        history = (*self._history, *self._ended) if self._ended else self._history
+        if len(history) <= self._history_max:
+            return history
+        return history[-self._history_max :] if self._history_max else ()
+
+    def apply(self, record: GrantRecord) -> None:
+        """One more record; one about an entry that is not there changes nothing."""
+        if isinstance(record, Granted):
+            self._grant(record.entry)
+        elif isinstance(record, Freed):
+            self._free(record)
+        else:
+            self._change(record)
+
+    def _grant(self, new: Entry) -> None:
+        """Within one pod the kubelet hands a device from an init container on to the next container."""
+        taken = set(new.devices)
+        for number in sorted({self._numbers[device] for device in taken if device in self._numbers}):
+            self._take(number, taken, new.allocation.since_seconds)
+        self._put(new)
+
+    def _take(self, number: int, taken: set[DeviceId], at_seconds: float) -> None:
+        entry = self.entries[number]
+        left = tuple(device for device in entry.devices if device not in taken)
+        if left:
+            self._put(replace(entry, allocation=replace(entry.allocation, devices=left)))
+            return
+        self._remove(entry)
+        self._ended.append(Ended(allocation=entry.allocation, until_seconds=at_seconds, why=HANDED_ON))
+
+    def _change(self, record: Identified | Forgotten) -> None:
+        entry = self.entries.get(record.number)
+        if entry is None:
+            return
+        if isinstance(record, Identified):
+            known = replace(entry.allocation, pod=record.pod, container=record.container, forgotten=False)
+            self._put(replace(entry, allocation=known, seen_by=record.seen_by))
+        else:
+            self._put(replace(entry, allocation=replace(entry.allocation, forgotten=True)))
+
+    def _free(self, record: Freed) -> None:
+        entry = self.entries.get(record.number)
+        if entry is not None:
+            self._remove(entry)
+            self._ended.append(Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why))
+
+    def _put(self, entry: Entry) -> None:
+        """The entry is there, in the place of the one of its number."""
+        number = entry.allocation.number
+        before = self.entries.get(number)
+        if before is not None:
+            self._uncount(before)
+        self.entries[number] = entry
+        self._runs[entry.seen_by] = self._runs.get(entry.seen_by, 0) + 1
+        self._numbers.update(dict.fromkeys(entry.devices, number))
+
+    def _remove(self, entry: Entry) -> None:
+        del self.entries[entry.allocation.number]
+        self._uncount(entry)
+
+    def _uncount(self, entry: Entry) -> None:
+        left = self._runs.pop(entry.seen_by) - 1
+        if left:
+            self._runs[entry.seen_by] = left
+        for device in entry.devices:
+            self._numbers.pop(device, None)

@@ -1,0 +1,1 @@
+"""By which door each GPU is given out, and when that may change."""

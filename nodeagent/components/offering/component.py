@@ -1,0 +1,108 @@
+"""Says by which door each GPU is given out: whole, in fractions, by claims, or not at all.
+
+Owns the published `Offering`, which everybody who gives out GPUs reads, and the conditions about doors.
+Refuses to change a door while somebody has the GPU, and to forget what a person has chosen.
+"""
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.offering.decide import SERVED, decide_conditions, plan_offering
+from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.errors import ControlRefused, JournalUnavailable
+from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.offering import Door, Offering
+from nodeagent.model.ports import DoorMemory
+from nodeagent.rules.selectors import find_named
+
+
+class OfferingComponent:
+    """The component."""
+
+    name = "offering"
+    _reloaded: Envelope[ConfigurationReloaded] | None = None
+    _chosen: Envelope[DoorChosen] | None = None
+
+    def __init__(
+        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: DoorMemory, choosing: ChoosingDoor
+    ) -> None:
+        self._bus, self._conditions, self._live = bus, conditions, live
+        self._memory, self._choosing = memory, choosing
+        self._waker, self._news = Waker(), News()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Follow what the doors depend on, until cancelled; ready when each GPU has one."""
+        with self._choosing.lead_to(self):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_states, name="offering states")
+                tasks.start_soon(self._watch_settings, name="offering settings")
+                while not self._refresh():
+                    await self._waker.wait()
+                task_status.started()
+                while True:
+                    await self._waker.wait()
+                    self._refresh()
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        """Have a GPU go through this door from now on; the port's contract is in `model.ports`."""
+        inventory = self._bus.latest(Inventory)
+        gpu = find_named(inventory.value, name) if inventory is not None else None
+        if gpu is None:
+            raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
+        if door is not None and door not in SERVED:
+            raise ControlRefused(f"this release serves the doors {' and '.join(sorted(SERVED))}, not {door}")
+        try:
+            await self._memory.set_door(gpu.uuid, door)
+        except JournalUnavailable as error:
+            raise ControlRefused(f"the door stays as it was: {error}") from error
+        fact = DoorChosen(gpu=gpu.uuid, door=None if door is None else str(door), who=who)
+        self._chosen = self._bus.publish_fact(fact, source=self.name)
+        self._log.info("door_chosen", gpu=gpu.uuid, door=fact.door, who=who)
+        self._refresh()
+        offering = self._bus.latest(Offering)
+        assert offering is not None
+        return next(each.describe() for each in offering.value.doors if each.gpu == gpu.uuid)
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(Inventory, AllocationTable, ChosenDoors, client=self.name) as states:
+            async for _ in states:
+                self._waker.wake()
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for self._reloaded in reloads:
+                self._waker.wake()
+
+    def _refresh(self) -> bool:
+        """Say how the doors stand; returns whether that is known."""
+        inventory, table = self._bus.latest(Inventory), self._bus.latest(AllocationTable)
+        if inventory is None or table is None:
+            return False
+        # A choice that cannot be read changes nothing: what must not be given out now, the journal refuses.
+        chosen = self._memory.doors() or {}
+        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations)
+        latest = self._bus.latest(Offering)
+        if latest is not None and latest.value == offering:
+            return True
+        cause = self._news.take(self._chosen, self._reloaded, inventory) or self._news.take(table)
+        envelope = self._bus.publish_state(offering, source=self.name, cause=cause)
+        before = {each.gpu: each.door for each in latest.value.doors} if latest is not None else {}
+        for each in offering.doors:
+            if each.door is not before.get(each.gpu, each.door):
+                changed = DoorChanged(gpu=each.gpu, before=before[each.gpu], after=each.door, reason=each.reason)
+                self._bus.publish_fact(changed, source=self.name, cause=envelope)
+                self._log.info("door_changed", gpu=each.gpu, before=changed.before, after=changed.after)
+        for code, details in decide_conditions(offering).items():
+            self._conditions.replace(code, details, cause=envelope)
+        return True

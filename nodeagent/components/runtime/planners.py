@@ -1,0 +1,36 @@
+"""Who plans the change of which runtime's configuration."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.components.runtime.containerd_config import arrange_imports
+from nodeagent.components.runtime.plan import RuntimePlan, Wanted
+from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
+from nodeagent.components.runtime.plan_crio import plan_crio
+from nodeagent.components.runtime.plan_docker import plan_docker
+from nodeagent.model.runtime import ConfigTree, RuntimeKind
+
+
+class Planner(NamedTuple):
+    """One runtime's plan, and what else follows from how it reads its files."""
+
+    plan: Callable[[ChosenRuntime, ConfigTree, Wanted], RuntimePlan]
+    arrange: Callable[[ChosenRuntime, ConfigTree], ConfigTree] = lambda _runtime, tree: tree
+    """Changed files in the order in which they will be read."""
+    list_own_places: Callable[[ChosenRuntime], tuple[str, ...]] = lambda _runtime: ()
+    """Where a file of ours may lie to which nothing leads (any longer)."""
+    is_provable: bool = False
+    """Whether its program can be started on the side to show that a plan does what it should."""
+
+
+PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
+    RuntimeKind.CONTAINERD: Planner(
+        plan_containerd,
+        arrange=lambda runtime, tree: arrange_imports(find_read_files(runtime, tree)),
+        list_own_places=lambda runtime: (find_drop_in(runtime),),
+        is_provable=True,
+    ),
+    RuntimeKind.CRIO: Planner(plan_crio),
+    RuntimeKind.DOCKER: Planner(plan_docker),
+}

@@ -1,0 +1,132 @@
+"""Carries out what the cluster wishes of this node, as it stands on the bus.
+
+Owns the pause that is honoured, the named configuration that is followed, and the word on the MIG layout that is asked
+for. Refuses to ask the cluster anything: the component `cluster` reads the labels and tells people what is told here.
+"""
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.wishes.mig_wish import MigWish, judge_mig_wish
+from nodeagent.components.wishes.pause import Pause, Step, decide_step
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.named import LABEL
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.log.lines import get_logger
+from nodeagent.core.values import Envelope
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterNode, ClusterWishes
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import WishRefused
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ports import AgentControl, ConfigurationControl
+
+LOOK_AGAIN_SECONDS = 5.0
+
+
+class Wishes:
+    """The wishes component."""
+
+    name = "wishes"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        live: LiveSettings,
+        control: AgentControl,
+        configurations: ConfigurationControl,
+    ) -> None:
+        self._bus, self._conditions, self._live = bus, conditions, live
+        self._control, self._configurations = control, configurations
+        self._pause = Pause()
+        self._followed = ""
+        self._complained = ""
+        self._mig = MigWish()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Honour each kind of wish by itself, so that none waits for another."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._honour_pauses, name="wishes pauses")
+            tasks.start_soon(self._honour_choices, name="wishes named configuration")
+            tasks.start_soon(self._heed_mig_wishes, name="wishes MIG layout")
+            task_status.started()
+
+    async def _honour_pauses(self) -> None:
+        with self._bus.watch(ClusterWishes, client=f"{self.name} pauses") as wishes:
+            while True:
+                await self._honour_pause(self._bus.latest(ClusterWishes))
+                with anyio.move_on_after(LOOK_AGAIN_SECONDS):
+                    await anext(wishes)
+
+    async def _honour_pause(self, wishes: Envelope[ClusterWishes] | None) -> None:
+        wanted = wishes.value.pause if wishes is not None else ""
+        lasts, now = self._live.now.driver.release_seconds, anyio.current_time()
+        step = decide_step(wanted, self._pause, now, lasts)
+        try:
+            if step is Step.RELEASE:
+                await self._control.release(wanted, lasts)
+                self._pause = Pause(label=wanted, released_until=now + lasts)
+            elif step is Step.RESUME:
+                await self._control.resume()
+                self._pause = Pause()
+        except NodeagentError as error:
+            self._log.warning("pause_not_honoured", pause=wanted, reason=str(error))
+            return
+        if wanted:
+            self._conditions.set("node-paused", detail=wanted, cause=wishes)
+        else:
+            self._conditions.clear("node-paused", cause=wishes)
+
+    async def _honour_choices(self) -> None:
+        # A node that changes in any way is a reason to try again what was refused.
+        with self._bus.watch_all(ClusterWishes, ClusterNode, client=f"{self.name} named configuration") as changes:
+            async for wishes, _ in changes:
+                if wishes is not None:
+                    await self._honour_choice(wishes.value.configuration, wishes)
+
+    async def _honour_choice(self, label: str, cause: Envelope[ClusterWishes]) -> None:
+        """Switch to the configuration that the node's label names; one that is none or invalid changes nothing."""
+        if self._live.now.device_plugin.config_dir is None:
+            return
+        try:
+            if label != self._followed:
+                done = await self._configurations.follow_label(label, cause=cause.seq)
+                self._log.info("configuration_chosen", label=label, done=done)
+                self._followed = label
+            self._complain("", label, cause)
+        except NodeagentError as error:
+            self._complain(str(error), label, cause)
+
+    def _complain(self, problem: str, label: str, cause: Envelope[ClusterWishes]) -> None:
+        """Say once that the label cannot be followed."""
+        if problem == self._complained:
+            return
+        self._complained = problem
+        if not problem:
+            self._conditions.clear("named-configuration-unknown", cause=cause)
+            return
+        self._conditions.set("named-configuration-unknown", detail=problem, cause=cause)
+        self._refuse(LABEL, label, problem, cause)
+
+    async def _heed_mig_wishes(self) -> None:
+        """Say what became of the MIG configuration that is asked for; carrying it out is others' work."""
+        with self._bus.watch_all(ClusterWishes, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
+            async for wishes, inventory, driver in changes:
+                if wishes is not None and inventory is not None and driver is not None and driver.value.ready:
+                    self._heed_mig_wish(judge_mig_wish(wishes.value, inventory.value.gpus), wishes)
+
+    def _heed_mig_wish(self, wish: MigWish, cause: Envelope[ClusterWishes]) -> None:
+        if wish == self._mig:
+            return
+        self._mig = wish
+        for code, details in wish.conditions().items():
+            self._conditions.replace(code, details)
+        self._log.info("mig_wish_judged", config=wish.config, standing=wish.standing, detail=wish.detail)
+        if wish.is_refused:
+            self._refuse(MIG_CONFIG_LABEL, wish.config, wish.detail, cause)
+
+    def _refuse(self, label: str, value: str, reason: str, cause: Envelope[ClusterWishes]) -> None:
+        self._bus.publish_fact(WishRefused(label=label, value=value, reason=reason), source=self.name, cause=cause)

@@ -1,0 +1,45 @@
+"""`doors`: whether a GPU is given whole, in fractions, by claims, or not at all."""
+
+from typing import Final, Literal, TypeAlias
+
+from nodeagent.config.compound import ListOf, Nested
+from nodeagent.config.kinds import OneOf, Text
+from nodeagent.config.knobs import Section, knob, required
+
+DoorWord: TypeAlias = Literal["whole", "fractions", "claims", "none"]
+DoorChange: TypeAlias = Literal["drain", "wait"]
+
+ALL: Final = "all"
+DOOR_SELECTOR = Text("all, an index, a UUID, a PCI address or a model pattern such as NVIDIA A100*", r".+", 256)
+
+
+class DoorRule(Section):
+    """Which GPUs go through which door."""
+
+    gpus: tuple[str, ...] = required(
+        ListOf(DOOR_SELECTOR, shortest=1), "the GPUs: all, or by index, UUID, PCI address or model pattern"
+    )
+    door: DoorWord = required(
+        OneOf[DoorWord](("whole", "fractions", "claims", "none")),
+        "whole by the device plugin (with sharing and MIG), in fractions, by claims, or not at all",
+    )
+
+
+class DoorsSettings(Section):
+    """By which door each GPU is given out: whole, in fractions, by claims, or not at all."""
+
+    rules: tuple[DoorRule, ...] = knob(
+        ListOf(Nested(DoorRule)),
+        (),
+        "doors by GPU, rule by rule; the first that fits a GPU counts, no fit means whole",
+        "every GPU is given whole",
+        reload=True,
+    )
+    change: DoorChange = knob(
+        OneOf[DoorChange](("drain", "wait")),
+        "drain",
+        "while somebody still has a GPU that shall go through another door: drain gives it to nobody new, wait goes on"
+        " giving it through the old door",
+        "a GPU that is given out again and again would never change",
+        reload=True,
+    )

@@ -1,0 +1,219 @@
+"""The limits file of a container: what of each GPU it may use, changed in place while the container runs.
+
+Owns the order of writing: the sequence counter is odd while the content changes, and the checksum is over all of it, so
+that the library in the container never acts on half a change.
+Refuses to give a slot to another GPU: the ledger in the usage file counts by slot.
+"""
+
+import os
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from pathlib import Path
+from typing import Final
+
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
+from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.vgpu import layout
+from nodeagent.edge.host.vgpu.layout import LIMIT, LIMITS_BYTES, LIMITS_HEADER
+
+_MODE: Final = 0o644
+_MEMORY_MOST: Final = 1 << 50
+_CORES_MOST: Final = 100
+_SEQUENCE_AT: Final = LIMITS_HEADER.offsets["sequence"]
+_PREFIXES: Final = ("GPU-", "MIG-")
+
+
+class FailMode(IntEnum):
+    """What the library does where it cannot use its files."""
+
+    PASS = 0
+    REFUSE = 1
+
+
+class _Flag(IntFlag):
+    MEMORY = 1
+    CORES = 2
+    SOFT = 4
+    MIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimit:
+    """What of one GPU or MIG device a container may use."""
+
+    uuid: str
+    """As the driver writes it, with `GPU-` or `MIG-` before it."""
+    memory_bytes: int | None = None
+    """None: all of it."""
+    core_percent: int | None = None
+    soft: bool = False
+    """Whether idle time of others may be used beyond the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """All that the file says."""
+
+    devices: tuple[DeviceLimit, ...]
+    fail_mode: FailMode = FailMode.PASS
+
+
+def render_limits(limits: Limits, sequence: int = 0) -> bytes:
+    """The file with this content.
+
+    Raises:
+        ValueError: there are too many devices, or one's values are beyond what the file can say.
+    """
+    if len(limits.devices) > layout.DEVICES:
+        raise ValueError(f"{len(limits.devices)} devices, and {layout.DEVICES} is the most for one container")
+    used = [_render_device(device) for device in limits.devices]
+    if len({each[:16] for each in used}) < len(used):
+        raise ValueError("a device is there twice")
+    slots = b"".join(used).ljust(LIMITS_BYTES - LIMITS_HEADER.size, b"\0")
+    fields = {
+        "magic": layout.LIMITS_MAGIC,
+        "version": layout.VERSION,
+        "fail_mode": limits.fail_mode,
+        "header_bytes": LIMITS_HEADER.size,
+        "slot_bytes": LIMIT.size,
+        "slots": len(used),
+        "sequence": sequence,
+    }
+    checksum = layout.compute_checksum(LIMITS_HEADER.pack(**fields)[:_SEQUENCE_AT], slots)
+    return LIMITS_HEADER.pack(**fields, checksum=checksum) + slots
+
+
+def parse_limits(content: bytes) -> Limits:
+    """What a file says.
+
+    Raises:
+        ValueError: it is no limits file of this version, damaged, or half written.
+    """
+    if len(content) != LIMITS_BYTES:
+        raise ValueError(f"it has {len(content)} bytes, not {LIMITS_BYTES}")
+    header = LIMITS_HEADER.unpack(content)
+    if header["magic"] != layout.LIMITS_MAGIC or header["version"] != layout.VERSION:
+        raise ValueError(f"it is no limits file of version {layout.VERSION}")
+    if header["sequence"] % 2:
+        raise ValueError("it is half written")
+    slots = content[LIMITS_HEADER.size :]
+    if header["checksum"] != layout.compute_checksum(content[:_SEQUENCE_AT], slots):
+        raise ValueError("its checksum is not that of its content")
+    if (header["header_bytes"], header["slot_bytes"]) != (LIMITS_HEADER.size, LIMIT.size):
+        raise ValueError("its parts are not of the size that this version has")
+    if header["slots"] > layout.DEVICES:
+        raise ValueError(f"it speaks of {header['slots']} devices")
+    devices = tuple(_parse_device(slots, number * LIMIT.size) for number in range(header["slots"]))
+    return Limits(devices, FailMode(header["fail_mode"]))
+
+
+def create_limits(path: Path, limits: Limits) -> None:
+    """Put a new file in place, before any container has it.
+
+    Raises:
+        FileNotWritten: it could not be made durable.
+        ValueError: the limits cannot be said.
+    """
+    write_atomically(path, render_limits(limits), mode=_MODE)
+
+
+def read_limits(path: Path) -> Limits:
+    """What the file says.
+
+    Raises:
+        FileUnreadable: it cannot be read.
+        FileTooLarge: it is no limits file.
+        VgpuFileInvalid: likewise, or it is damaged.
+    """
+    try:
+        return parse_limits(read_bounded(path, limit_bytes=LIMITS_BYTES, follow_symlink=False))
+    except ValueError as error:
+        raise VgpuFileInvalid(path, str(error)) from error
+
+
+def change_limits(path: Path, limits: Limits) -> None:
+    """Change a file that a container has mapped: in place, so that the container sees it at its next allocation.
+
+    One in which a write was interrupted, or that is damaged, is made whole: what its slots were for cannot be known.
+
+    Raises:
+        FileUnreadable: it is not there or cannot be opened.
+        FileNotWritten: the disk refused; the file may be half written, which its readers notice.
+        VgpuFileInvalid: it is for other devices, or is no limits file.
+        ValueError: the limits cannot be said.
+    """
+    render_limits(limits)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
+    try:
+        sequence = _check_place(path, os.pread(descriptor, LIMITS_BYTES + 1, 0), limits)
+        _write_in_place(descriptor, limits, sequence)
+    except OSError as error:
+        raise FileNotWritten(path, "write the limits in place", error, replaced=False) from error
+    finally:
+        os.close(descriptor)
+
+
+def _check_place(path: Path, content: bytes, limits: Limits) -> int:
+    """Whether the file may be changed so; the sequence that it has now."""
+    header = LIMITS_HEADER.unpack(content) if len(content) == LIMITS_BYTES else {}
+    if header.get("magic") != layout.LIMITS_MAGIC or header["version"] != layout.VERSION:
+        raise VgpuFileInvalid(path, f"it is no limits file of version {layout.VERSION}")
+    try:
+        before = parse_limits(content)
+    except ValueError:
+        return int(header["sequence"])
+    wanted = [_parse_uuid(device.uuid) for device in limits.devices]
+    if [_parse_uuid(device.uuid) for device in before.devices] != wanted[: len(before.devices)]:
+        raise VgpuFileInvalid(path, "its slots are for other devices, and a slot stays with its device")
+    return int(header["sequence"])
+
+
+def _write_in_place(descriptor: int, limits: Limits, sequence: int) -> None:
+    writing = (sequence | 1) & (1 << 64) - 1
+    content = render_limits(limits, writing)
+    after = (writing + 1) & (1 << 64) - 1
+    # Each call is one step for those who have the file mapped: odd, content, even.
+    for part, place in (
+        (content[_SEQUENCE_AT : _SEQUENCE_AT + 8], _SEQUENCE_AT),
+        (content, 0),
+        (after.to_bytes(8, "little"), _SEQUENCE_AT),
+    ):
+        if os.pwrite(descriptor, part, place) != len(part):
+            raise OSError("the write was cut short")
+    os.fsync(descriptor)
+
+
+def _render_device(device: DeviceLimit) -> bytes:
+    memory, cores = device.memory_bytes, device.core_percent
+    if memory is not None and not 0 <= memory <= _MEMORY_MOST:
+        raise ValueError(f"{memory} bytes is no memory limit")
+    if cores is not None and not 1 <= cores <= _CORES_MOST:
+        raise ValueError(f"{cores} percent is no core limit")
+    flags = _Flag(0)
+    flags |= _Flag.MEMORY if memory is not None else _Flag(0)
+    flags |= _Flag.CORES if cores is not None else _Flag(0)
+    flags |= _Flag.SOFT if device.soft else _Flag(0)
+    flags |= _Flag.MIG if device.uuid.startswith("MIG-") else _Flag(0)
+    return LIMIT.pack(uuid=_parse_uuid(device.uuid), memory_bytes=memory or 0, core_percent=cores or 0, flags=flags)
+
+
+def _parse_device(slots: bytes, offset: int) -> DeviceLimit:
+    fields = LIMIT.unpack(slots, offset)
+    flags = _Flag(fields["flags"])
+    return DeviceLimit(
+        uuid=f"{'MIG' if flags & _Flag.MIG else 'GPU'}-{uuid.UUID(bytes=fields['uuid'])}",
+        memory_bytes=fields["memory_bytes"] if flags & _Flag.MEMORY else None,
+        core_percent=fields["core_percent"] if flags & _Flag.CORES else None,
+        soft=bool(flags & _Flag.SOFT),
+    )
+
+
+def _parse_uuid(text: str) -> bytes:
+    """The bytes of a device's UUID as CUDA returns them, without the kind of device."""
+    if not text.startswith(_PREFIXES):
+        raise ValueError(f"{text!r} is no UUID of a GPU or MIG device")
+    return uuid.UUID(text[4:]).bytes

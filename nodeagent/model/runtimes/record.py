@@ -1,0 +1,67 @@
+"""What is known of one container runtime: all that others would otherwise have to know it by name for."""
+
+from enum import Enum, auto
+from typing import Final
+
+from nodeagent.model.runtime import RuntimeFlavour, RuntimeKind
+from nodeagent.model.values import Value
+
+MAIN: Final = "{main}"
+"""Stands, in a command line, for the main configuration file."""
+
+
+class FurtherFiles(Enum):
+    """How a runtime finds what it reads beside its main file."""
+
+    NONE = auto()
+    IMPORTS = auto()
+    """It names them, under `imports`."""
+    DIRECTORY = auto()
+    """They lie in the directory that is called like it, with `.d` behind."""
+
+
+class RuntimePlace(Value, frozen=True):
+    """Where it is when this distribution starts it."""
+
+    socket: str
+    flavour: RuntimeFlavour = RuntimeFlavour.PLAIN
+    config_file: str = ""
+    """Empty for the runtime's own."""
+    restart: tuple[str, ...] = ()
+    """What restarts it; empty for its own unit."""
+    mark: str = ""
+    """A directory that tells this distribution from one with the same socket; empty for none."""
+
+
+class RuntimeRecord(Value, frozen=True):
+    """One runtime."""
+
+    kind: RuntimeKind
+    setting: str
+    """Its word in `runtime.kind`; its sockets have it in their names."""
+    title: str
+    """What people call it."""
+    program: str
+    unit: str
+    config_file: str
+    config_flags: tuple[str, ...]
+    places: tuple[RuntimePlace, ...]
+    first_with_cdi: tuple[int, int]
+    first_with_groups: tuple[int, int]
+    """The first release that is known to read version 0.7.0 of the CDI format."""
+    adapter: str = ""
+    """How the socket's name ends of the program in front of it; it serves no kubelet without that one."""
+    speaks_cri: bool = True
+    further_files: FurtherFiles = FurtherFiles.NONE
+    check: tuple[str, ...] = ()
+    """The arguments with which its own program judges a configuration; empty where it does not."""
+    check_flag: str = ""
+    """The flag among them that only newer releases know; empty where all do."""
+
+    def find_place(self, flavour: RuntimeFlavour) -> RuntimePlace:
+        """Where it is in this distribution; any other is as the plain one."""
+        return next((each for each in self.places if each.flavour is flavour), self.places[0])
+
+    def restart_command(self, flavour: RuntimeFlavour) -> tuple[str, ...]:
+        """What brings a changed configuration into force; never a signal, of which some die."""
+        return self.find_place(flavour).restart or ("systemctl", "restart", self.unit)

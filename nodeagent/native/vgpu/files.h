@@ -1,0 +1,43 @@
+/*
+ * The limits and usage files as this process sees them. Owns the mappings, the last limits that were whole, and what is
+ * done where there are none.
+ */
+#ifndef VGPU_FILES_H
+#define VGPU_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../include/vgpu_files.h"
+
+#define FILES_NO_SLOT VGPU_DEVICES
+#define FILES_UNLIMITED UINT64_MAX
+
+/* What to do now; looks at the limits file, and again once a second where it could not be used. */
+enum vgpu_status files_look(void);
+
+/* Why; for the usage file. */
+enum vgpu_reason files_reason(void);
+
+/* What is done where something besides these files fails, such as having no slot. */
+enum vgpu_status files_fail_status(void);
+
+/* The slot of a device by its UUID, or FILES_NO_SLOT. */
+unsigned files_find_slot(const uint8_t uuid[VGPU_UUID_BYTES]);
+
+/* Memory limit of a slot in bytes, or FILES_UNLIMITED. */
+uint64_t files_memory_limit(unsigned slot);
+
+/* Grows when slots may have changed. */
+uint64_t files_generation(void);
+
+/* The usage file, or NULL where there is none to use. */
+struct vgpu_usage *files_usage(void);
+
+/* CLOCK_MONOTONIC to a few milliseconds. */
+uint64_t files_now_ns(void);
+
+/* In the child of a fork. */
+void files_after_fork(void);
+
+#endif

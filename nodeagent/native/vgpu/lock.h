@@ -1,0 +1,26 @@
+/* A lock for sections of a few hundred instructions: no symbol of any thread library, and it can be made anew after a fork. */
+#ifndef VGPU_LOCK_H
+#define VGPU_LOCK_H
+
+#include <sched.h>
+#include <stdatomic.h>
+
+struct lock {
+    atomic_int held;
+};
+
+static inline void lock_take(struct lock *lock)
+{
+    int tries = 0;
+    while (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
+        while (atomic_load_explicit(&lock->held, memory_order_relaxed))
+            if (++tries % 64 == 0)
+                sched_yield();
+}
+
+static inline void lock_give(struct lock *lock)
+{
+    atomic_store_explicit(&lock->held, 0, memory_order_release);
+}
+
+#endif

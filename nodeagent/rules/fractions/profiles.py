@@ -1,0 +1,40 @@
+"""By which names parts of GPUs are asked for: as cores and blocks of memory, or as shares whose size the pod tells.
+
+Owns the names that clusters already use, each of which the configuration may change.
+"""
+
+from typing import Final, TypeAlias
+
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.values import Value
+
+MIB: Final = 1 << 20
+
+
+class CoresProfile(Value, frozen=True):
+    """Two resources that are counted: hundredths of a GPU, and blocks of its memory."""
+
+    core: ResourceName = ResourceName("tencent.com/vcuda-core")
+    memory: ResourceName = ResourceName("tencent.com/vcuda-memory")
+    block_bytes: int = 256 * MIB
+    core_limit: str = "tencent.com/vcuda-core-limit"
+    """The annotation by which a pod may use more compute than it is promised while nobody else does."""
+    predicate: str = "tencent.com/predicate-gpu-idx-"
+    """The annotation in which a scheduler says its choice, without the container's number at its end."""
+
+
+class SharesProfile(Value, frozen=True):
+    """One resource that counts shares; what the pod asks for beside it says how large each is."""
+
+    share: ResourceName = ResourceName("nvidia.com/gpu")
+    memory_mib: str = "nvidia.com/gpumem"
+    memory_percent: str = "nvidia.com/gpumem-percentage"
+    cores: str = "nvidia.com/gpucores"
+    shares_per_gpu: int = 10
+    block_bytes: int = MIB
+    """The unit in which memory is asked for."""
+    allocated: tuple[str, ...] = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate")
+    """The annotations in which a scheduler says its choice, the one that is kept first."""
+
+
+Profile: TypeAlias = CoresProfile | SharesProfile

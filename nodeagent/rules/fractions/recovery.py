@@ -1,0 +1,152 @@
+"""What is done about a part of a GPU once all that know of it have been asked: the journal, the kubelet, the GPUs.
+
+Owns the table of recovery, at a start and at each periodic check.
+Refuses to release on one source's word, at one look, or where a source could not be read: unreadable is not empty.
+What the kubelet holds is adopted whoever does not know of it.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from nodeagent.model.values import Value
+
+BETWEEN_LOOKS_SECONDS: Final = 10.0
+"""How far two looks must be apart for the second to be more than the first again."""
+
+
+class Own(StrEnum):
+    """What the journal says."""
+
+    NONE = "none"
+    RESERVED = "reserved"
+    """The ids are given out, the GPU is not chosen yet."""
+    BOUND = "bound"
+
+
+class Kubelet(StrEnum):
+    """Whether the kubelet holds the ids, by its checkpoint or its list of pods."""
+
+    YES = "yes"
+    NO = "no"
+    UNREADABLE = "unreadable"
+
+
+class Process(StrEnum):
+    """What uses the GPU on this one's account."""
+
+    NONE = "none"
+    CONTAINER = "container"
+    HOST = "host"
+    UNKNOWN = "unknown"
+    """The driver does not answer."""
+
+
+class Container(StrEnum):
+    """Whether the runtime has the container."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    UNREADABLE = "unreadable"
+
+
+class Action(StrEnum):
+    """What is done."""
+
+    NOTHING = "nothing"
+    """There is nothing."""
+    KEEP = "keep"
+    """And its files are verified, written again if missing."""
+    LOOK_AGAIN = "look_again"
+    """It seems to be over; one look does not decide that."""
+    ROLL_BACK = "roll_back"
+    """The reservation is taken back."""
+    RELEASE = "release"
+    """The GPU's part is free again."""
+    ORPHAN = "orphan"
+    """It is kept without the kubelet's word, until the process or the container is gone."""
+    ADOPT = "adopt"
+    """A binding is made of what others know."""
+    ACCOUNT = "account"
+    """Its memory is subtracted, and nobody gets the GPU alone."""
+    IGNORE = "ignore"
+    """It is on the list of what may use GPUs beside all pods."""
+    FREEZE = "freeze"
+    """Nothing is released or adopted, and starts are served from the journal."""
+
+
+class Evidence(Value, frozen=True):
+    """What all sources say of one part of a GPU, in one look."""
+
+    own: Own
+    kubelet: Kubelet
+    process: Process = Process.NONE
+    container: Container = Container.ABSENT
+    is_ignored: bool = False
+    """Whether the process is on the list of those that are left alone."""
+    over_since_seconds: float | None = None
+    """When an earlier look found it over, and every look since; `None` where the look before did not."""
+    now_seconds: float = 0.0
+    """By the same clock, one that never jumps."""
+
+
+class Finding(Value, frozen=True):
+    """What is done about it, and why."""
+
+    action: Action
+    reason: str
+
+
+def decide_recovery(evidence: Evidence) -> Finding:
+    """One row of the table."""
+    if evidence.kubelet is Kubelet.UNREADABLE:
+        return Finding(action=Action.FREEZE, reason="the kubelet's records cannot be read")
+    if evidence.kubelet is Kubelet.YES:
+        return _decide_held(evidence)
+    if evidence.own is Own.NONE:
+        return _decide_foreign(evidence)
+    return _decide_forgotten(evidence)
+
+
+def _decide_held(evidence: Evidence) -> Finding:
+    """The kubelet holds the ids."""
+    if evidence.own is Own.BOUND:
+        return Finding(action=Action.KEEP, reason="journal and kubelet agree")
+    if evidence.own is Own.NONE:
+        return Finding(action=Action.ADOPT, reason="the kubelet holds it, the journal does not know of it")
+    if evidence.process in {Process.CONTAINER, Process.HOST}:
+        return Finding(action=Action.ADOPT, reason="its container runs, the journal has lost on which GPU")
+    return Finding(action=Action.KEEP, reason="its container has not started yet, the GPU is chosen then")
+
+
+def _decide_foreign(evidence: Evidence) -> Finding:
+    """Neither the journal nor the kubelet knows of it."""
+    if evidence.process in {Process.NONE, Process.UNKNOWN}:
+        return Finding(action=Action.NOTHING, reason="nobody knows of it")
+    if evidence.process is Process.CONTAINER:
+        return Finding(action=Action.ACCOUNT, reason="a container uses the GPU that was not given it here")
+    if evidence.is_ignored:
+        return Finding(action=Action.IGNORE, reason="a process of the host that may use GPUs")
+    return Finding(action=Action.ACCOUNT, reason="a process of the host uses the GPU")
+
+
+def _decide_forgotten(evidence: Evidence) -> Finding:
+    """The journal knows of it, the kubelet does not."""
+    if evidence.process is Process.UNKNOWN:
+        return Finding(action=Action.KEEP, reason="the kubelet has let it go, the driver cannot be asked")
+    if evidence.process is not Process.NONE:
+        return Finding(action=Action.ORPHAN, reason="the kubelet has let it go, a process still uses the GPU")
+    if evidence.own is Own.RESERVED:
+        return _decide_over(evidence, Action.ROLL_BACK, "the answer never arrived")
+    if evidence.container is Container.UNREADABLE:
+        return Finding(action=Action.KEEP, reason="the kubelet has let it go, the container runtime cannot be asked")
+    if evidence.container is Container.PRESENT:
+        return Finding(action=Action.ORPHAN, reason="the kubelet has let it go, its container is still there")
+    return _decide_over(evidence, Action.RELEASE, "kubelet, processes and containers agree that it is over")
+
+
+def _decide_over(evidence: Evidence, action: Action, reason: str) -> Finding:
+    """What seems to be over is over when a later look finds it so too."""
+    since = evidence.over_since_seconds
+    if since is None or evidence.now_seconds - since < BETWEEN_LOOKS_SECONDS:
+        return Finding(action=Action.LOOK_AGAIN, reason=reason)
+    return Finding(action=action, reason=reason)

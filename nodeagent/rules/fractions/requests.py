@@ -1,0 +1,151 @@
+"""What a container asks for, judged: cores and memory blocks by count, or shares by what the pod says of them.
+
+Owns which combinations can be asked for, and the words for those that cannot: key, value, remedy.
+Refuses nothing that only has no room now: that is a matter of waiting, not of the request.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.journal import GpuPart
+from nodeagent.model.units import render_bytes
+from nodeagent.model.values import Value
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.space import CORES
+
+_QUANTITY: Final = re.compile(r"\+?([0-9]{1,18})(k|M|G|T|Ki|Mi|Gi|Ti|[eE][0-9])?")
+_UNITS: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+class Limits(Value, frozen=True):
+    """What a container is held to on one GPU; `None` where it is held to nothing."""
+
+    cores: int | None = None
+    """Percent of the GPU's compute that it is promised."""
+    cores_max: int | None = None
+    """Percent that it may use while nobody else needs it; what it is promised where nothing more is allowed."""
+    memory_bytes: int | None = None
+
+
+def check_cores(profile: CoresProfile, cores: int) -> None:
+    """See that so many cores can be asked for at all, whatever is asked for beside them.
+
+    Raises:
+        RequestInvalid: they are no part of one GPU and no whole GPUs.
+    """
+    if cores < 1:
+        raise RequestInvalid(profile.core, f"{cores} is no part of a GPU; give 1 to 99, or a multiple of {CORES}")
+    if cores > CORES and cores % CORES:
+        reason = f"{cores} is more than one GPU and not a number of whole GPUs; give 1 to 99, or a multiple of {CORES}"
+        raise RequestInvalid(profile.core, reason)
+
+
+def read_counts(profile: CoresProfile, cores: int, blocks: int, largest_bytes: int) -> Demand:
+    """The demand of a container with so many cores and blocks of memory.
+
+    Args:
+        profile: the names and the size of a block.
+        cores: hundredths of a GPU.
+        blocks: of memory; beside whole GPUs they change nothing, for those come with all of theirs.
+        largest_bytes: the memory of the largest GPU that is given in parts.
+
+    Raises:
+        RequestInvalid: no GPU could ever serve that.
+    """
+    if cores < 1 <= blocks:
+        reason = f"{blocks} without {profile.core}; ask for 1 to 99 of that too, or for {CORES} to have a whole GPU"
+        raise RequestInvalid(profile.memory, reason)
+    check_cores(profile, cores)
+    if cores >= CORES:
+        return Demand(gpus=cores // CORES)
+    if blocks < 1:
+        unit = render_bytes(profile.block_bytes)
+        reason = f"{cores} without {profile.memory}; ask for blocks of {unit} too, or for {CORES} to have a whole GPU"
+        raise RequestInvalid(profile.core, reason)
+    memory_bytes = blocks * profile.block_bytes
+    if memory_bytes > largest_bytes:
+        fitting = largest_bytes // profile.block_bytes
+        reason = (
+            f"{blocks} blocks are {render_bytes(memory_bytes)}, the largest GPU here has {render_bytes(largest_bytes)};"
+            f" give at most {fitting}, or ask for {CORES} of {profile.core}"
+        )
+        raise RequestInvalid(profile.memory, reason)
+    return Demand(cores=cores, memory_bytes=memory_bytes)
+
+
+def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], largest_bytes: int) -> Demand:
+    """The demand of a container with so many shares.
+
+    A share of which nothing is said is a whole GPU; one of which only the cores are said has all the memory, and one of
+    which only the memory is said has no limit of compute.
+
+    Args:
+        profile: the names.
+        shares: each on a GPU of its own.
+        limits: the container's limits as the pod writes them.
+        largest_bytes: the memory of the largest GPU that is given in parts.
+
+    Raises:
+        RequestInvalid: no GPU could ever serve that.
+    """
+    if shares < 1:
+        raise RequestInvalid(profile.share, f"{shares} is no number of shares; give 1 or more")
+    cores = min(_read_limit(profile.cores, limits) or 0, CORES)
+    mebibytes = _read_limit(profile.memory_mib, limits)
+    percent = _read_limit(profile.memory_percent, limits) or 100
+    if percent > 100:
+        raise RequestInvalid(profile.memory_percent, f"{percent} is more than all of a GPU's memory; give 1 to 100")
+    memory_bytes = (mebibytes or 0) * MIB
+    if memory_bytes > largest_bytes:
+        reason = f"{mebibytes} MiB are asked for, the largest GPU here has {largest_bytes // MIB}; give at most that"
+        raise RequestInvalid(profile.memory_mib, reason)
+    if cores == CORES or (not cores and not memory_bytes and percent == 100):
+        return Demand(gpus=shares)
+    if memory_bytes:
+        return Demand(gpus=shares, cores=cores, memory_bytes=memory_bytes)
+    return Demand(gpus=shares, cores=cores, memory_percent=percent)
+
+
+def _read_limit(key: str, limits: Mapping[str, str]) -> int | None:
+    """A limit as the API server writes it, which makes `8k` of 8000; `None` where there is none."""
+    text = limits.get(key)
+    if text is None:
+        return None
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise RequestInvalid(key, f"{text[:40]!r} is no whole number that is not negative; give one")
+    digits, unit = found.groups()
+    if unit is None:
+        return int(digits)
+    return int(digits) * (_UNITS[unit] if unit in _UNITS else 10 ** int(unit[1:]))
+
+
+def read_core_limit(profile: CoresProfile, annotations: Mapping[str, str], demand: Demand) -> int | None:
+    """The most compute that the pod allows itself, in percent; `None` where it says nothing or has whole GPUs.
+
+    Raises:
+        RequestInvalid: the annotation is no such number, or less than what is promised.
+    """
+    text = annotations.get(profile.core_limit)
+    if text is None or demand.is_exclusive:
+        return None
+    found = re.fullmatch(r"[0-9]{1,9}", text, re.ASCII)
+    if found is None or int(text) < demand.cores:
+        reason = f"annotation with value {text[:40]!r}; give a number from {demand.cores}, which the container asks for"
+        raise RequestInvalid(profile.core_limit, f"{reason} of {profile.core}, to {CORES}, or take it away")
+    return min(int(text), CORES)
+
+
+def decide_limits(demand: Demand, share: GpuPart, core_limit: int | None = None) -> Limits:
+    """What a container is held to on one GPU of which it has this share."""
+    if demand.is_exclusive:
+        return Limits()
+    cores = share.cores or None
+    return Limits(
+        cores=cores,
+        cores_max=None if cores is None else core_limit or cores,
+        memory_bytes=None if demand.memory_percent == 100 else share.memory_bytes,
+    )

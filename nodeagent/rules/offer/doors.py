@@ -1,0 +1,160 @@
+"""Which door each GPU shall have, and when it may have it.
+
+Owns the rules of the configuration, what is put over them by a person, and the change from one door to another.
+Refuses to guess: a selector that fits nothing selects nothing and is told, and of two rules that say different things
+of one GPU the first counts and both are named.
+Which door a GPU has follows from who has it and nothing else, so that a change goes on after a restart as if there had
+been none.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.offering import Door, DoorHolder, GpuDoor
+from nodeagent.model.values import Value
+from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.selectors import fits_pattern, select_gpus, selects_gpu
+
+_UNNAMED, _BY_ALL, _BY_MODEL, _BY_ITSELF = range(4)
+"""How closely a rule names a GPU."""
+
+_BY_DEFAULT: Final = "the default"
+_LEFT_ALONE: Final = "left alone by gpus.include, gpus.exclude or as a mere display adapter"
+_CUT: Final = "MIG is on, and fractions are of whole GPUs: switch it off, or choose another door"
+
+
+class DoorWish(Value, frozen=True):
+    """The door that one GPU shall have, and why."""
+
+    gpu: GpuUuid
+    index: int
+    address: PciAddress
+    door: Door
+    reason: str
+
+
+class DoorPlan(Value, frozen=True):
+    """The wished door of each GPU, and what is wrong with the rules."""
+
+    wishes: tuple[DoorWish, ...] = ()
+    """In index order."""
+    conflicts: tuple[str, ...] = ()
+    """Two rules that say different things of the same GPUs, a sentence for each two."""
+    unmatched: tuple[str, ...] = ()
+    """Selectors and overrides that mean no GPU of this node, a sentence each."""
+
+
+def plan_doors(gpus: Iterable[Gpu], settings: Settings, overrides: Mapping[GpuUuid, Door]) -> DoorPlan:
+    """The wished door of each GPU; what a person has set for a GPU counts more than any rule."""
+    ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.uuid))
+    rules = settings.doors.rules
+    ours = {gpu.uuid for gpu in select_gpus(ordered, settings.gpus.include, settings.gpus.exclude)}
+    return DoorPlan(
+        wishes=tuple(_wish(gpu, rules, overrides.get(gpu.uuid), ours=gpu.uuid in ours) for gpu in ordered),
+        conflicts=tuple(_list_conflicts(ordered, rules)),
+        unmatched=tuple(_list_unmatched(ordered, rules, overrides)),
+    )
+
+
+def _wish(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None, *, ours: bool) -> DoorWish:
+    door, reason = _choose(gpu, rules, override)
+    if not ours:
+        door, reason = Door.NONE, _LEFT_ALONE
+    elif door is Door.FRACTIONS and gpu.mig_enabled:
+        door, reason = Door.NONE, f"{reason}: {_CUT}"
+    return DoorWish(gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, reason=reason)
+
+
+def _choose(gpu: Gpu, rules: Sequence[DoorRule], override: Door | None) -> tuple[Door, str]:
+    if override is not None:
+        return override, "set by a person"
+    for place, rule in enumerate(rules):
+        if _closeness(rule, gpu) is not _UNNAMED:
+            return Door(rule.door), _name(place)
+    return Door.WHOLE, _BY_DEFAULT
+
+
+def _name(place: int) -> str:
+    return f"doors.rules[{place}]"
+
+
+def _closeness(rule: DoorRule, gpu: Gpu) -> int:
+    """How closely a rule names a GPU, by the closest of its selectors."""
+    return max(_judge(selector, gpu) for selector in rule.gpus)
+
+
+def _judge(selector: str, gpu: Gpu) -> int:
+    if selector == ALL:
+        return _BY_ALL
+    if not selects_gpu(selector, gpu):
+        return _UNNAMED
+    return _BY_MODEL if fits_pattern(gpu.name, selector) else _BY_ITSELF
+
+
+def _list_conflicts(gpus: Sequence[Gpu], rules: Sequence[DoorRule]) -> Iterator[str]:
+    """Rules with different doors of which the later names a GPU as closely as the earlier, or more so.
+
+    An exception before what it is an exception from is how such lists are meant, and no conflict.
+    """
+    for (place, rule), (later_place, later) in combinations(enumerate(rules), 2):
+        if rule.door == later.door:
+            continue
+        both = [gpu for gpu in gpus if _UNNAMED < _closeness(rule, gpu) <= _closeness(later, gpu)]
+        if both:
+            named = f"GPU {', '.join(str(gpu.index) for gpu in both)}"
+            yield (
+                f"{_name(place)} ({rule.door}) and {_name(later_place)} ({later.door}) both name {named}:"
+                " the first counts; let one of them go, or put the exception first"
+            )
+
+
+def _list_unmatched(gpus: Sequence[Gpu], rules: Sequence[DoorRule], overrides: Mapping[GpuUuid, Door]) -> Iterator[str]:
+    for place, rule in enumerate(rules):
+        for selector in rule.gpus:
+            if selector != ALL and not any(selects_gpu(selector, gpu) for gpu in gpus):
+                yield f"{_name(place)}: {selector!r} means no GPU of this node; mend it or take it out"
+    known = {gpu.uuid for gpu in gpus}
+    for uuid, door in sorted(overrides.items()):
+        if uuid not in known:
+            yield f"door {door} was set for {uuid}, which this node does not have"
+
+
+def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tuple[DoorHolder, ...]:
+    """The allocations of this GPU, of its MIG devices or of shares of either, as ones who came by this door."""
+    names = {gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)}
+    return tuple(
+        DoorHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
+        for each in allocations
+        if any(find_uuid(device) in names for device in each.devices)
+    )
+
+
+def decide_door(wish: DoorWish, holders: Sequence[DoorHolder], change: DoorChange) -> GpuDoor:
+    """The door of a GPU from now on: the one of those who are inside, with nobody inside the one that is wished.
+
+    Args:
+        wish: the door that it shall have.
+        holders: who has the GPU or a part of it now.
+        change: whether anybody new may come in by the old door while the change waits.
+    """
+    inside = {holder.door for holder in holders}
+    door = wish.door if not inside or wish.door in inside else min(inside, key=list(Door).index)
+    # Who came by another door than the rest was found late: two kinds of accounting for one GPU add up to nothing.
+    strangers = tuple(holder for holder in holders if holder.door is not door)
+    draining = door is not wish.door and change == "drain"
+    return GpuDoor(
+        gpu=wish.gpu,
+        index=wish.index,
+        address=wish.address,
+        door=door,
+        wanted=wish.door,
+        reason=wish.reason,
+        is_open=not (strangers or draining or door is Door.NONE),
+        waits_for=strangers if door is wish.door else tuple(holders),
+    )

@@ -1,0 +1,201 @@
+"""Which GPUs a request for parts of GPUs gets: link, fragment or share.
+
+Owns the three evaluators and the order in which each of them compares.
+Deterministic: where all keys are equal the lowest index decides, so that of equal GPUs only the names differ.
+
+Link, several whole GPUs: the closest group that has enough free ones, of equally close ones the one that is then full.
+Fragment, one whole GPU: the way down the tree into the most broken group, so that intact groups are left for link; a
+GPU that belongs to no group is a group of one and goes first.
+Share, a part of a GPU: the fullest GPU into which the part fits.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from nodeagent.model.journal import GpuPart
+from nodeagent.model.units import render_bytes
+from nodeagent.model.values import Value
+from nodeagent.rules.placement.grouping import mask_of, positions_of
+from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.space import CORES, GpuRoom, Space
+from nodeagent.rules.placement.topology import describe_score
+
+Keys: TypeAlias = dict[str, int]
+"""What is compared, in this order; less comes first."""
+
+
+class Demand(Value, frozen=True):
+    """What a container asks for: the same of each of so many GPUs."""
+
+    gpus: int = 1
+    cores: int = CORES
+    """Of each; 100 means all of it, its memory too."""
+    memory_bytes: int = 0
+    """Of each; nothing where a part of the GPU is asked for instead."""
+    memory_percent: int | None = None
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether whole GPUs are asked for."""
+        return self.cores >= CORES
+
+    def share_of(self, room: GpuRoom) -> GpuPart:
+        """What it is of this GPU."""
+        if self.is_exclusive:
+            return room.whole
+        memory = self.memory_bytes
+        if self.memory_percent is not None:
+            memory = room.memory_bytes * self.memory_percent // 100
+        return GpuPart(gpu=room.gpu, cores=self.cores, memory_bytes=memory)
+
+    def describe(self) -> str:
+        """As people would say it."""
+        if self.is_exclusive:
+            return "1 whole GPU" if self.gpus == 1 else f"{self.gpus} whole GPUs"
+        memory = render_bytes(self.memory_bytes) if self.memory_percent is None else f"{self.memory_percent} %"
+        part = f"{self.cores} cores and {memory} of memory"
+        return f"{part} of one GPU" if self.gpus == 1 else f"{part} of each of {self.gpus} GPUs"
+
+
+class Candidate(Value, frozen=True):
+    """One that was looked at, and what spoke for and against it."""
+
+    gpus: tuple[int, ...]
+    """By index."""
+    level: str
+    """How near its GPUs are to one another; empty for a single one."""
+    keys: Keys
+    refused: str = ""
+    """Why it cannot be; empty when it can."""
+
+
+class Evaluation(NamedTuple):
+    """What an evaluator found: positions, none where nothing fits, and all that it looked at, best first."""
+
+    chosen: tuple[int, ...]
+    candidates: tuple[Candidate, ...]
+
+
+class _Node(NamedTuple):
+    """A node of the tree with the positions below it and, for the order, below its parent."""
+
+    tree: Tree
+    below: int
+    parent: int
+
+
+def evaluate_link(space: Space, count: int, free: int) -> Evaluation:
+    """Several whole GPUs out of the free ones that are near to one another."""
+    nodes = list(_walk(space.tree))
+    around = [[node for node in nodes if node.below >> position & 1] for position in positions_of(free)]
+    smallest = [min(groups, key=lambda node: _size(node, count, free)) for groups in around if groups]
+    fitting = {node.below: node for node in smallest}.values()
+    ranked = sorted(
+        (_describe(space, node, count, free) for node in fitting), key=lambda each: tuple(each[0].keys.values())
+    )
+    possible = [node for candidate, node in ranked if not candidate.refused]
+    chosen = positions_of(possible[0].below & free)[:count] if possible else ()
+    return Evaluation(chosen, tuple(candidate for candidate, _ in ranked))
+
+
+def _size(node: _Node, count: int, free: int) -> tuple[bool, int]:
+    """Nodes with enough free GPUs first, the smallest of them; where there is none, the largest that exists."""
+    size, enough = node.below.bit_count(), (node.below & free).bit_count() >= count
+    return not enough, size if enough else -size
+
+
+def evaluate_fragment(space: Space, count: int, free: int) -> Evaluation:
+    """Whole GPUs out of the free ones, where the least is broken for it."""
+    node = _Node(space.tree, mask_of(space.tree.leaves) if space.rooms else 0, 0)
+    seen: list[Candidate] = []
+    while node.tree.branches:
+        ranked = sorted(
+            (_describe(space, child, count, free) for child in _list_children(node)),
+            key=lambda each: tuple(each[0].keys[key] for key in ("free GPUs", "free blocks", "processes", "index")),
+        )
+        seen.extend(candidate for candidate, _ in ranked)
+        entered = [child for candidate, child in ranked if not candidate.refused]
+        if not entered:
+            break
+        node = entered[0]
+    if not seen and space.rooms:
+        seen.append(_describe(space, node, count, free)[0])
+    chosen = positions_of(node.below & free)[:count]
+    return Evaluation(chosen if len(chosen) == count else (), tuple(seen))
+
+
+def evaluate_share(space: Space, demand: Demand, allowed: int) -> Evaluation:
+    """A part of one GPU, or of each of several, out of those that are allowed."""
+    ranked = sorted(enumerate(space.rooms), key=lambda each: tuple(_key_room(each[1], space).values()))
+    seen: list[Candidate] = []
+    fitting: list[int] = []
+    for position, room in ranked:
+        refused = _refuse(room, demand) if allowed >> position & 1 else "not among the GPUs that are preferred"
+        seen.append(Candidate(gpus=(room.index,), level="", keys=_key_room(room, space), refused=refused))
+        if not refused:
+            fitting.append(position)
+    return Evaluation(tuple(fitting[: demand.gpus]) if len(fitting) >= demand.gpus else (), tuple(seen))
+
+
+def _key_room(room: GpuRoom, space: Space) -> Keys:
+    return {
+        "free cores": room.free_cores,
+        "free blocks": room.free_bytes // space.block_bytes,
+        "processes": room.processes,
+        "index": room.index,
+    }
+
+
+def find_obstacle(room: GpuRoom, demand: Demand) -> str:
+    """Why this GPU cannot serve a demand; empty when it can."""
+    if room.withheld:
+        return room.withheld
+    if demand.is_exclusive:
+        return "" if room.is_free else "somebody has it or a part of it"
+    return _refuse(room, demand)
+
+
+def _refuse(room: GpuRoom, demand: Demand) -> str:
+    """Why a part of this GPU cannot be had."""
+    if room.withheld:
+        return room.withheld
+    if room.users_max is not None and room.users >= room.users_max:
+        return f"all its {room.users_max} shares are taken"
+    if room.free_cores == 0 or room.free_cores < demand.cores:
+        return f"{room.free_cores} cores are free, {demand.cores} are asked for"
+    wanted = demand.share_of(room).memory_bytes
+    if room.free_bytes < wanted:
+        return f"{render_bytes(room.free_bytes)} of memory is free, {render_bytes(wanted)} is asked for"
+    return ""
+
+
+def _walk(tree: Tree, parent: int | None = None) -> Iterator[_Node]:
+    """Every group of the tree; a single GPU is none."""
+    if tree.branches:
+        below = mask_of(tree.leaves)
+        yield _Node(tree, below, below if parent is None else parent)
+        for branch in tree.branches:
+            yield from _walk(branch, below)
+
+
+def _list_children(node: _Node) -> Iterator[_Node]:
+    for branch in node.tree.branches:
+        yield _Node(branch, mask_of(branch.leaves), node.below)
+
+
+def _describe(space: Space, node: _Node, count: int, free: int) -> tuple[Candidate, _Node]:
+    """A group as it is compared: nearer before farther, fuller before emptier, and then its surroundings."""
+    open_rooms = [space.rooms[position] for position in positions_of(node.below & free)]
+    rooms = [space.rooms[position] for position in positions_of(node.below)]
+    indexes = [room.index for room in rooms]
+    keys = {
+        "distance": -node.tree.score if node.tree.branches else 0,
+        "free GPUs": len(open_rooms),
+        "free blocks": sum(room.free_bytes // space.block_bytes for room in open_rooms),
+        "processes": sum(room.processes for room in rooms),
+        "free GPUs around": (node.parent & free).bit_count(),
+        "index": min(indexes),
+    }
+    refused = "" if len(open_rooms) >= count else f"{len(open_rooms)} of its GPUs are free, {count} are asked for"
+    level = describe_score(node.tree.score) if node.tree.branches else ""
+    return Candidate(gpus=tuple(indexes), level=level, keys=keys, refused=refused), node

@@ -1,0 +1,147 @@
+"""What of each GPU is given away and what is free, as one immutable value: the evaluators read it, grants change it.
+
+Owns the account of one node's GPUs and the tree that joins them.
+Counts what is used rather than what is free, so that giving back is the exact inverse of giving, and what somebody
+outside the account uses is told apart from what was given.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import GpuPart
+from nodeagent.model.values import Value
+from nodeagent.rules.placement.grouping import mask_of
+from nodeagent.rules.placement.hierarchy import Tree, plan_tree
+from nodeagent.rules.placement.topology import plan_topology
+
+CORES: Final = 100
+"""What a whole GPU's compute counts as."""
+
+
+class GpuRoom(Value, frozen=True):
+    """One GPU in the account."""
+
+    gpu: GpuUuid
+    index: int
+    memory_bytes: int
+    """What can be given of its memory in all."""
+    cores_used: int = 0
+    memory_used: int = 0
+    users: int = 0
+    users_max: int | None = None
+    """How many shares it may be given in at most; `None` for any number."""
+    foreign_bytes: int = 0
+    """What programs use that were given nothing here."""
+    foreign: bool = False
+    """Whether there are such programs: the GPU cannot be had alone then."""
+    processes: int = 0
+    withheld: str = ""
+    """Why nothing of it may be given now; empty when something may."""
+
+    @property
+    def free_cores(self) -> int:
+        """Compute that nobody was given."""
+        return max(0, CORES - self.cores_used)
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that nobody was given and nobody uses."""
+        return max(0, self.memory_bytes - self.memory_used - self.foreign_bytes)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether somebody could have it alone."""
+        return not (self.users or self.foreign or self.withheld)
+
+    @property
+    def is_overcommitted(self) -> bool:
+        """Whether more of it was given than there is; never by the evaluators, but what is found may be so."""
+        return self.cores_used > CORES or self.memory_used > self.memory_bytes
+
+    @property
+    def whole(self) -> GpuPart:
+        """All of it."""
+        return GpuPart(gpu=self.gpu, cores=CORES, memory_bytes=self.memory_bytes)
+
+
+class Space(Value, frozen=True):
+    """The account of a node's GPUs; a position is a place in `rooms`."""
+
+    rooms: tuple[GpuRoom, ...]
+    """In index order."""
+    tree: Tree
+    block_bytes: int
+    """In blocks of this size free memory is compared: a difference below one decides nothing."""
+
+    @property
+    def free(self) -> int:
+        """The positions of GPUs that somebody could have alone, as a bit mask."""
+        return mask_of([position for position, room in enumerate(self.rooms) if room.is_free])
+
+    def occupy(self, shares: Iterable[GpuPart]) -> "Space":
+        """After these were given; shares of GPUs that this node does not have change nothing."""
+        return self._count(shares, 1)
+
+    def release(self, shares: Iterable[GpuPart]) -> "Space":
+        """After these were given back: the inverse of `occupy`.
+
+        Raises:
+            ValueError: they were never given.
+        """
+        return self._count(shares, -1)
+
+    def _count(self, shares: Iterable[GpuPart], sign: int) -> "Space":
+        rooms = {room.gpu: room for room in self.rooms}
+        for share in shares:
+            room = rooms.get(share.gpu)
+            if room is None:
+                continue
+            cores, memory, users = (
+                room.cores_used + sign * share.cores,
+                room.memory_used + sign * share.memory_bytes,
+                room.users + sign,
+            )
+            if min(cores, memory, users) < 0:
+                raise ValueError(f"GPU {room.index} is given back more than it was given")
+            rooms[share.gpu] = replace(room, cores_used=cores, memory_used=memory, users=users)
+        return replace(self, rooms=tuple(rooms[room.gpu] for room in self.rooms))
+
+
+def plan_space(
+    inventory: Inventory, block_bytes: int, *, withheld: Mapping[GpuUuid, str], users_max: int | None = None
+) -> Space:
+    """The account before anything is given.
+
+    Args:
+        inventory: the node's GPUs; all of them, for what cannot be given has its place in the tree too.
+        block_bytes: the unit in which memory is asked for.
+        withheld: why nothing of a GPU may be given, for those of which nothing may.
+        users_max: in how many shares one GPU may be given at most.
+    """
+    gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
+    rooms = tuple(
+        GpuRoom(
+            gpu=gpu.uuid,
+            index=gpu.index,
+            memory_bytes=gpu.memory_total_bytes,
+            users_max=users_max,
+            withheld=withheld.get(gpu.uuid, ""),
+        )
+        for gpu in gpus
+    )
+    return Space(rooms=rooms, tree=_plan_gpu_tree(replace(inventory, gpus=gpus)), block_bytes=block_bytes)
+
+
+def _plan_gpu_tree(inventory: Inventory) -> Tree:
+    """The GPUs joined from the best link down; where links form no hierarchy, the nearest one that is nowhere below."""
+    scores = plan_topology(inventory).scores
+    return plan_tree(scores, mask_of(range(len(scores)))) if scores else Tree()
+
+
+def find_positions(space: Space, gpus: Sequence[GpuUuid]) -> int:
+    """The positions of these GPUs as a bit mask; those that the node does not have are left out."""
+    return mask_of([position for position, room in enumerate(space.rooms) if room.gpu in gpus])

@@ -1,0 +1,1 @@
+"""The component that looks after the doors."""

@@ -1,0 +1,194 @@
+"""Doors between the bus, the journal and a person."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.offering.component import OfferingComponent
+from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.doors import DoorRule, DoorsSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.errors import ControlRefused, JournalUnavailable
+from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.offering import Door, GpuDoor, Offering
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.virtual_time import FakeClock
+
+pytestmark = pytest.mark.virtual_time
+
+TWO = make_inventory([make_gpu(0), make_gpu(1)])
+
+
+class Memory:
+    """The journal's part: remembers and tells, or refuses."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus, self.chosen, self.broken = bus, dict[GpuUuid, Door](), False
+
+    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
+        if self.broken:
+            raise JournalUnavailable("/state/journal", "no space left on device")
+        if door is None:
+            self.chosen.pop(gpu, None)
+        else:
+            self.chosen[gpu] = door
+        self._bus.publish_state(ChosenDoors(doors=dict(self.chosen)), source="allocations")
+
+    def doors(self) -> Mapping[GpuUuid, Door] | None:
+        return self.chosen
+
+
+class World:
+    """The component and all that it has to do with."""
+
+    def __init__(self, **doors: Any) -> None:
+        clock = FakeClock()
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.live = LiveSettings(Settings(doors=DoorsSettings(**doors)))
+        self.memory, self.choosing = Memory(self.bus), ChoosingDoor()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        component = OfferingComponent(self.bus, self.conditions, self.live, self.memory, self.choosing)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda *, task_status: component.run(task_status=task_status))
+            yield self
+            tasks.cancel_scope.cancel()
+
+    def tell(self, *holders: int) -> None:
+        """Who has what, as the journal tells it."""
+        rows = tuple(
+            Allocation(
+                number=index,
+                resource=ResourceName("nvidia.com/gpu"),
+                devices=(DeviceId(gpu_uuid(index)),),
+                since_seconds=0.0,
+                pod=PodIdentity(namespace="ns", name=f"train-{index}"),
+                container="main",
+            )
+            for index in holders
+        )
+        self.bus.publish_state(AllocationTable(allocations=rows), source="allocations")
+
+    def door(self, index: int) -> GpuDoor:
+        envelope = self.bus.latest(Offering)
+        assert envelope is not None
+        return envelope.value.doors[index]
+
+    def codes(self) -> set[str]:
+        return {condition.code for condition in self.conditions.all_set()}
+
+
+@asynccontextmanager
+async def open_world(*holders: int, **doors: Any) -> AsyncIterator[World]:
+    world = World(**doors)
+    world.bus.publish_state(TWO, source="inventory")
+    world.tell(*holders)
+    async with world.running():
+        yield world
+
+
+async def test_nothing_is_said_before_gpus_and_holders_are_known() -> None:
+    """A door that is told too early would be opened for what somebody has already."""
+    world = World()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: _enter(world))
+        await anyio.sleep(1)
+        assert world.bus.latest(Offering) is None
+        world.bus.publish_state(TWO, source="inventory")
+        await anyio.sleep(1)
+        assert world.bus.latest(Offering) is None
+        with pytest.raises(ControlRefused, match="no GPU 7"):
+            await world.choosing.set_door("7", Door.NONE, "me")
+        world.tell()
+        await anyio.sleep(1)
+        assert world.door(0).door is Door.WHOLE
+        tasks.cancel_scope.cancel()
+
+
+async def _enter(world: World) -> None:
+    async with world.running():
+        await anyio.sleep_forever()
+
+
+async def test_a_free_gpu_changes_its_door_at_once_and_back() -> None:
+    """Who chose is told first, then what came of it."""
+    async with open_world() as world:
+        with world.bus.listen(DoorChosen, DoorChanged, client="test") as facts:
+            assert await world.choosing.set_door("1", Door.NONE, "me") == "GPU 1: door none (set by a person)"
+            chosen, changed = await anext(facts), await anext(facts)
+        assert chosen.value == DoorChosen(gpu=gpu_uuid(1), door="none", who="me")
+        assert changed.value == DoorChanged(
+            gpu=gpu_uuid(1), before=Door.WHOLE, after=Door.NONE, reason="set by a person"
+        )
+        assert world.memory.chosen == {gpu_uuid(1): Door.NONE}
+        assert await world.choosing.set_door(gpu_uuid(1), None, "me") == "GPU 1: door whole (the default)"
+        assert world.memory.chosen == {}
+
+
+async def test_a_gpu_that_somebody_has_changes_when_nobody_has_it() -> None:
+    """Until then it is said who is waited for."""
+    async with open_world(1) as world:
+        said = await world.choosing.set_door("1", Door.NONE, "me")
+        assert said == (
+            "GPU 1: door whole until ns/train-1 (main) is gone, then none (set by a person);"
+            " nobody new gets it until then"
+        )
+        assert "door-waits" in world.codes()
+        world.tell()
+        await anyio.sleep(1)
+        assert (world.door(1).door, world.door(1).is_settled) == (Door.NONE, True)
+        assert "door-waits" not in world.codes()
+
+
+async def test_a_choice_that_cannot_be_remembered_changes_nothing() -> None:
+    """After a restart the GPU would be given out again."""
+    async with open_world() as world:
+        world.memory.broken = True
+        with pytest.raises(ControlRefused, match=r"the door stays as it was: .*no space left"):
+            await world.choosing.set_door("1", Door.NONE, "me")
+        assert world.door(1).door is Door.WHOLE
+
+
+async def test_what_nobody_serves_is_refused() -> None:
+    """A GPU behind it could be had by nobody."""
+    async with open_world() as world:
+        with pytest.raises(ControlRefused, match="serves the doors none and whole, not fractions"):
+            await world.choosing.set_door("1", Door.FRACTIONS, "me")
+
+
+async def test_rules_that_change_while_the_agent_runs_change_doors() -> None:
+    """As everything that may be reloaded."""
+    async with open_world(rules=(DoorRule(gpus=("0",), door="none"),)) as world:
+        assert [world.door(0).door, world.door(1).door] == [Door.NONE, Door.WHOLE]
+        world.live.replace(replace(world.live.now, doors=DoorsSettings(rules=(DoorRule(gpus=("1",), door="none"),))))
+        world.bus.publish_fact(ConfigurationReloaded(changed=("doors.rules",)), source="control")
+        await anyio.sleep(1)
+        assert [world.door(0).door, world.door(1).door] == [Door.WHOLE, Door.NONE]
+
+
+async def test_nobody_can_choose_while_nobody_looks_after_the_doors() -> None:
+    """The part is starting, or has failed."""
+    with pytest.raises(ControlRefused, match="the doors are not known yet"):
+        await World().choosing.set_door("0", Door.NONE, "me")
+
+
+async def test_what_changes_no_door_is_not_told_again() -> None:
+    """Each allocation comes by here."""
+    async with open_world() as world:
+        before = world.bus.latest(Offering)
+        world.tell(0)
+        await anyio.sleep(1)
+        assert world.bus.latest(Offering) is before

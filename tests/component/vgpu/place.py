@@ -1,0 +1,47 @@
+"""The files of one container, as the agent would have made them, and the environment of its programs."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, FailMode, Limits, change_limits, create_limits
+from nodeagent.edge.host.vgpu.usage_file import Usage, create_usage, read_usage
+
+UUIDS = tuple(f"GPU-00000000-0000-0000-0000-0000000000{number:02x}" for number in range(2))
+"""Those of the fake driver's devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory with a container's limits and usage files."""
+
+    path: Path
+
+    @property
+    def limits_path(self) -> Path:
+        return self.path / "limits"
+
+    @property
+    def usage_path(self) -> Path:
+        return self.path / "usage"
+
+    def create(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS) -> None:
+        """Both files, with a limit for each device."""
+        create_limits(self.limits_path, _say(memory_bytes, fail_mode))
+        create_usage(self.usage_path)
+
+    def change(self, *memory_bytes: int | None) -> None:
+        """Other limits, while programs run."""
+        change_limits(self.limits_path, _say(memory_bytes, FailMode.PASS))
+
+    def read(self) -> Usage:
+        return read_usage(self.usage_path)
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """For a program of the container."""
+        return {"PATH": os.environ["PATH"], "NODEAGENT_VGPU_DIR": str(self.path), **more}
+
+
+def _say(memory_bytes: tuple[int | None, ...], fail_mode: FailMode) -> Limits:
+    devices = zip(UUIDS, memory_bytes, strict=False)
+    return Limits(tuple(DeviceLimit(uuid, memory_bytes=each) for uuid, each in devices), fail_mode)

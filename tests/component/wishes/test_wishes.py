@@ -1,0 +1,195 @@
+"""What the cluster wishes is done, or it is said why not, on virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.wishes.component import Wishes
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.model.cluster import ClusterNode, ClusterWishes
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import ControlRefused
+from nodeagent.model.events import WishRefused
+from nodeagent.model.offering import Door
+from tests.support.gpus import make_gpu, make_inventory
+from tests.support.virtual_time import FakeClock
+
+pytestmark = pytest.mark.virtual_time
+
+READY = DriverState(phase=DriverPhase.READY)
+STUCK = DriverState(phase=DriverPhase.STUCK, detail="nvmlInit")
+PAUSE = "nvidia.com/gpu.deploy.device-plugin=paused-for-driver-upgrade"
+
+
+class FakeControl:
+    """Does as told and remembers it; refuses while `refusal` is set."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.refusal: ControlRefused | None = None
+
+    async def reload(self) -> str:
+        raise AssertionError("nobody asked for a reload")
+
+    async def inject_fault(self, fault: str, arguments: object) -> str:
+        raise AssertionError("nobody asked for a fault")
+
+    async def crash_component(self, name: str, reason: str) -> str:
+        raise AssertionError("nobody asked for a crash")
+
+    async def clear_gpu(self, name: str, reason: str, who: str) -> str:
+        raise AssertionError("nobody asked for a GPU to be cleared")
+
+    async def forget_gpu(self, name: str, who: str) -> str:
+        raise AssertionError("nobody asked for a GPU to be forgotten")
+
+    async def set_door(self, name: str, door: Door | None, who: str) -> str:
+        raise AssertionError("nobody asked for another door")
+
+    async def release(self, reason: str, seconds: float | None) -> str:
+        if self.refusal is not None:
+            raise self.refusal
+        self.done.append(f"release {reason}")
+        return ""
+
+    async def resume(self) -> str:
+        self.done.append("resume")
+        return ""
+
+    async def follow_label(self, label: str, *, cause: int | None = None) -> str:
+        if self.refusal is not None or label not in ("", "plain", "shared"):
+            raise self.refusal or ControlRefused(f"no configuration {label}")
+        self.done.append(f"use {label}")
+        return ""
+
+
+class Stage:
+    """The component with a bus on which somebody wishes."""
+
+    def __init__(self, clock: FakeClock, *, named: bool = False) -> None:
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        plugin = DevicePluginSettings(config_dir=Path("/configs") if named else None)
+        self.live = LiveSettings(Settings(device_plugin=plugin))
+        self.control = FakeControl()
+        self.refused: list[WishRefused] = []
+        self._node = ClusterNode(name="node-1", uid="uid-1")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Stage"]:
+        wishes = Wishes(self.bus, self.conditions, self.live, self.control, self.control)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen)
+            await tasks.start(lambda *, task_status: wishes.run(task_status=task_status))
+            yield self
+            tasks.cancel_scope.cancel()
+
+    async def _listen(self) -> None:
+        with self.bus.listen(WishRefused, client="test") as facts:
+            async for fact in facts:
+                self.refused.append(fact.value)
+
+    async def wish(self, *, seconds: float = 10, **fields: Any) -> None:
+        self.bus.publish_state(ClusterWishes(**fields), source="test")
+        await anyio.sleep(seconds)
+
+    async def change_node(self, **labels: str) -> None:
+        self._node = replace(self._node, labels=labels)
+        self.bus.publish_state(self._node, source="test")
+        await anyio.sleep(10)
+
+    def codes(self) -> set[str]:
+        return {each.code for each in self.conditions.all_set()}
+
+
+async def test_a_pause_releases_for_as_long_as_it_stands(clock: FakeClock) -> None:
+    """Released at once, again before the release would end, and taken back with the label."""
+    async with Stage(clock).running() as stage:
+        await stage.wish(seconds=1)
+        assert stage.control.done == []
+        await stage.wish(pause=PAUSE, seconds=1)
+        assert stage.control.done == [f"release {PAUSE}"]
+        assert "node-paused" in stage.codes()
+        await anyio.sleep(900)
+        assert len(stage.control.done) > 2
+        await stage.wish()
+        assert stage.control.done[-1] == "resume"
+        assert "node-paused" not in stage.codes()
+
+
+async def test_a_pause_that_cannot_be_honoured_is_tried_again(clock: FakeClock) -> None:
+    """While the release is refused the node is not said to be paused."""
+    stage = Stage(clock)
+    stage.control.refusal = ControlRefused("busy")
+    async with stage.running():
+        await stage.wish(pause=PAUSE)
+        assert "node-paused" not in stage.codes()
+        stage.control.refusal = None
+        await anyio.sleep(10)
+        assert "node-paused" in stage.codes()
+
+
+async def test_the_label_chooses_the_configuration(clock: FakeClock) -> None:
+    """Switched when the label changes, and only then."""
+    async with Stage(clock, named=True).running() as stage:
+        await stage.change_node()
+        assert stage.control.done == [], "no wish is known yet"
+        await stage.wish(configuration="plain", seconds=0.1)
+        await stage.wish(configuration="shared", seconds=1)
+        await stage.wish(configuration="shared", pause="")
+        await stage.change_node(team="blue")
+        assert stage.control.done == ["use plain", "use shared"]
+
+
+async def test_an_unknown_configuration_changes_nothing(clock: FakeClock) -> None:
+    """The present one stays, and it is said once; a node that changes is a reason to try again."""
+    async with Stage(clock, named=True).running() as stage:
+        await stage.wish(configuration="plain")
+        await stage.wish(configuration="typo")
+        await stage.change_node(team="blue")
+        assert stage.control.done == ["use plain"]
+        assert "named-configuration-unknown" in stage.codes()
+        reason = "no configuration typo"
+        assert stage.refused == [WishRefused(label="nvidia.com/device-plugin.config", value="typo", reason=reason)]
+        await stage.wish(configuration="plain")
+        assert "named-configuration-unknown" not in stage.codes()
+
+
+async def test_without_a_directory_the_label_means_nothing(clock: FakeClock) -> None:
+    """A cluster that uses the label for something else is left to it."""
+    async with Stage(clock).running() as stage:
+        await stage.wish(configuration="plain")
+        assert stage.control.done == []
+
+
+async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -> None:
+    """The condition and one fact name what is asked for; they follow the manager's word and go with the wish."""
+    async with Stage(clock).running() as stage:
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
+        stage.bus.publish_state(STUCK, source="test")
+        await stage.wish(mig_config="all-disabled")
+        assert stage.codes() == set(), "nobody can ask the GPUs now"
+        stage.bus.publish_state(READY, source="test")
+        await anyio.sleep(10)
+        assert stage.codes() == {"mig-config-not-applied"}
+        await stage.wish(mig_config="all-disabled", pause="")
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"]), make_gpu(1)]), source="test")
+        await anyio.sleep(1)
+        assert [(one.label, one.value) for one in stage.refused] == [("nvidia.com/mig.config", "all-disabled")]
+        assert "GPU 0 is not cut as all-disabled asks" in stage.refused[0].reason
+        await stage.wish(mig_config="all-disabled", mig_state="pending")
+        assert stage.codes() == {"mig-config-changing"}
+        stage.bus.publish_state(make_inventory([make_gpu(0)]), source="test")
+        await stage.wish(mig_config="all-disabled", mig_state="success")
+        assert stage.codes() == set()
+        assert len(stage.refused) == 1

@@ -1,0 +1,69 @@
+"""What stands in the journal beside whole devices, made of as little as a test cares about."""
+
+from nodeagent.components.allocations.roles.changes import Stepped
+from nodeagent.components.allocations.roles.fractions import Bound, Reserved
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, GpuPart, PreparedClaim, PreparedDevice, Reservation, Step
+
+CORE = ResourceName("tencent.com/vcuda-core")
+MEMORY = ResourceName("tencent.com/vcuda-memory")
+MIB = 1024 * 1024
+
+
+def gpu(name: str) -> GpuUuid:
+    """`a` is the GPU GPU-a."""
+    return GpuUuid(f"GPU-{name}")
+
+
+def make_reservation(
+    number: int, tokens: str = "x", *, resource: ResourceName = CORE, cdi_name: str = "", kubelet_run: str = "now"
+) -> Reservation:
+    return Reservation(
+        number=number,
+        resource=resource,
+        devices=tuple(DeviceId(token) for token in tokens),
+        since_seconds=float(number),
+        cdi_name=cdi_name,
+        kubelet_run=kubelet_run,
+    )
+
+
+def make_part(name: str, cores: int = 50, mib: int = 256) -> GpuPart:
+    return GpuPart(gpu=gpu(name), cores=cores, memory_bytes=mib * MIB)
+
+
+def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuPart, limits_name: str = "") -> Binding:
+    """On half of GPU a, unless the parts say otherwise."""
+    return Binding(
+        number=number,
+        reservations=reservations,
+        pod=PodIdentity(namespace="team", name=f"pod-{number}"),
+        container="main",
+        parts=parts or (make_part("a"),),
+        since_seconds=float(number),
+        limits_name=limits_name,
+    )
+
+
+def reserved(number: int, tokens: str = "x") -> Reserved:
+    return Reserved(reservation=make_reservation(number, tokens))
+
+
+def bound(number: int, reservations: tuple[int, ...], *parts: GpuPart) -> Bound:
+    return Bound(binding=make_binding(number, reservations, *parts))
+
+
+def make_claim(uid: str, *devices: str) -> PreparedClaim:
+    prepared = (
+        PreparedDevice(requests=("gpu",), pool="node", device=f"gpu-{name}", uuid=gpu(name)) for name in devices
+    )
+    return PreparedClaim(uid=uid, namespace="team", name=uid, devices=tuple(prepared), since_seconds=1.0)
+
+
+def make_step(name: str, payload: str = "") -> Step:
+    return Step(name=name, at_seconds=1.0, payload=payload)
+
+
+def stepped(number: int, step: str, *, owner: str = "mig", on: str = "a") -> Stepped:
+    return Stepped(number=number, owner=owner, gpu=gpu(on), step=make_step(step))

@@ -1,0 +1,159 @@
+"""Journals as they were written, kept as files: each version that comes after reads them, to the last record.
+
+Those of format 1 were written by the last version that wrote it, together with what that version read from them. They
+cannot be made anew; one of format 2 is held against what is written now.
+"""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodeagent.components.allocations.journal import encode_records, parse_journal
+from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, apply_records, open_record, replay
+from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
+from nodeagent.components.allocations.roles.changes import Settled
+from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
+from nodeagent.components.allocations.roles.doors import DoorSet
+from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
+from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
+from nodeagent.model.ids import DeviceUuid, MigUuid
+from nodeagent.model.journal import Enforcement, PreparedDevice
+from nodeagent.model.offering import Door
+from tests.support.allocations import granted, pod_named
+from tests.support.books import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
+from tests.support.golden import GOLDEN, check_golden
+
+JOURNALS = GOLDEN / "journal"
+OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
+
+
+class Read(msgspec.Struct):
+    """What the version that wrote a journal read from it."""
+
+    damage: str
+    ledger: Opened
+
+
+def find_files(name: str) -> Found:
+    def read(path: Path) -> bytes | None:
+        return path.read_bytes() if path.exists() else None
+
+    return Found(current=read(JOURNALS / f"{name}.journal"), previous=read(JOURNALS / f"{name}.journal.prev"))
+
+
+def recover(found: Found) -> Recovered:
+    return recover_ledger(found, "machine", "boot", 1000)
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_journal_of_format_1_is_read_as_by_the_version_that_wrote_it(name: str) -> None:
+    """Who holds what, the history, the next number, and what was damaged; and nothing that it did not know of."""
+    read = msgspec.json.decode((JOURNALS / f"{name}.read.json").read_bytes(), type=Read)
+    recovered = recover(find_files(name))
+    assert (recovered.damage, recovered.refusal) == (read.damage, "")
+    assert recovered.ledger == Ledger(
+        entries={entry.allocation.number: entry for entry in read.ledger.entries},
+        next_number=read.ledger.next_number,
+        history=read.ledger.history,
+    )
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_journal_of_format_1_goes_on_as_one_of_this_format(name: str) -> None:
+    """The journal is begun anew with all that it held, and takes the new records."""
+    ledger = recover(find_files(name)).ledger
+    content, seal = encode_records([open_record(ledger, "machine", "boot")], 0)
+    assert b'"format":%d' % FORMAT in content
+    assert recover(Found(current=content, previous=None)).ledger == ledger
+    reservation = make_reservation(ledger.next_number)
+    content += encode_records([Reserved(reservation=reservation)], seal)[0]
+    assert recover(Found(current=content, previous=None)).ledger.fractions.reservations == {
+        reservation.number: reservation
+    }
+
+
+def test_the_old_journals_have_all_that_there_was() -> None:
+    """Every record of format 1, a withdrawn grant too, in more than one journal."""
+    text = b"".join(path.read_bytes() for path in JOURNALS.glob("format1-*.journal*"))
+    kinds = {"opened", "granted", "identified", "forgotten", "freed", "withdrawn"}
+    assert {kind for kind in kinds if b'"type":"%s"' % kind.encode() in text} == kinds
+    assert len(OLD) == 5
+
+
+def make_every_record() -> list[Record]:
+    shared = PreparedDevice(
+        requests=("gpu", "gpu/small"),
+        pool="node",
+        device="gpu-2-part",
+        uuid=gpu("c"),
+        cdi_names=("nvidia.com/gpu=claim-two",),
+        part=make_part("c", 25, 1024),
+    )
+    mig: DeviceUuid = MigUuid("MIG-5b1f4e0a-6a4c-5d3e-9a57-2f0c8f6a1b2c")
+    cut = msgspec.structs.replace(shared, device="gpu-3-mig-1g", uuid=mig, part=None)
+    two = msgspec.structs.replace(make_claim("two"), devices=(shared, cut))
+    full = msgspec.structs.replace(
+        make_binding(13, (11, 12), make_part("a", 30), limits_name="11"),
+        cdi_name="nvidia.com/fraction=11",
+        enforcement=Enforcement.LIBRARY,
+        confirmed_by=("pod_resources", "checkpoint"),
+    )
+    before: list[Record] = [
+        granted(1, "a"),
+        granted(2, "b"),
+        granted(3, "a"),
+        Reserved(reservation=make_reservation(4, "x", cdi_name="fraction=4")),
+        Reserved(reservation=make_reservation(5, "m", resource=MEMORY)),
+        Bound(binding=make_binding(6, (4,))),
+        Prepared(claim=make_claim("one", "b")),
+        stepped(7, "plan"),
+        DoorSet(gpu=gpu("b"), door=Door.CLAIMS, at_seconds=2.0),
+        DoorSet(gpu=gpu("d"), door=Door.NONE, at_seconds=2.5),
+    ]
+    return [
+        open_record(replay(before, 10), "machine", "boot"),
+        granted(8, "b"),
+        Identified(number=8, pod=pod_named("train"), container="main", seen_by="now"),
+        Forgotten(number=8),
+        Freed(number=3, at_seconds=3.0, why="given back"),
+        Reserved(reservation=make_reservation(11, "yz", cdi_name="fraction=11")),
+        Reserved(reservation=make_reservation(12, "n", resource=MEMORY, kubelet_run="")),
+        Bound(binding=full),
+        Bound(binding=msgspec.structs.replace(full, parts=(make_part("a", 40, 512),))),
+        Released(number=5, at_seconds=4.0, why="nobody asked for it again"),
+        Released(number=6, at_seconds=4.5, why="the pod has ended"),
+        Prepared(claim=two),
+        Unprepared(uid="one", at_seconds=5.0, why="the last pod has ended"),
+        stepped(7, "drain"),
+        stepped(14, "plan", owner="mps", on="b"),
+        Settled(number=14, at_seconds=6.0, outcome="done"),
+        DoorSet(gpu=gpu("a"), door=Door.FRACTIONS, at_seconds=7.0),
+        DoorSet(gpu=gpu("b"), door=None, at_seconds=8.0),
+    ]
+
+
+def test_format_2_is_written_as_it_is() -> None:
+    """What is written is what other versions will find: a change here is a change of format."""
+    records = make_every_record()
+    content = encode_records(records, 0)[0]
+    check_golden("journal/format2-every-record.journal", content.decode())
+    parsed = parse_journal((JOURNALS / "format2-every-record.journal").read_bytes())
+    assert (list(parsed.records), parsed.damage, parsed.refusal) == (records, "", "")
+
+
+def test_what_format_2_says_is_known_to_the_last_record() -> None:
+    """The state after every kind of record, spelled out."""
+    ledger = recover(find_files("format2-every-record")).ledger
+    assert list(ledger.entries) == [8]
+    assert [ended.allocation.number for ended in ledger.history] == [1, 2, 3]
+    assert sorted(ledger.fractions.reservations) == [11, 12]
+    assert ledger.fractions.bindings[13].parts == (make_part("a", 40, 512),)
+    assert [one.number for one in ledger.fractions.find_reservations(CORE, make_reservation(0, "yz").devices)] == [11]
+    assert list(ledger.claims) == ["two"]
+    assert {number: [step.name for step in each.steps] for number, each in ledger.changes.items()} == {
+        7: ["plan", "drain"]
+    }
+    assert ledger.doors == {gpu("a"): Door.FRACTIONS, gpu("d"): Door.NONE}
+    assert ledger.next_number == 15
+    assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

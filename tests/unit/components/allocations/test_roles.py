@@ -1,0 +1,234 @@
+"""What the records do that are about something else than whole devices, and what is refused before one is written."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.allocations.ledger import Ledger, Record, apply_record, open_record, replay
+from nodeagent.components.allocations.roles.changes import Settled
+from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
+from nodeagent.components.allocations.roles.doors import DoorSet
+from nodeagent.components.allocations.roles.fractions import Fractions, Released, refuse_binding
+from nodeagent.model.journal import Binding, Change, Enforcement, GpuPart
+from nodeagent.model.offering import Door
+from tests.support.allocations import granted
+from tests.support.books import (
+    CORE,
+    MEMORY,
+    MIB,
+    bound,
+    gpu,
+    make_binding,
+    make_claim,
+    make_part,
+    make_reservation,
+    make_step,
+    reserved,
+    stepped,
+)
+
+
+def released(number: int) -> Released:
+    return Released(number=number, at_seconds=9.0, why="the pod has ended")
+
+
+def after(*records: Record) -> Ledger:
+    return replay(records, 10)
+
+
+def fractions_of(*records: Record) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """The numbers of the reservations, and what each binding redeems."""
+    found = after(*records).fractions
+    return list(found.reservations), {number: each.reservations for number, each in found.bindings.items()}
+
+
+TWO_RESERVED = (reserved(1, "x"), reserved(2, "y"))
+
+
+@pytest.mark.parametrize(
+    ("records", "reservations", "bindings"),
+    [
+        (TWO_RESERVED, [1, 2], {}),
+        ([*TWO_RESERVED, bound(3, (1, 2))], [1, 2], {3: (1, 2)}),
+        ([*TWO_RESERVED, released(1)], [2], {}),
+        ([*TWO_RESERVED, bound(3, (1, 2)), released(3)], [], {}),
+        ([*TWO_RESERVED, bound(3, (1, 2)), released(1)], [1, 2], {3: (1, 2)}),
+        ([*TWO_RESERVED, bound(3, (1,)), bound(4, (2,)), released(3)], [2], {4: (2,)}),
+        ([*TWO_RESERVED, bound(3, (1,)), bound(4, (1, 2))], [1, 2], {3: (1,)}),
+        ([*TWO_RESERVED, released(1), bound(3, (1, 2))], [2], {}),
+        ([reserved(1), bound(2, (7,))], [1], {}),
+        ([reserved(1), bound(2, ())], [1], {}),
+        ([reserved(1), released(1), reserved(1)], [], {}),
+        ([reserved(1), bound(2, (1,)), released(2), reserved(3), bound(2, (3,))], [3], {}),
+        ([reserved(1, "x"), reserved(2, "x")], [1, 2], {}),
+        ([released(4)], [], {}),
+    ],
+    ids=[
+        "reserved",
+        "bound",
+        "rolled back",
+        "released with what it redeemed",
+        "redeemed, so not rolled back",
+        "others stay",
+        "redeemed once",
+        "gone before it was bound",
+        "never reserved",
+        "of nothing",
+        "a number is used once",
+        "a binding that has ended does not come back",
+        "the tokens of an init container",
+        "never there",
+    ],
+)
+def test_reservations_and_bindings(
+    records: Sequence[Record], reservations: list[int], bindings: dict[int, tuple[int, ...]]
+) -> None:
+    """A binding redeems living reservations, each once; what is released is gone, and stays gone."""
+    assert fractions_of(*records) == (reservations, bindings)
+
+
+def test_a_binding_is_told_anew_with_other_limits() -> None:
+    """The limits of a running container change; its reservations and its GPUs do not."""
+    known = make_binding(2, (1,))
+    more = replace(known, parts=(make_part("a", 80),), limits_name="new", enforcement=Enforcement.LIBRARY)
+    ledger = after(reserved(1), bound(2, (1,)))
+    told = [bound(2, (1,), make_part("b")), bound(2, (3,)), bound(2, (1,), make_part("a", -1))]
+    for record in told:
+        assert apply_record(ledger, record, 10).fractions.bindings == {2: known}
+    assert apply_record(ledger, replace(told[0], binding=more), 10).fractions.bindings == {2: more}
+
+
+def test_reservations_are_found_by_their_tokens_and_bindings_by_them() -> None:
+    """As PreStartContainer asks: which reservation has exactly these, and is it bound?"""
+    ledger = after(reserved(1, "xy"), reserved(2, "yx"), reserved(3, "x"), bound(4, (2,)))
+    fractions = ledger.fractions
+    devices = make_reservation(9, "xy").devices
+    assert [one.number for one in fractions.find_reservations(CORE, devices)] == [1, 2]
+    assert fractions.find_reservations(MEMORY, devices) == ()
+    assert fractions.find_binding(1) is None
+    assert fractions.find_binding(2) == make_binding(4, (2,))
+    assert Fractions(bindings=fractions.bindings).find_binding(2) == make_binding(4, (2,))
+
+
+CAPACITIES = (make_part("a", 100, 1024), make_part("b", 100, 1024))
+HALF_TAKEN = after(reserved(1), bound(2, (1,), make_part("a", 60, 768)), reserved(3)).fractions
+
+
+@pytest.mark.parametrize(
+    ("binding", "leaving", "words"),
+    [
+        (make_binding(4, (3,), make_part("a", 40, 256)), (), ""),
+        (make_binding(4, (3,), make_part("a", 0, 0)), (), ""),
+        (make_binding(4, (3,), make_part("a", 40, 256), make_part("b", 100, 1024)), (), ""),
+        (make_binding(4, (3,), make_part("a", 41, 0)), (), "GPU-a has 40 of 100 cores left, not 41"),
+        (make_binding(4, (3,), make_part("a", 1, 257)), (), "GPU-a has 256 MiB of 1 GiB left, not 257 MiB"),
+        (make_binding(4, (3,), make_part("a", 100, 1024)), (2,), ""),
+        (make_binding(2, (1,), make_part("a", 100, 1024)), (), ""),
+        (make_binding(2, (1,), make_part("a", 101, 1024)), (), "GPU-a has 100 of 100 cores left, not 101"),
+        (make_binding(4, (3,), make_part("c")), (), "nothing of GPU-c is given in parts"),
+        (make_binding(4, (3,), make_part("a"), make_part("a")), (), "a binding has one part of each of its GPUs"),
+        (make_binding(4, (3,), make_part("a", 1, -1)), (), "a part of a GPU is not negative"),
+        (replace(make_binding(4, (3,)), parts=()), (), "a binding has one part of each of its GPUs"),
+        (make_binding(4, (1,)), (), "reservation 1 is redeemed by binding 2"),
+        (make_binding(4, (7,)), (), "there is no reservation 7"),
+        (make_binding(4, (3, 3)), (), "a binding redeems reservations, each once"),
+        (make_binding(2, (3,)), (), "binding 2 has other reservations"),
+        (make_binding(2, (1,), make_part("b")), (), "binding 2 is on other GPUs"),
+    ],
+)
+def test_what_is_refused_before_it_is_written(binding: Binding, leaving: tuple[int, ...], words: str) -> None:
+    """No GPU is given out for more than it has, and the words say what is left of it."""
+    assert refuse_binding(HALF_TAKEN, binding, CAPACITIES, leaving) == words
+
+
+def test_what_runs_already_is_taken_in_even_where_it_is_too_much() -> None:
+    """What was adopted is a fact: to leave it out would give the same memory away again."""
+    ledger = after(reserved(1), bound(2, (1,), make_part("a", 90)), reserved(3), bound(4, (3,), make_part("a", 90)))
+    assert ledger.fractions.sum_parts(gpu("a")) == GpuPart(gpu=gpu("a"), cores=180, memory_bytes=512 * MIB)
+    assert ledger.fractions.sum_parts(gpu("a"), {2}).cores == 90
+    assert ledger.fractions.sum_parts(gpu("b")) == GpuPart(gpu=gpu("b"), cores=0, memory_bytes=0)
+
+
+def test_claims_are_prepared_once_and_put_away() -> None:
+    """A claim that is prepared again is as it was told last; one that was put away may come again."""
+    one, other = make_claim("one", "a"), make_claim("other", "b", "c")
+    again = make_claim("one", "b")
+    away = Unprepared(uid="one", at_seconds=2.0, why="the last pod has ended")
+    assert after(Prepared(claim=one), Prepared(claim=other)).claims == {"one": one, "other": other}
+    assert after(Prepared(claim=one), Prepared(claim=again)).claims == {"one": again}
+    assert after(Prepared(claim=one), away, away).claims == {}
+    assert after(Prepared(claim=one), away, Prepared(claim=again)).claims == {"one": again}
+
+
+def steps_of(*records: Record) -> dict[int, str]:
+    return {number: "".join(step.name for step in each.steps) for number, each in after(*records).changes.items()}
+
+
+SETTLED = Settled(number=1, at_seconds=5.0, outcome="done")
+
+
+@pytest.mark.parametrize(
+    ("records", "steps"),
+    [
+        ([stepped(1, "p"), stepped(1, "q")], {1: "pq"}),
+        ([stepped(1, "p"), stepped(2, "q", on="b")], {1: "p", 2: "q"}),
+        ([stepped(1, "p"), stepped(1, "p")], {1: "p"}),
+        ([stepped(1, "p"), SETTLED], {}),
+        ([stepped(1, "p"), SETTLED, stepped(1, "q")], {}),
+        ([stepped(1, "p"), stepped(1, "q", owner="mps")], {1: "p"}),
+        ([stepped(1, "p"), stepped(1, "q", on="b")], {1: "p"}),
+        ([SETTLED], {}),
+    ],
+)
+def test_steps_of_a_change_are_kept_until_it_is_settled(records: list[Record], steps: dict[int, str]) -> None:
+    """A change has one owner and one GPU; each step stands once, and nothing is added to what is over."""
+    assert steps_of(*records) == steps
+
+
+def test_a_change_knows_all_that_its_owner_needs() -> None:
+    """Whoever comes after a kill goes on with the payload of the last step."""
+    known = Change(number=1, owner="mig", gpu=gpu("a"), steps=(make_step("plan", "7 x 1g"), make_step("drain")))
+    first = replace(stepped(1, "plan"), step=make_step("plan", "7 x 1g"))
+    assert after(first, stepped(1, "drain")).changes == {1: known}
+
+
+def test_doors_are_set_and_left_to_the_configuration() -> None:
+    """A GPU has the door that was set last."""
+
+    def door(name: str, wanted: Door | None) -> DoorSet:
+        return DoorSet(gpu=gpu(name), door=wanted, at_seconds=1.0)
+
+    assert after(door("a", Door.NONE), door("b", Door.WHOLE)).doors == {gpu("a"): "none", gpu("b"): "whole"}
+    assert after(door("a", Door.NONE), door("a", Door.CLAIMS)).doors == {gpu("a"): "claims"}
+    assert after(door("a", Door.NONE), door("a", None), door("b", None)).doors == {}
+
+
+EVERYTHING: list[Record] = [
+    granted(1, "a"),
+    reserved(2, "x"),
+    reserved(3, "y"),
+    bound(4, (2,)),
+    Prepared(claim=make_claim("one", "a")),
+    stepped(5, "plan"),
+    DoorSet(gpu=gpu("b"), door=Door.FRACTIONS, at_seconds=1.0),
+]
+
+
+def test_a_journal_begun_anew_has_everything() -> None:
+    """All that is given out and all that is under way is in the record that begins a journal."""
+    ledger = after(*EVERYTHING)
+    assert after(open_record(ledger, "machine", "boot")) == ledger
+    assert (ledger.next_number, len(ledger.changes), len(ledger.doors)) == (6, 1, 1)
+
+
+def test_an_opening_begins_with_what_it_says_alone() -> None:
+    """Whatever was known before it, in whichever role."""
+    assert after(*EVERYTHING, open_record(Ledger(), "", "")) == Ledger()
+
+
+def test_numbers_are_used_once_in_all_roles() -> None:
+    """A number means one thing, whether an allocation, a reservation, a binding or a change."""
+    assert after(granted(1, "a"), reserved(1)).fractions == Fractions()
+    assert after(stepped(3, "plan"), reserved(2)).fractions == Fractions()
+    assert after(reserved(1), bound(1, (1,))).fractions.bindings == {}

@@ -1,0 +1,1 @@
+"""The doors of all GPUs."""

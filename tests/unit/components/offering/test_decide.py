@@ -1,0 +1,68 @@
+"""The doors of all GPUs, and what is said of them."""
+
+from nodeagent.components.offering.decide import decide_conditions, plan_offering
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
+from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.offering import Door
+from tests.support.gpus import gpu_uuid, make_gpu
+
+TWO = (make_gpu(0), make_gpu(1))
+
+
+def rule(door: DoorWord, *gpus: str) -> DoorRule:
+    return DoorRule(gpus=gpus, door=door)
+
+
+def held(index: int) -> Allocation:
+    return Allocation(
+        number=1,
+        resource=ResourceName("nvidia.com/gpu"),
+        devices=(DeviceId(gpu_uuid(index)),),
+        since_seconds=0.0,
+        pod=PodIdentity(namespace="ns", name="train"),
+        container="main",
+    )
+
+
+def test_without_rules_every_gpu_is_given_whole_and_nothing_is_said() -> None:
+    """Also one that somebody has: nobody is in anybody's way."""
+    offering = plan_offering(TWO, Settings(), {}, [held(0)])
+    assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [(Door.WHOLE, True, True)] * 2
+    assert not any(decide_conditions(offering).values())
+
+
+def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
+    """Closed for new ones until then, and each surface says who is waited for."""
+    settings = Settings(doors=DoorsSettings(rules=(rule("whole", "all"),)))
+    offering = plan_offering(TWO, settings, {gpu_uuid(0): Door.NONE, gpu_uuid(1): Door.NONE}, [held(0)])
+    first, second = offering.doors
+    assert (first.door, first.wanted, first.is_open, second.door, second.is_open) == (
+        Door.WHOLE,
+        Door.NONE,
+        False,
+        Door.NONE,
+        False,
+    )
+    waits = decide_conditions(offering)["door-waits"]
+    assert waits == {gpu_uuid(0): first.describe()}
+    assert "until ns/train (main) is gone, then none (set by a person)" in first.describe()
+
+
+def test_a_change_that_waits_goes_on_giving_through_the_old_door() -> None:
+    """Where the configuration says so."""
+    settings = Settings(doors=DoorsSettings(rules=(rule("none", "0"),), change="wait"))
+    (first, _) = plan_offering(TWO, settings, {}, [held(0)]).doors
+    assert (first.door, first.is_open) == (Door.WHOLE, True)
+
+
+def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
+    """Fractions and claims are promised by rules before anything gives them out."""
+    settings = Settings(doors=DoorsSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope"))))
+    offering = plan_offering(TWO, settings, {}, [])
+    assert not offering.doors[0].is_open
+    found = decide_conditions(offering)
+    assert found["door-unserved"] == {gpu_uuid(0): "GPU 0: door fractions (doors.rules[0])"}
+    assert "doors.rules[0] (fractions) and doors.rules[1] (none) both name GPU 0" in found["doors-unclear"][""]
+    assert "'nope' means no GPU of this node" in found["doors-unclear"][""]

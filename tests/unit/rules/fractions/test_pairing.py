@@ -1,0 +1,125 @@
+"""Who is about to start, out of two records of which each leaves something out."""
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.errors import CallerUnclear
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ports.kubelet import ContainerDevices
+from nodeagent.rules.fractions.pairing import Caller, Records, Standing, find_caller, find_standing
+
+CORE, MEMORY = ResourceName("tencent.com/vcuda-core"), ResourceName("tencent.com/vcuda-memory")
+NAMED, NUMBERED = PodIdentity(namespace="ns", name="a"), PodIdentity(namespace="", name="", uid="u")
+POD = PodIdentity(namespace="ns", name="a", uid="u")
+OTHER = PodIdentity(namespace="ns", name="b", uid="v")
+
+
+def ids(text: str) -> tuple[DeviceId, ...]:
+    return tuple(map(DeviceId, text))
+
+
+def entry(pod: PodIdentity, container: str, devices: str, resource: ResourceName = CORE) -> ContainerDevices:
+    return ContainerDevices(pod=pod, container=container, resource=resource, devices=ids(devices))
+
+
+def find(records: Records, asked: str = "ba", memory: ResourceName | None = MEMORY) -> Caller:
+    return find_caller(records, CORE, memory, ids(asked))
+
+
+LISTED = (entry(NAMED, "c", "ab"), entry(NAMED, "c", "xyz", MEMORY), entry(NAMED, "d", "e"))
+NOTED = (entry(NUMBERED, "c", "ba"), entry(NUMBERED, "c", "xyz", MEMORY), entry(NUMBERED, "d", "e"))
+
+
+@pytest.mark.parametrize(
+    ("records", "pod"),
+    [
+        (Records(listed=LISTED), NAMED),
+        (Records(noted=NOTED), NUMBERED),
+        (Records(listed=LISTED, noted=NOTED), POD),
+        (Records(listed=LISTED, pods=(OTHER, POD)), POD),
+        (Records(noted=NOTED, pods=(OTHER, POD)), POD),
+        (Records(listed=LISTED, noted=NOTED, pods=(OTHER, POD)), POD),
+    ],
+)
+def test_the_caller_is_the_one_who_holds_exactly_these_ids(records: Records, pod: PodIdentity) -> None:
+    """By whichever record there is, in any order; its memory is found by pod and container."""
+    assert find(records) == Caller(pod=pod, containers=("c",), cores=ids("ab"), memory=ids("xyz"))
+
+
+def test_a_profile_without_memory_pairs_nothing() -> None:
+    """There is one resource then."""
+    assert find(Records(listed=LISTED), memory=None).memory == ()
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        (Records(), "the kubelet has not written down yet who has them"),
+        (Records(listed=(entry(NAMED, "c", "abz"),)), "has not written down yet"),
+        (Records(listed=(entry(NAMED, "c", "ab", MEMORY),)), "has not written down yet"),
+        (Records(listed=(entry(NAMED, "c", "ab"), entry(OTHER, "c", "ab"))), "records name ns/a and ns/b"),
+        (Records(noted=(entry(NUMBERED, "c", "ab"), entry(OTHER, "c", "ab"))), "records name ns/b and pod u"),
+        (
+            Records(
+                listed=LISTED, noted=(entry(PodIdentity(namespace="", name="", uid="v"), "c", "ab"),), pods=(OTHER,)
+            ),
+            "records name ns/a and ns/b",
+        ),
+    ],
+)
+def test_records_that_do_not_tell_are_no_reason_to_guess(records: Records, reason: str) -> None:
+    """The kubelet asks again, and the records are better then."""
+    with pytest.raises(CallerUnclear, match=reason):
+        find(records)
+
+
+INIT = (*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", "xyz", MEMORY))
+
+
+@pytest.mark.parametrize(
+    ("starting", "containers"),
+    [
+        (None, ("c", "init")),
+        ({"u": {"init"}}, ("init",)),
+        ({"u": {"c", "d"}}, ("c",)),
+        ({"v": {"init"}}, ("c", "init")),
+        ({"u": {"z"}}, ("c", "init")),
+    ],
+)
+def test_an_init_container_shares_its_ids(
+    starting: Mapping[str, Collection[str]] | None, containers: tuple[str, ...]
+) -> None:
+    """The list of pods leaves it out; who may start now tells the two apart, and where both may it is both."""
+    caller = find(Records(listed=LISTED, noted=INIT, starting=starting))
+    assert (caller.pod, caller.containers, caller.memory) == (POD, containers, ids("xyz"))
+
+
+def test_containers_that_share_ids_and_differ_in_memory_must_be_told_apart() -> None:
+    """One would have the other's limit."""
+    records = Records(
+        listed=LISTED, noted=(*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", "x", MEMORY))
+    )
+    with pytest.raises(CallerUnclear, match="c, init of ns/a hold the same ids and differ"):
+        find(records)
+    starting = Records(listed=records.listed, noted=records.noted, starting={"u": {"init"}})
+    assert find(starting).memory == ids("x")
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        ({}, Standing(None, ())),
+        ({1: ("ab", "xyz")}, Standing(1, ())),
+        ({1: ("ba", "zyx"), 2: ("ef", "g")}, Standing(1, ())),
+        ({1: ("ab", "xy")}, Standing(None, (1,))),
+        ({3: ("bc", "xyz"), 2: ("a", "q"), 4: ("ef", "xyz")}, Standing(None, (2, 3))),
+    ],
+)
+def test_a_binding_is_kept_or_takes_the_place_of_one_that_is_over(
+    bound: Mapping[int, tuple[str, str]], expected: Standing
+) -> None:
+    """The same ids are the same binding; a container that shares some of them with another comes after it."""
+    caller = Caller(pod=POD, containers=("c",), cores=ids("ab"), memory=ids("xyz"))
+    assert find_standing({number: (ids(one), ids(two)) for number, (one, two) in bound.items()}, caller) == expected

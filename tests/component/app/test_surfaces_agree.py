@@ -28,6 +28,8 @@ FAULTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "driver gone": (("simulate", "fault", "driver", "gone"),),
     "out of service": (("gpu", "set-door", "0", "none"),),
 }
+IMPOSSIBLE = {("t4", "remapping failed")}
+"""The first GPUs that remap rows came after it."""
 QUICK = ("--pods", "2", "--set", "health.poll_seconds=0.5", "--set", "driver.call_timeout_seconds=0.5")
 SETTLED_SECONDS = 4.0
 """So long nothing that is said may change, for what is said now to be what is meant."""
@@ -66,8 +68,8 @@ def settle(node: AgentProcess) -> dict[str, Any]:
 
 
 def try_until(check: Callable[[], None]) -> None:
-    """A look at several surfaces takes a moment, in which one of them may move on."""
-    deadline = time.monotonic() + 2 * SETTLED_SECONDS
+    """A look at several surfaces takes a moment, and some conditions are told only once they have lasted."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             check()
@@ -79,8 +81,10 @@ def try_until(check: Callable[[], None]) -> None:
             return
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("profile", "fault"),
+    [(profile, fault) for profile in PROFILES for fault in FAULTS if (profile, fault) not in IMPOSSIBLE],
+)
 def test_all_surfaces_say_the_same(profile: str, fault: str) -> None:
     """Whatever is wrong, none of them says that all is well, and none says more or less than the others."""
     with running(profile) as node:
@@ -103,8 +107,8 @@ def compare(node: AgentProcess) -> None:
     assert status.returncode == CODES[record["verdict"]], status.stdout
     assert json.loads(run_command(node.directory, "status", "--json").stdout)["verdict"] == record["verdict"]
     health = run_command(node.directory, "gpu", "health")
-    unwell = [one for gpu in record["gpus"]["gpus"] for one in gpu["health"] if one["verdict"] != "healthy"]
-    assert health.returncode == int(bool(unwell)), health.stdout
+    verdicts = [one["verdict"] for gpu in record["gpus"]["gpus"] for one in gpu["health"]]
+    assert health.returncode == int(not verdicts or set(verdicts) != {"healthy"}), health.stdout
 
 
 def compare_conditions(node: AgentProcess, record: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@
 
 typedef struct { const char *at; size_t size; } Slice;
 typedef struct { char *at; size_t size, room; } Text;
-typedef struct { const char **at; size_t count, room; } Names;
+typedef struct { const char **at; uint32_t *sums; size_t count, room; } Names; /* sums: what tells most names apart */
 
 void *take(size_t size);                                 /* zeroed; ends the program when there is none */
 void *grow(void *old, size_t used, size_t size);         /* a larger copy */

@@ -102,18 +102,27 @@ const char *join(const char *const *words) {
     return text_end(&text);
 }
 
+static uint32_t sum_up(const char *name) {
+    uint32_t sum = 2166136261u;
+    for (; *name; name++) sum = (sum ^ (unsigned char)*name) * 16777619u;
+    return sum;
+}
+
 void names_add(Names *names, const char *name) {
     if (names->count == names->room) {
         size_t room = names->room ? names->room * 2 : 16;
         names->at = grow(names->at, names->count * sizeof *names->at, room * sizeof *names->at);
+        names->sums = grow(names->sums, names->count * sizeof *names->sums, room * sizeof *names->sums);
         names->room = room;
     }
+    names->sums[names->count] = sum_up(name);
     names->at[names->count++] = name;
 }
 
 bool names_have(const Names *names, const char *name) {
+    uint32_t sum = names->count ? sum_up(name) : 0;
     for (size_t each = 0; each < names->count; each++)
-        if (same(names->at[each], name)) return true;
+        if (names->sums[each] == sum && same(names->at[each], name)) return true;
     return false;
 }
 

@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Section)
 
 # Sections whose part is still to be built: they are read and judged like all others, and whoever sets something in
 # them is told that nothing comes of it yet. A part that lands takes its name off this list.
-NOT_BUILT: Final[frozenset[str]] = frozenset({"doors"})
+NOT_BUILT: Final[frozenset[str]] = frozenset()
 
 
 def _section(kind: type[S]) -> S:

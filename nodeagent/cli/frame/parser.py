@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from nodeagent import __version__
 from nodeagent.cli.frame.command import Argument, Command
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.frame.word_order import explain_order
 from nodeagent.model.nearest import suggest
 
 
@@ -19,6 +20,8 @@ class Parser(argparse.ArgumentParser):
     # argparse asks for these signatures, and for any type of argument.
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Refuse what is left over in the words of the command it was typed after."""
+        if problem := explain_order(self.get_default("chosen"), args or ()):
+            self.error(problem)
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:
             arguments.parser.refuse_unknown(unknown)

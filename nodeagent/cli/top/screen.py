@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, paint, shorten
 from nodeagent.cli.top.rows import Row
-from nodeagent.cli.top.state import LISTS, TopState, View, list_rows
+from nodeagent.cli.top.state import LISTS, TopState, View, find_chosen, list_rows
 from nodeagent.cli.top.view import (
     DEVICE_GIVING_WAY,
     DEVICE_HEAD,
@@ -120,7 +120,7 @@ def _draw_list(top: TopRecord, state: TopState, size: Size, *, colour: bool) -> 
     rows = list_rows(state, top)
     layout = Layout(max(1, size.columns - MARGIN))
     head, lines = _lay_out_devices(rows, layout) if state.view is View.DEVICES else _lay_out_processes(rows, layout)
-    at = min(state.chosen.row, max(0, len(rows) - 1))
+    at = find_chosen(state, rows)
     # The chosen row stays in sight; the list does not end before the screen does.
     first = max(0, min(at - size.body // 2, len(rows) - size.body))
     shown = [

@@ -31,6 +31,11 @@ class Chosen(Struct, frozen=True):
     column: int = 0
     is_reversed: bool = False
     row: int = 0
+    """Its place when it was chosen; counts only while what was chosen is not shown."""
+    uuid: str = ""
+    """The device that was chosen, wherever in the list it stands; empty until one is, which is the first row."""
+    pid: int | None = None
+    """The process on it; nothing for the device itself."""
 
 
 class TopState(Struct, frozen=True):
@@ -67,6 +72,15 @@ def list_rows(state: TopState, top: TopRecord) -> list[Row]:
     return make(top, state.column, state.filter, is_reversed=state.chosen.is_reversed)
 
 
+def find_chosen(state: TopState, rows: list[Row]) -> int:
+    """Which row is the chosen one: the same process or device, else the same GPU, else what stands in its place."""
+    chosen = state.chosen
+    pids = [None if row.process is None else row.process.pid for row in rows]
+    same = [number for number, row in enumerate(rows) if row.device.uuid == chosen.uuid]
+    exact = [number for number in same if pids[number] == chosen.pid]
+    return next(iter((*exact, *same)), min(chosen.row, max(0, len(rows) - 1)))
+
+
 def press(state: TopState, key: str, top: TopRecord, page: int) -> TopState:
     """The state after a key; `page` is how many lines the body of the screen has."""
     if state.is_typing:
@@ -77,7 +91,7 @@ def press(state: TopState, key: str, top: TopRecord, page: int) -> TopState:
         return replace(state, view=View.HELP, first=0)
     if key in {"escape", "left", "backspace"}:
         if state.view in LISTS:
-            return _choose(replace(state, filter=""), row=0) if key == "escape" else state
+            return replace(state, filter="") if key == "escape" else state
         return replace(state, view=state.list_view)
     return _press_in_list(state, key, top, page) if state.view in LISTS else _scroll(state, key, page)
 
@@ -86,11 +100,11 @@ def _type(state: TopState, key: str) -> TopState:
     if key == "enter":
         return replace(state, is_typing=False)
     if key == "escape":
-        return _choose(replace(state, is_typing=False, filter=""), row=0)
+        return replace(state, is_typing=False, filter="")
     if key == "backspace":
-        return _choose(replace(state, filter=state.filter[:-1]), row=0)
+        return replace(state, filter=state.filter[:-1])
     if len(key) == 1 and len(state.filter) < FILTER_MAX:
-        return _choose(replace(state, filter=state.filter + key), row=0)
+        return replace(state, filter=state.filter + key)
     return state
 
 
@@ -101,21 +115,25 @@ def _press_in_list(state: TopState, key: str, top: TopRecord, page: int) -> TopS
         other = View.PROCESSES if state.list_view is View.DEVICES else View.DEVICES
         return replace(state, view=other, list_view=other)
     if key == "r":
-        return _choose(state, is_reversed=not state.chosen.is_reversed, row=0)
+        return _choose(state, is_reversed=not state.chosen.is_reversed)
     if key in SORT_STEPS:
         column = (state.chosen.column + SORT_STEPS[key]) % len(COLUMNS[state.list_view])
-        return _choose(state, column=column, row=0, is_reversed=False)
+        return _choose(state, column=column, is_reversed=False)
     return _move(state, key, list_rows(state, top), page)
 
 
 def _move(state: TopState, key: str, rows: list[Row], page: int) -> TopState:
     last = max(0, len(rows) - 1)
-    at = min(state.chosen.row, last)
+    at = find_chosen(state, rows)
     if key in {"enter", "right", "d"} and rows:
         return replace(state, view=View.DETAILS, gpu=rows[at].device.uuid, first=0)
     ends = {"home": 0, "g": 0, "end": last, "G": last}
-    to = ends.get(key, at + _measure_step(key, page))
-    return _choose(state, row=max(0, min(last, to)))
+    step = _measure_step(key, page)
+    if not rows or (key not in ends and not step):
+        return state
+    to = max(0, min(last, ends.get(key, at + step)))
+    process = rows[to].process
+    return _choose(state, row=to, uuid=rows[to].device.uuid, pid=process.pid if process is not None else None)
 
 
 def _measure_step(key: str, page: int) -> int:
@@ -135,6 +153,6 @@ def settle(state: TopState, last_first: int) -> TopState:
     return replace(state, first=min(state.first, max(0, last_first)))
 
 
-def _choose(state: TopState, **chosen: int | bool) -> TopState:
+def _choose(state: TopState, **chosen: int | str | None) -> TopState:
     changed = replace(state.chosen, **chosen)
     return replace(state, devices=changed) if state.list_view is View.DEVICES else replace(state, processes=changed)

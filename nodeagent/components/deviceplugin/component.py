@@ -5,7 +5,7 @@ Refuses to answer before the journal holds the allocation, and to take a resourc
 containers on it: such a resource is served, with its gone devices unhealthy, until nobody holds them.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
@@ -24,9 +24,9 @@ from nodeagent.components.deviceplugin.advertise import (
     plan_list,
 )
 from nodeagent.components.deviceplugin.answer import find_missing_channels, plan_answer, select_devices
+from nodeagent.components.deviceplugin.offers import OfferPlan, ResourceOffer, find_held, make_plan
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause, Envelope
 from nodeagent.core.channels.mailbox import Waker
@@ -55,10 +55,7 @@ from nodeagent.model.ports import AllocationJournal, DevicePlugin
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import EXTRA_KINDS
 from nodeagent.rules.ids import find_uuid
-from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
-from nodeagent.rules.offer.resources import plan_resources
-from nodeagent.rules.placement.prefer import Preference
-from nodeagent.rules.placement.topology import plan_topology
+from nodeagent.rules.offer.devices import Resource, ResourcePlan
 
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
@@ -79,23 +76,12 @@ class ServeResource(Protocol):
         ...
 
 
-class _Offer(NamedTuple):
-    """All that one resource's answers are made of; replaced whole."""
-
-    resource: Resource
-    known: Mapping[DeviceId, PluginDevice]
-    preference: Preference
-    view: View
-    settings: DevicePluginSettings
-    facts: HandoutFacts
-
-
 class ResourcePlugin:
     """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
-    def __init__(self, offer: _Offer, journal: AllocationJournal) -> None:
+    def __init__(self, offer: ResourceOffer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
         self._list: tuple[AdvertisedDevice, ...] = ()
         self._fit: frozenset[DeviceId] = frozenset()
@@ -110,7 +96,7 @@ class ResourcePlugin:
         """The extended resource that this plugin offers."""
         return self._offer.resource.name
 
-    def update(self, offer: _Offer, held: Iterable[DeviceId], cause: Cause = None) -> None:
+    def update(self, offer: ResourceOffer, held: Iterable[DeviceId], cause: Cause = None) -> None:
         """Answer from now on with this; `held` are devices of this resource that containers have."""
         self._offer = offer
         gone = sorted(name for name in held if name not in offer.known)
@@ -176,15 +162,6 @@ class _Served(NamedTuple):
     scope: anyio.CancelScope
 
 
-class _Plan(NamedTuple):
-    """What was planned, and from what, so that it is planned again only when that changes."""
-
-    origin: tuple[object, ...]
-    plan: ResourcePlan
-    known: Mapping[ResourceName, Mapping[DeviceId, PluginDevice]]
-    preferences: Mapping[ResourceName, Preference]
-
-
 class DevicePlugins:
     """The component."""
 
@@ -207,7 +184,7 @@ class DevicePlugins:
         self._ending: set[ResourceName] = set()
         self._standing: dict[ResourceName, AdvertisedResource] = {}
         self._facts = HandoutFacts()
-        self._plan: _Plan | None = None
+        self._plan: OfferPlan | None = None
         self._account: OfferAccount | None = None
         self._accounted: tuple[object, ...] = ()
         self._waker = Waker()
@@ -275,12 +252,11 @@ class DevicePlugins:
         named = find_named(cdi.value if cdi is not None else None, settings)
         view = View(inventory.value, health.value if health is not None else None, blocked, named, closed)
         self._report_problems(planned.plan, no_channel)
-        held = self._find_held() if settings.device_plugin.enabled else {}
-        wanted = {resource.name: resource for resource in planned.plan.resources if settings.device_plugin.enabled}
+        is_on = settings.device_plugin.enabled
+        held = find_held(table.value) if table is not None and is_on else {}
+        wanted = dict.fromkeys(resource.name for resource in planned.plan.resources if is_on)
         for name in {**wanted, **held}:
-            resource = wanted.get(name) or Resource(name=name, devices=())
-            preference = planned.preferences.get(name) or Preference(resource, plan_topology(inventory.value), "packed")
-            offer = _Offer(resource, planned.known.get(name, {}), preference, view, settings.device_plugin, facts)
+            offer = planned.offer(name, view, settings.device_plugin, facts)
             if name in self._ending:
                 continue
             if name not in self._served:
@@ -302,34 +278,21 @@ class DevicePlugins:
         standing = self._standing.get(name)
         return standing is not None and standing.registered and bool(standing.devices)
 
-    def _plan_again(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> _Plan:
+    def _plan_again(self, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]) -> OfferPlan:
         """The plan for this inventory and these settings; made anew only when one of them has changed."""
-        origin = (inventory, closed, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
-        if self._plan is None or self._plan.origin != origin:
-            plan = plan_resources(inventory, settings, closed)
-            topology = plan_topology(inventory)
-            policy = settings.device_plugin.shared_allocation_policy
-            preferences = {resource.name: Preference(resource, topology, policy) for resource in plan.resources}
-            known = {resource.name: {device.id: device for device in resource.devices} for resource in plan.resources}
-            self._plan = _Plan(origin, plan, known, preferences)
-            counts = {resource.name: len(resource.devices) for resource in plan.resources}
+        kept = self._plan
+        plan = self._plan = make_plan(kept, inventory, settings, closed)
+        if plan is not kept:
+            counts = {resource.name: len(resource.devices) for resource in plan.plan.resources}
             self._log.info("resources_planned", generation=inventory.generation, resources=counts)
-        return self._plan
+        return plan
 
     def _find_extras(self) -> tuple[str, ...]:
         state = self._bus.latest(CdiState)
         kinds = {file.kind for file in state.value.files} if state is not None else set()
         return tuple(extra for extra, kind in EXTRA_KINDS.items() if kind in kinds)
 
-    def _find_held(self) -> dict[ResourceName, tuple[DeviceId, ...]]:
-        """By resource, the devices that containers have."""
-        table = self._bus.latest(AllocationTable)
-        held: dict[ResourceName, tuple[DeviceId, ...]] = {}
-        for allocation in table.value.allocations if table is not None else ():
-            held[allocation.resource] = held.get(allocation.resource, ()) + allocation.devices
-        return held
-
-    def _begin(self, tasks: TaskGroup, offer: _Offer) -> None:
+    def _begin(self, tasks: TaskGroup, offer: ResourceOffer) -> None:
         served = _Served(ResourcePlugin(offer, self._journal), anyio.CancelScope())
         self._served[offer.resource.name] = served
         self._conditions.set(

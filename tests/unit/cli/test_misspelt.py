@@ -2,6 +2,8 @@
 
 import pytest
 
+from nodeagent.cli.commands import ROOT
+from nodeagent.cli.frame.word_order import explain_order
 from tests.support.command_line import run_here
 
 
@@ -29,6 +31,41 @@ def test_a_misspelt_word_is_named_with_what_it_most_likely_means(
         run_here(*line.split())
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--simulation a status", "'--simulation' before the command; did you mean 'nodeagent status --simulation a'?"),
+        ("--simulation=a gpu list --json", "did you mean 'nodeagent gpu list --json --simulation=a'?"),
+        ("gpu --simulation a list", "did you mean 'nodeagent gpu list --simulation a'?"),
+        ("--json gpu --simulation a list", "did you mean 'nodeagent gpu list --json --simulation a'?"),
+        ("simulate --simulation a fault xid", "did you mean 'nodeagent simulate fault xid --simulation a'?"),
+        ("simulate --profile t4 fault xid", "'nodeagent simulate fault' does not know '--profile'"),
+        ("--simulation a run", "'nodeagent run' does not know '--simulation'"),
+        ("--simulation a", "did you mean 'nodeagent COMMAND --simulation a'?"),
+        ("gpu --simulation a", "did you mean 'nodeagent gpu COMMAND --simulation a'?"),
+        ("--wait gpu set-door 0 none", "did you mean 'nodeagent gpu set-door 0 none --wait'?"),
+        ("run --simulation a", "nodeagent run: error: unknown option '--simulation'"),
+        ("--simulation a lst", "did you mean 'nodeagent COMMAND --simulation a'?"),
+    ],
+)
+def test_an_option_before_its_command_is_refused_with_the_order_that_works(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is ignored, and no value is taken for a command."""
+    with pytest.raises(SystemExit) as ended:
+        run_here(*line.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line", ["simulate --simulation a --profile t4", "simulate --simulation fault", "status --simulation gpu"]
+)
+def test_an_option_behind_its_command_is_not_taken_for_one_before_another(line: str) -> None:
+    """Nor is a value that is called like a command."""
+    assert not explain_order(ROOT, line.split())
 
 
 @pytest.mark.parametrize(

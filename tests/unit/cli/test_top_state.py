@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodeagent.cli.gpu.readings import Reading
 from nodeagent.cli.top.screen import HEAD_LINES, HELP, Screen, Size, draw, render_bar
-from nodeagent.cli.top.state import COLUMNS, FILTER_MAX, TopState, View, list_rows, press, settle
+from nodeagent.cli.top.state import COLUMNS, FILTER_MAX, TopState, View, find_chosen, list_rows, press, settle
 from nodeagent.cli.top.view import TopDevice, TopProcess, TopRecord
 
 SIZE = Size(100, 20)
@@ -143,6 +143,46 @@ def test_rows_are_chosen_within_the_list() -> None:
     assert "vllm" in marked[0]
     gone = replace(TOP, devices=TOP.devices[:1])
     assert sum(line.startswith("> ") for line in show(press_all("end"), top=gone).lines) == 1
+
+
+def name_chosen(state: TopState, top: TopRecord = TOP) -> str:
+    """The GPU of the marked row, with its process."""
+    rows = list_rows(state, top)
+    row = rows[find_chosen(state, rows)]
+    return row.device.uuid if row.process is None else f"{row.device.uuid} {row.process.pid}"
+
+
+@pytest.mark.parametrize(
+    "keys", [["s"], ["S"], ["r"], ["s", "r"], ["/", *"GPU-2"], ["/", *"GPU-2", "enter", "escape"], ["tab", "tab"]]
+)
+def test_the_chosen_row_is_the_same_gpu_wherever_it_stands(keys: list[str]) -> None:
+    """Another order, or a list that a filter made shorter: the mark goes with the GPU, and so do the details."""
+    second = press_all("down", "down", "down", "down")
+    moved = press_all(*keys, state=second)
+    assert name_chosen(second) == name_chosen(moved) == "GPU-2"
+    assert press_all("enter", "enter", state=moved).gpu == "GPU-2"
+
+
+def test_the_chosen_row_follows_new_readings_and_the_next_key_goes_on_from_there() -> None:
+    """Sorted by use, the busiest GPU goes up; nobody who is about to press Enter gets another."""
+    by_use = press_all("s", "down", "down")
+    assert name_chosen(by_use) == "GPU-2"
+    devices = tuple(replace(one, use_percent=99.0) if one.uuid == "GPU-2" else one for one in TOP.devices)
+    busy = replace(TOP, devices=devices)
+    assert name_chosen(by_use, busy) == "GPU-2"
+    assert list_rows(by_use, busy)[0].device.uuid == "GPU-2"
+    assert name_chosen(press_all("down", state=by_use, top=busy), busy) == "GPU-10"
+
+
+def test_where_the_chosen_process_is_not_shown_its_gpu_is_chosen() -> None:
+    """Until it is shown again; nothing chosen yet is the first row in any order."""
+    process = press_all("down", "down")
+    assert name_chosen(process) == "GPU-0 8"
+    hidden = press_all("/", *"train", state=process)
+    assert name_chosen(hidden) == "GPU-0"
+    assert name_chosen(press_all("escape", state=hidden)) == "GPU-0 8"
+    assert name_chosen(press_all("/", *"vllm", state=process)) == "GPU-10 2"
+    assert name_chosen(press_all("r", "x")) == "GPU-10"
 
 
 def test_a_small_screen_shows_the_part_with_the_chosen_row() -> None:

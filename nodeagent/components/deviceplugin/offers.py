@@ -1,0 +1,69 @@
+"""What each resource's answers are made of, planned again only when what it follows from has changed; pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nodeagent.components.deviceplugin.advertise import View
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.plugin import HandoutFacts
+from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
+from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.placement.prefer import Preference
+from nodeagent.rules.placement.topology import plan_topology
+
+
+class ResourceOffer(NamedTuple):
+    """All that one resource's answers are made of; replaced whole."""
+
+    resource: Resource
+    known: Mapping[DeviceId, PluginDevice]
+    preference: Preference
+    view: View
+    settings: DevicePluginSettings
+    facts: HandoutFacts
+
+
+class OfferPlan(NamedTuple):
+    """What was planned, and from what."""
+
+    origin: tuple[object, ...]
+    plan: ResourcePlan
+    known: Mapping[ResourceName, Mapping[DeviceId, PluginDevice]]
+    preferences: Mapping[ResourceName, Preference]
+
+    def offer(
+        self, name: ResourceName, view: View, settings: DevicePluginSettings, facts: HandoutFacts
+    ) -> ResourceOffer:
+        """The resource of this name; one that is offered no more has no devices but those that containers have."""
+        resource = self.plan.find(name) or Resource(name=name, devices=())
+        preference = self.preferences.get(name) or Preference(resource, plan_topology(view.inventory), "packed")
+        return ResourceOffer(resource, self.known.get(name, {}), preference, view, settings, facts)
+
+
+def make_plan(
+    kept: OfferPlan | None, inventory: Inventory, settings: Settings, closed: frozenset[GpuUuid]
+) -> OfferPlan:
+    """The plan for this inventory, these settings and the GPUs behind other doors; the kept one where it holds."""
+    origin = (inventory, closed, settings.device_plugin, settings.sharing, settings.resources, settings.gpus)
+    if kept is not None and kept.origin == origin:
+        return kept
+    plan = plan_resources(inventory, settings, closed)
+    topology, policy = plan_topology(inventory), settings.device_plugin.shared_allocation_policy
+    return OfferPlan(
+        origin,
+        plan,
+        {resource.name: {device.id: device for device in resource.devices} for resource in plan.resources},
+        {resource.name: Preference(resource, topology, policy) for resource in plan.resources},
+    )
+
+
+def find_held(table: AllocationTable) -> dict[ResourceName, tuple[DeviceId, ...]]:
+    """By resource, the devices that containers have."""
+    held: dict[ResourceName, tuple[DeviceId, ...]] = {}
+    for allocation in table.allocations:
+        held[allocation.resource] = held.get(allocation.resource, ()) + allocation.devices
+    return held

@@ -326,8 +326,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="gpu-door",
         severity="info",
         title="a GPU is not given out whole",
-        remedy="nothing needs to be done; `nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole`"
-        " gives it back to the kubelet",
+        remedy="`nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole` gives it back",
     ),
     ConditionDefinition(
         code="door-waits",

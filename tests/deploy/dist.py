@@ -28,6 +28,8 @@ WHEEL_LIMIT_BYTES: Final = 1_200_000
 """Without the programs in C."""
 
 BUILT: Final = "nodeagent/native/built/"
+PROGRAM_LIMITS: Final = {"nodeagent-oci-shim": 300 * 1024}
+"""It is loaded before every container."""
 FREE: Final = frozenset({"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "PSF-2.0", "Python-2.0"})
 """Licences that put no condition on those who run or pass on the agent beyond naming their authors."""
 
@@ -141,9 +143,14 @@ def judge_wheel(wheel: Path) -> list[str]:
     """What is wrong with a wheel that is to be handed out: programs in C are missing, or the rest is too large."""
     with zipfile.ZipFile(wheel) as archive:
         built = {each.filename: each.compress_size for each in archive.infolist() if each.filename.startswith(BUILT)}
+        sizes = {name: archive.getinfo(name).file_size for name in built}
     rest = wheel.stat().st_size - sum(built.values())
     wanted = [f"{BUILT}{machine}/{name}" for machine in MACHINES for name in PROGRAMS]
     problems = [f"{wheel.name} lacks {name}: `make native`" for name in wanted if name not in built]
+    for name, size in sizes.items():
+        limit = PROGRAM_LIMITS.get(name.rpartition("/")[2], size)
+        if size > limit:
+            problems.append(f"{name} has {size} bytes, allowed are {limit}")
     if rest > WHEEL_LIMIT_BYTES:
         problems.append(f"{wheel.name} has {rest} bytes beside the programs in C, allowed are {WHEEL_LIMIT_BYTES}")
     return problems

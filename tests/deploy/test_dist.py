@@ -9,6 +9,7 @@ import pytest
 
 from tests.deploy.dist import (
     BUILT,
+    PROGRAM_LIMITS,
     ROOT,
     WHEEL_LIMIT_BYTES,
     Part,
@@ -52,8 +53,14 @@ def test_wheel_without_the_programs_in_c_or_too_large_is_refused(tmp_path: Path)
     names = [f"{BUILT}{machine}/{name}" for machine in MACHINES for name in PROGRAMS]
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in names:
-            archive.writestr(name, bytes(WHEEL_LIMIT_BYTES))
+            archive.writestr(name, bytes(PROGRAM_LIMITS.get(name.rpartition("/")[2], WHEEL_LIMIT_BYTES)))
     assert judge_wheel(wheel) == []
+    name = next(each for each in names if each.endswith("nodeagent-oci-shim"))
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(name, bytes(PROGRAM_LIMITS["nodeagent-oci-shim"] + 1))
+    assert [each for each in judge_wheel(wheel) if "make native" not in each] == [
+        f"{name} has 307201 bytes, allowed are 307200"
+    ]
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("nodeagent/x.py", bytes(WHEEL_LIMIT_BYTES))
     *missing, large = judge_wheel(wheel)

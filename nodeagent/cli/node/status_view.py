@@ -161,8 +161,13 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
         power,
         temperature,
         gpu.pci.address,
-        ", ".join(holders),
+        ", ".join(holders) or _tell_door(record),
     )
+
+
+def _tell_door(record: GpuRecord) -> str:
+    """Of a GPU that nobody has, why nobody gets it; empty for one that is free."""
+    return f"door {record.door.door}" if record.door is not None and not record.door.is_open else ""
 
 
 def _health(record: GpuRecord) -> str:

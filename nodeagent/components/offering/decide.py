@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
@@ -21,16 +23,17 @@ def plan_offering(
     known = {gpu.uuid: gpu for gpu in gpus}
     plan = plan_doors(known.values(), settings, chosen)
     held = tuple(allocations)
+    doors = (
+        decide_door(
+            wish,
+            # All came through the door `whole`: where it is wanted nobody is in the way, and nobody is looked for.
+            list_holders(known[wish.gpu], held, Door.WHOLE) if wish.door is not Door.WHOLE else (),
+            settings.doors.change,
+        )
+        for wish in plan.wishes
+    )
     return Offering(
-        doors=tuple(
-            decide_door(
-                wish,
-                # All came through the door `whole`: where it is wanted nobody is in the way, and nobody is looked for.
-                list_holders(known[wish.gpu], held, Door.WHOLE) if wish.door is not Door.WHOLE else (),
-                settings.doors.change,
-            )
-            for wish in plan.wishes
-        ),
+        doors=tuple(door if door.door in SERVED else replace(door, is_open=False) for door in doors),
         problems=(*plan.conflicts, *plan.unmatched),
     )
 

@@ -1,22 +1,22 @@
-/* See fork.h. */
-#include "fork.h"
-
+/*
+ * The child of a fork has none of its parent's memory on the devices, and none of its other threads.
+ *
+ * Watched from the moment the library is loaded: a lock may be held by any thread before this process has a slot.
+ */
 #include <pthread.h>
-#include <stdatomic.h>
 
+#include "blocks.h"
 #include "files.h"
 #include "ledger.h"
-
-static atomic_int watched;
 
 static void forget(void)
 {
     files_after_fork();
     ledger_after_fork();
+    blocks_after_fork();
 }
 
-void fork_watch(void)
+__attribute__((constructor)) static void watch(void)
 {
-    if (!atomic_exchange(&watched, 1))
-        pthread_atfork(NULL, NULL, forget);
+    pthread_atfork(NULL, NULL, forget);
 }

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "files.h"
-#include "fork.h"
 #include "identity.h"
 #include "lock.h"
 #include "log.h"
@@ -119,8 +118,6 @@ static struct vgpu_process *find_own(struct vgpu_usage *usage)
         own = claim(usage);
         if (!own && sweep(usage))
             own = claim(usage);
-        if (own)
-            fork_watch();
         atomic_store(&own_slot, own);
     }
     lock_give(&attaching);

@@ -30,9 +30,15 @@ class Place:
         create_limits(self.limits_path, _say(memory_bytes, fail_mode))
         create_usage(self.usage_path)
 
-    def change(self, *memory_bytes: int | None) -> None:
+    def change(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS) -> None:
         """Other limits, while programs run."""
-        change_limits(self.limits_path, _say(memory_bytes, FailMode.PASS))
+        change_limits(self.limits_path, _say(memory_bytes, fail_mode))
+
+    def overwrite(self, offset: int, content: bytes) -> None:
+        """Bytes of the limits file as no writer of this version would leave them."""
+        with self.limits_path.open("r+b") as file:
+            file.seek(offset)
+            file.write(content)
 
     def read(self) -> Usage:
         return read_usage(self.usage_path)

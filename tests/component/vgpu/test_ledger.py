@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
-from tests.component.vgpu.build import build_ledger_race
+from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
 
 pytestmark = [
@@ -23,7 +23,7 @@ pytestmark = [
 @contextmanager
 def hold(place: Place, size: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process that has reserved so many bytes and lives on, and what came of it."""
-    program = [str(build_ledger_race()), "hold", str(size)]
+    program = [str(build_ledger_program("ledger_race")), "hold", str(size)]
     with subprocess.Popen(program, env=place.environ(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -35,7 +35,9 @@ def hold(place: Place, size: int) -> Iterator[tuple[subprocess.Popen[str], str]]
 def race(place: Place, *, processes: int, threads: int, milliseconds: int, limit: int) -> list[str]:
     words = [str(place.path / "judge"), str(threads), str(milliseconds), str(limit)]
     running = [
-        subprocess.Popen([build_ledger_race(), *words], env=place.environ(), stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [build_ledger_program("ledger_race"), *words], env=place.environ(), stdout=subprocess.PIPE, text=True
+        )
         for _ in range(processes)
     ]
     said = [process.communicate()[0].strip() for process in running]

@@ -16,6 +16,7 @@ from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.model.telemetry import GpuSample
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
@@ -186,3 +187,27 @@ def test_wide_has_every_reading_and_cuts_nothing() -> None:
     assert row.count("  -") >= len(WIDE_HEAD)
     bare = render_status(state, Layout(60, wide=True, headers=False), colour=False)
     assert "CLOCKS" not in bare
+
+
+def test_a_gpu_that_nobody_gets_is_not_shown_as_free() -> None:
+    """Where nobody has it, the door says why; where somebody has, who."""
+    state = _state()
+    assert state.gpus is not None
+    closed = GpuDoor(
+        gpu=make_uuid(0),
+        index=0,
+        address=make_gpu(0).pci.address,
+        door=Door.NONE,
+        wanted=Door.NONE,
+        reason="set by a person",
+        is_open=False,
+    )
+    gpus = tuple(replace(record, door=closed) for record in state.gpus.gpus)
+    free = tuple(replace(record, allocations=()) for record in gpus)
+    assert "door none" not in _render_gpus(state, gpus[:1])
+    assert "door none" in _render_gpus(state, free[:1])
+
+
+def _render_gpus(state: StateRecord, records: tuple[GpuRecord, ...]) -> str:
+    assert state.gpus is not None
+    return render_status(replace(state, gpus=replace(state.gpus, gpus=records)), Layout(200), colour=False)

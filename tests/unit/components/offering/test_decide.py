@@ -60,7 +60,9 @@ def test_a_change_that_waits_goes_on_giving_through_the_old_door() -> None:
 def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
     """Fractions and claims are promised by rules before anything gives them out."""
     settings = Settings(doors=DoorsSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope"))))
-    found = decide_conditions(plan_offering(TWO, settings, {}, []))
+    offering = plan_offering(TWO, settings, {}, [])
+    assert not offering.doors[0].is_open
+    found = decide_conditions(offering)
     assert found["door-unserved"] == {gpu_uuid(0): "GPU 0: door fractions (doors.rules[0])"}
     assert "doors.rules[0] (fractions) and doors.rules[1] (none) both name GPU 0" in found["doors-unclear"][""]
     assert "'nope' means no GPU of this node" in found["doors-unclear"][""]

@@ -1,0 +1,53 @@
+/* Called like runc: gives a container that is being created the GPUs it asks for, then becomes the low-level runtime.
+ * README.md says what it understands. It decides nothing: what is looked up here, the agent has written. */
+#include "shim.h"
+
+static const char *find_directory(void) {
+    const char *told = sys_variable("NODEAGENT_SHIM_DIR");
+    return told && *told == '/' ? told : SHIM_DIRECTORY;
+}
+
+static bool ends(const char *text, const char *with) {
+    for (; *text; text++)
+        if (same(text, with)) return true;
+    return false;
+}
+
+/* As NVIDIA's: a name that ends so forces the mode. */
+static const char *choose_mode(const Table *table, const char *name) {
+    if (ends(name, ".cdi")) return "cdi";
+    if (ends(name, ".legacy")) return "legacy";
+    return table->mode;
+}
+
+static void create(const Call *call, const Table *table, const char *wrong, const char *directory, const char *name) {
+    const char *path = *call->bundle ? join((const char *const[]){call->bundle, "/config.json", NULL}) : "config.json";
+    Text content = {0};
+    long answer = read_file(path, JSON_LIMIT, false, &content);
+    if (answer < 0) fail("cannot read ", path, ": ", sys_error(answer));
+    Document document = {0};
+    const char *reason = json_scan(&document, content.at, content.size);
+    if (reason) fail("cannot understand ", path, ": ", reason);
+    Wish wish = resolve(&document, table, choose_mode(table, name));
+    if (wrong && wish.asked) {
+        if (!table_passes(directory))
+            fail("the container asks for GPUs, and the agent's table cannot be used: ", wrong, "; is nodeagent running?");
+        warn("the container gets no GPU, because the agent's table cannot be used: ", wrong);
+    }
+    if (wrong) return;
+    Text changed = {0};
+    if (apply(&document, table, &wish, &changed)) replace_file(path, &changed);
+}
+
+int main(int count, char **arguments, char **variables) {
+    static char *nothing[] = {(char *)(uintptr_t)"nodeagent-oci-shim", NULL};
+    environment = variables;
+    if (count < 1) arguments = nothing;
+    Call call = read_arguments(arguments);
+    report_to(call.log, call.log_json);
+    Table table = {0};
+    const char *directory = find_directory(), *wrong = table_load(&table, directory);
+    report_debug(table.debug);
+    if (call.creates) create(&call, &table, wrong, directory, base_name(arguments[0]));
+    launch(&table.runtimes, arguments);
+}

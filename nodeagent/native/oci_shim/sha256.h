@@ -1,0 +1,9 @@
+#ifndef NODEAGENT_SHA256_H
+#define NODEAGENT_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void sha256(const void *from, size_t size, unsigned char sum[32]);
+
+#endif

@@ -1,0 +1,164 @@
+/* What the parts of the runtime shim know of one another; README.md says which part does what. */
+#ifndef NODEAGENT_SHIM_H
+#define NODEAGENT_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../include/shim_table.h"
+
+/* ---- text.c: memory that nobody gives back, because the program becomes another within milliseconds -------------- */
+
+typedef struct { const char *at; size_t size; } Slice;
+typedef struct { char *at; size_t size, room; } Text;
+typedef struct { const char **at; uint32_t *sums; size_t count, room; } Names; /* sums: what tells most names apart */
+
+void *take(size_t size);                                 /* zeroed; ends the program when there is none */
+void *grow(void *old, size_t used, size_t size);         /* a larger copy */
+void text_add(Text *text, const char *from, size_t size);
+void text_say(Text *text, const char *words);
+void text_number(Text *text, uint64_t number, unsigned base);
+void text_json(Text *text, const char *words);           /* with quotes */
+const char *text_end(Text *text);                        /* as a C string */
+const char *join(const char *const *words);              /* up to a NULL */
+void names_add(Names *names, const char *name);
+bool names_have(const Names *names, const char *name);
+const char *copy_slice(Slice slice);
+bool same(const char *a, const char *b);
+bool same_caseless(const char *a, const char *b);
+bool begins(const char *text, const char *with);
+const char *find_char(const char *text, char wanted);    /* NULL when it has none */
+const char *base_name(const char *path);
+bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into);
+void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *));
+
+/* ---- sys.c: the kernel's calls, each answering a value or a negative errno ---------------------------------------- */
+
+typedef struct { uint32_t mode, uid, gid, major, minor, device_major, device_minor; uint64_t inode, size; } Status;
+
+enum { REGULAR = 0100000, CHARACTER = 0020000, BLOCK = 0060000, KINDS_OF_FILE = 0170000 };
+
+static inline bool is_kind(uint32_t mode, uint32_t kind) {
+    return (mode & KINDS_OF_FILE) == kind;
+}
+
+extern char **environment;
+long sys_open(const char *path, int flags, int mode);
+long sys_read(int descriptor, void *into, size_t size);
+long sys_write(int descriptor, const void *from, size_t size);
+long sys_close(int descriptor);
+long sys_status(int descriptor, const char *path, bool follow, Status *into); /* of the descriptor where path is "" */
+long sys_rename(const char *from, const char *to);
+long sys_unlink(const char *path);
+long sys_mkdir(const char *path);
+long sys_readlink(const char *path, char *into, size_t room);
+long sys_own(int descriptor, uint32_t uid, uint32_t gid);
+long sys_mode(int descriptor, uint32_t mode);
+long sys_execute(const char *path, char **arguments);
+long sys_can_execute(const char *path);
+uint32_t sys_user(void);
+uint32_t sys_process(void);
+int64_t sys_time(void);
+void *sys_memory(size_t size);
+void sys_exit(int status) __attribute__((noreturn));
+const char *sys_error(long error);
+const char *sys_variable(const char *name);              /* of this process; NULL when it is not set */
+
+/* ---- report.c: one line for people ---------------------------------------------------------------------------- */
+
+void report_to(const char *log, bool json);              /* the low-level runtime's own log, from the arguments */
+void report_debug(const char *path);                     /* a second place; nothing for none */
+void fail_with(const char *const *words) __attribute__((noreturn));
+void warn_with(const char *const *words);
+#define fail(...) fail_with((const char *const[]){__VA_ARGS__, NULL})
+#define warn(...) warn_with((const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- files.c ------------------------------------------------------------------------------------------------------ */
+
+/* The whole file; a negative errno, or -EFBIG for one beyond the limit. The text ends with a NUL that is not counted. */
+long read_file(const char *path, size_t limit, bool only_roots, Text *into);
+void replace_file(const char *path, const Text *content); /* by a temporary file and rename; ends the program on failure */
+
+/* ---- arguments.c -------------------------------------------------------------------------------------------------- */
+
+typedef struct { bool creates, log_json; const char *bundle, *log; } Call;
+
+Call read_arguments(char **arguments);
+
+/* ---- launch.c ------------------------------------------------------------------------------------------------------ */
+
+void launch(const Names *candidates, char **arguments) __attribute__((noreturn));
+
+/* ---- json_scan.c ---------------------------------------------------------------------------------------------------- */
+
+enum { JSON_NONE = UINT32_MAX, JSON_DEPTH = 10000, JSON_LIMIT = 16 << 20 };
+typedef enum { JSON_OBJECT, JSON_ARRAY, JSON_STRING, JSON_NUMBER, JSON_TRUE, JSON_FALSE, JSON_NULL } JsonKind;
+typedef struct { uint32_t start, end, next, parent; JsonKind kind; } Token;
+typedef struct { const char *text; size_t size; Token *tokens; uint32_t count, room; } Document;
+
+/* Scans one value; what is behind it is nobody's business, as in runc. NULL, or what is wrong. */
+const char *json_scan(Document *document, const char *text, size_t size);
+/* The value at a path of keys, as Go reads it: whatever case, the last one counts, and objects of one key are one.
+ * JSON_NONE when there is none; a null is found. */
+uint32_t json_find(const Document *document, const char *const *path, size_t length);
+/* The first element or key in a value, or JSON_NONE, and the one after it. */
+uint32_t json_first(const Document *document, uint32_t value);
+uint32_t json_after(const Document *document, uint32_t parent, uint32_t element);
+const char *json_string(const Document *document, uint32_t value); /* decoded; NULL for what is none or has a NUL */
+bool json_is(const Document *document, uint32_t value, JsonKind kind);
+bool json_number(const Document *document, uint32_t value, uint64_t *into);
+uint32_t json_member(const Document *document, uint32_t object, const char *key); /* the last, as json_find */
+
+/* ---- splice.c ------------------------------------------------------------------------------------------------------- */
+
+typedef struct { const char *const *path; size_t length; Text added; bool *drops; } ListEdit;
+
+/* The text with elements added to the list at each path, and without those whose number is in `drops`. All else stays. */
+Text splice_lists(const Document *document, const ListEdit *edits, size_t count);
+
+/* ---- table.c -------------------------------------------------------------------------------------------------------- */
+
+typedef struct { char **fields; uint32_t count; } Line;
+typedef struct {
+    Line *lines;
+    uint32_t count;
+    uint32_t *edits;                                     /* the line of each number */
+    uint32_t edits_count;
+    bool accept_environment, accept_mounts, disable_require, ignore_imex;
+    const char *mode, *default_kind, *debug, *cuda, *driver;
+    unsigned supported;
+    Names runtimes, swarm, prefixes;
+} Table;
+
+/* Without one that can be used: what is wrong with it, and the policy of a toolkit that nobody has configured. */
+const char *table_load(Table *table, const char *directory);
+bool table_passes(const char *directory);                /* what to do then */
+const Line *table_find(const Table *table, const char *kind, const char *name, bool legacy);
+
+/* ---- resolve.c: what a container asks for ------------------------------------------------------------------------ */
+
+typedef struct {
+    bool asked, none, all, qualified, legacy, is_old_image, privileged;
+    Names devices, imex, extras;
+    unsigned wanted;                                     /* capabilities */
+    const Document *document;
+    const Names *environment;
+} Wish;
+
+Wish resolve(const Document *document, const Table *table, const char *mode);
+const char *find_variable(const Names *environment, const char *name); /* the last counts; NULL when it is not set */
+bool is_on(const char *value);                           /* as Go reads a boolean */
+
+/* ---- require.c ---------------------------------------------------------------------------------------------------- */
+
+typedef struct { const char *cuda, *driver; const Line *const *devices; size_t count; } Facts;
+
+void check_requirements(const Wish *wish, const Facts *facts); /* ends the program when one is not met */
+
+/* ---- apply.c ------------------------------------------------------------------------------------------------------ */
+
+/* The document as it should be; false when it is right as it is. */
+bool apply(const Document *document, const Table *table, const Wish *wish, Text *into);
+
+#endif

@@ -1,0 +1,190 @@
+/* Memory, text and names. */
+#include "shim.h"
+
+#include <string.h>
+
+enum { CHUNK = 256 << 10 };
+
+#ifdef SHIM_HOSTED
+/* One block for each, so that a sanitizer sees where it ends; and the nth fails where a test says so. */
+extern void *calloc(size_t count, size_t size);
+static void *find_room(size_t size) {
+    static uint64_t taken, refused;
+    static bool reads;
+    if (!taken++ && sys_variable("SHIM_REFUSE_ALLOCATION")) {
+        reads = read_number(sys_variable("SHIM_REFUSE_ALLOCATION"), 10, UINT32_MAX, &refused);
+    }
+    return reads && taken == refused ? NULL : calloc(1, size ? size : 1);
+}
+#else
+static void *find_room(size_t size) {
+    static char *chunk;
+    static size_t left;
+    size = (size + 15) & ~(size_t)15;
+    if (size > left) {
+        size_t room = size > CHUNK / 4 ? (size + 4095) & ~(size_t)4095 : CHUNK;
+        char *fresh = sys_memory(room);
+        if (!fresh || room != CHUNK) return fresh;
+        chunk = fresh;
+        left = room;
+    }
+    char *place = chunk;
+    chunk += size;
+    left -= size;
+    return place;
+}
+#endif
+
+void *take(size_t size) {
+    void *place = size > JSON_LIMIT * (size_t)16 ? NULL : find_room(size);
+    if (!place) {
+        /* Without memory for a message: the line is fixed, and the log that is named in the arguments stays silent. */
+        static const char said[] = "nodeagent-oci-shim: no memory\n";
+        sys_write(2, said, sizeof said - 1);
+        sys_exit(1);
+    }
+    return place;
+}
+
+void *grow(void *old, size_t used, size_t size) {
+    void *fresh = take(size);
+    if (used) memcpy(fresh, old, used);
+    return fresh;
+}
+
+void text_add(Text *text, const char *from, size_t size) {
+    if (text->size + size + 1 > text->room) {
+        size_t room = (text->size + size + 1) * 2;
+        text->at = grow(text->at, text->size, room);
+        text->room = room;
+    }
+    if (size) memcpy(text->at + text->size, from, size);
+    text->size += size;
+    text->at[text->size] = 0;
+}
+
+void text_say(Text *text, const char *words) {
+    text_add(text, words, strlen(words));
+}
+
+void text_number(Text *text, uint64_t number, unsigned base) {
+    char digits[24];
+    size_t at = sizeof digits;
+    do digits[--at] = "0123456789abcdef"[number % base];
+    while (number /= base);
+    text_add(text, digits + at, sizeof digits - at);
+}
+
+void text_json(Text *text, const char *words) {
+    text_add(text, "\"", 1);
+    for (; *words; words++) {
+        unsigned char each = (unsigned char)*words;
+        if (each == '"' || each == '\\') text_add(text, "\\", 1);
+        if (each < 0x20 || each == 0x7f) {
+            text_say(text, "\\u00");
+            text_add(text, &"0123456789abcdef"[each >> 4], 1);
+            text_add(text, &"0123456789abcdef"[each & 15], 1);
+        } else {
+            text_add(text, words, 1);
+        }
+    }
+    text_add(text, "\"", 1);
+}
+
+const char *text_end(Text *text) {
+    text_add(text, "", 0);
+    return text->at;
+}
+
+const char *join(const char *const *words) {
+    Text text = {0};
+    for (; *words; words++) text_say(&text, *words);
+    return text_end(&text);
+}
+
+static uint32_t sum_up(const char *name) {
+    uint32_t sum = 2166136261u;
+    for (; *name; name++) sum = (sum ^ (unsigned char)*name) * 16777619u;
+    return sum;
+}
+
+void names_add(Names *names, const char *name) {
+    if (names->count == names->room) {
+        size_t room = names->room ? names->room * 2 : 16;
+        names->at = grow(names->at, names->count * sizeof *names->at, room * sizeof *names->at);
+        names->sums = grow(names->sums, names->count * sizeof *names->sums, room * sizeof *names->sums);
+        names->room = room;
+    }
+    names->sums[names->count] = sum_up(name);
+    names->at[names->count++] = name;
+}
+
+bool names_have(const Names *names, const char *name) {
+    uint32_t sum = names->count ? sum_up(name) : 0;
+    for (size_t each = 0; each < names->count; each++)
+        if (names->sums[each] == sum && same(names->at[each], name)) return true;
+    return false;
+}
+
+const char *copy_slice(Slice slice) {
+    char *copy = take(slice.size + 1);
+    if (slice.size) memcpy(copy, slice.at, slice.size);
+    return copy;
+}
+
+bool same(const char *a, const char *b) {
+    while (*a && *a == *b) a++, b++;
+    return *a == *b;
+}
+
+static char lower(char each) {
+    return each >= 'A' && each <= 'Z' ? (char)(each + 32) : each;
+}
+
+bool same_caseless(const char *a, const char *b) {
+    while (*a && lower(*a) == lower(*b)) a++, b++;
+    return lower(*a) == lower(*b);
+}
+
+bool begins(const char *text, const char *with) {
+    while (*with && *text == *with) text++, with++;
+    return !*with;
+}
+
+const char *find_char(const char *text, char wanted) {
+    for (; *text; text++)
+        if (*text == wanted) return text;
+    return NULL;
+}
+
+const char *base_name(const char *path) {
+    const char *name = path;
+    for (; *path; path++)
+        if (*path == '/') name = path + 1;
+    return name;
+}
+
+bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into) {
+    uint64_t number = 0;
+    if (!*text) return false;
+    for (; *text; text++) {
+        char each = lower(*text);
+        unsigned digit = each >= '0' && each <= '9' ? (unsigned)(each - '0')
+                         : each >= 'a' && each <= 'f' ? (unsigned)(each - 'a' + 10) : 16;
+        if (digit >= base || number > (limit - digit) / base) return false;
+        number = number * base + digit;
+    }
+    *into = number;
+    return true;
+}
+
+void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *)) {
+    char *sorted = grow((void *)(uintptr_t)from, count * size, count * size + 1), *kept = take(size + 1);
+    for (size_t each = 1; each < count; each++) {
+        size_t at = each;
+        memcpy(kept, sorted + each * size, size);
+        for (; at && after(sorted + (at - 1) * size, kept); at--) memcpy(sorted + at * size, sorted + (at - 1) * size, size);
+        memcpy(sorted + at * size, kept, size);
+    }
+    return sorted;
+}

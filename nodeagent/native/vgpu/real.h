@@ -1,0 +1,11 @@
+/*
+ * Functions of the C library itself, for a library that stands before them: read from its symbol table in memory, since
+ * to ask dlsym for dlsym is to ask oneself, or another library of this kind that stands before both.
+ */
+#ifndef VGPU_REAL_H
+#define VGPU_REAL_H
+
+/* Its address, or NULL where no C library that is loaded has it. */
+void *real_find(const char *name);
+
+#endif

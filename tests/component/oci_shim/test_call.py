@@ -1,0 +1,291 @@
+"""How the shim is called, what it leaves alone, and what becomes of it when something is missing."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nodeagent.edge.host.shim.table_file import write_on_missing
+from tests.component.oci_shim.support import TABLE, Shim, make_node, make_spec
+from tests.support.native import NATIVE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C"),
+    pytest.mark.may_block("nothing here runs on an event loop"),
+]
+SPEC = make_spec("NVIDIA_VISIBLE_DEVICES=0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_changed"),
+    [
+        (["create", "--bundle", "B", "c"], True),
+        (["create", "--bundle=B", "c"], True),
+        (["create", "-bundle=B", "c"], True),
+        (["create", "-b", "B", "c"], True),
+        (["create", "c", "-b", "B"], True),
+        (["-b", "B", "create", "c"], True),
+        (["create", "-b", "/nowhere", "-b", "B", "c"], True),
+        (
+            ["--root", "create", "--log", "L", "--systemd-cgroup", "create", "--pid-file", "-b", "--bundle", "B", "c"],
+            True,
+        ),
+        (["--debug", "--root=/r", "create", "--no-pivot", "--bundle", "B", "create"], True),
+        (["run", "--bundle", "B", "create"], False),
+        (["delete", "create"], False),
+        (["--bundle", "create"], False),
+        (["exec", "c", "create"], False),
+        (["--root", "create", "state", "c"], False),
+        (["--version"], False),
+        ([], False),
+    ],
+)
+def test_create_alone_is_acted_upon(arguments: list[str], is_changed: bool, shim: Shim) -> None:
+    """Everything reaches the low-level runtime as it was, under its own name, and its status comes back."""
+    shim.config.write_text(json.dumps(SPEC))
+    words = [each.replace("B", str(shim.bundle)).replace("L", str(shim.place / "log")) for each in arguments]
+    done = shim.run(*words)
+    assert (done.status, done.said) == (7, "")
+    assert done.called == (str(shim.runc), *words)
+    assert (done.gpus == ["nvidia0"]) is is_changed
+
+
+def test_bundle_is_the_current_directory_unless_told(shim: Shim) -> None:
+    """A flag without a value is a mistake that is said."""
+    shim.config.write_text(json.dumps(SPEC))
+    assert shim.run("create", "c", cwd=shim.bundle).gpus == ["nvidia0"]
+    done = shim.run("create", "c", "--bundle")
+    assert (done.status, done.said) == (1, "nodeagent-oci-shim: bundle option requires an argument\n")
+    odd = shim.place / "=bar"
+    odd.mkdir()
+    shutil.copy(shim.config, odd)
+    assert shim.run("create", f"-b={odd}", "c").status == 7
+
+
+@pytest.mark.parametrize(
+    ("format_", "shape"),
+    [("json", r'\{"level":"error","msg":"(.*)","time":"(.*)"\}\n'), ("text", r'time="(.*)" level=error msg="(.*)"\n')],
+)
+def test_errors_are_where_the_engine_looks(format_: str, shape: str, shim: Shim) -> None:
+    """In the log of the low-level runtime, in its form, beside standard error and the file for messages."""
+    shim.write(TABLE, debug=str(shim.place / "debug"))
+    shim.config.write_text(json.dumps(make_spec('NVIDIA_VISIBLE_DEVICES=a"b')))
+    log = shim.place / "made" / "log"
+    done = shim.run("--log", log, "--log-format", format_, "create", "-b", shim.bundle, "c")
+    line = re.fullmatch(shape, log.read_text())
+    assert line
+    assert 'a\\"b' in "".join(line.groups())
+    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "".join(line.groups()))
+    assert 'a"b' in done.said
+    assert "level=error" in (shim.place / "debug").read_text()
+
+
+def test_low_level_runtime_is_the_first_that_is_a_program(shim: Shim) -> None:
+    """Never the shim itself, though it may have the same name."""
+    (shim.tools / "other").mkdir()
+    (shim.tools / "plain").write_text("no program")
+    own = shim.tools / "own"
+    shutil.copy(shim.program, own)
+    shim.write(TABLE, runtimes=("other", "plain", "/nowhere/runc", "own", "runc"))
+    assert shim.run("state", "c", name=own).called == (str(shim.runc), "state", "c")
+    shim.write(TABLE, runtimes=("nothing-of-that-name", "/nowhere/runc"))
+    done = shim.run("state", "c")
+    assert done.status == 1
+    assert "no runtime binary found from candidate list: [nothing-of-that-name /nowhere/runc]" in done.said
+
+
+def spoil(shim: Shim, how: str) -> str:
+    """Make the table unusable, and say what is told of it."""
+    path = shim.table / "table"
+    content = path.read_bytes()
+    match how:
+        case "gone":
+            path.unlink()
+            said = "no such file"
+        case "cut":
+            path.write_bytes(content[:-20])
+            said = "not whole"
+        case "newer":
+            path.write_bytes(content.replace(b"table 1 ", b"table 2 ", 1))
+            said = "version 2"
+        case "changed":
+            path.write_bytes(content[:-3] + b"x\n\n")
+            said = "checksum"
+        case "empty":
+            path.write_bytes(b"")
+            said = "first line"
+        case "open":
+            path.chmod(0o666)
+            said = "permission"
+        case "link":
+            path.rename(path.with_name("elsewhere"))
+            path.symlink_to("elsewhere")
+            said = "symbolic link"
+        case _:
+            shim.write(type(TABLE)(fresh=((str(shim.place / "version"), "1"),)))
+            (shim.place / "version").write_text("2\n")
+            said = "stale"
+    return said
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "newer", "changed", "empty", "open", "link", "stale"])
+def test_without_a_table_plain_containers_start(how: str, shim: Shim) -> None:
+    """One that asks for a GPU is refused with the reason, or starts without, as is configured."""
+    said = spoil(shim, how)
+    assert shim.create(make_spec()).status == 7
+    done = shim.create(SPEC)
+    assert (done.status, done.called) == (1, ())
+    assert said in done.said
+    assert done.said.count("\n") == 1
+    write_on_missing(shim.table, "pass")
+    done = shim.create(SPEC)
+    assert (done.status, done.spec) == (7, SPEC)
+    write_on_missing(shim.table, "refuse")
+    assert shim.create(SPEC).status == 1
+
+
+def test_a_gpu_whose_node_is_gone_is_told(shim: Shim) -> None:
+    """Before the container is changed."""
+    device = TABLE.devices[0]
+    gone = type(device)(kind="gpu", names=("0",), edits=((make_node("nvidia0", host="/dev/nothing-here"),),))
+    shim.write(type(TABLE)(devices=(gone, *TABLE.devices[1:])))
+    done = shim.create(SPEC)
+    assert (done.status, done.spec) == (1, SPEC)
+    assert "device node /dev/nothing-here: no such file or directory" in done.said
+
+
+def test_foreign_hooks_go_and_nothing_else(shim: Shim) -> None:
+    """By base name, in prestart alone, also where no device is asked for; what ours replaces goes too."""
+    theirs = {"path": "/usr/bin/nvidia-container-runtime-hook"}
+    hooks = {"prestart": [theirs, {"path": "/x"}, theirs], "poststop": [theirs]}
+    assert shim.create(make_spec(hooks=hooks)).spec["hooks"] == {"prestart": [{"path": "/x"}], "poststop": [theirs]}
+    spec = make_spec("NVIDIA_VISIBLE_DEVICES=0", mounts=[{"destination": "/usr/bin/nvidia-smi", "source": "/old"}])
+    spec["linux"]["devices"] = [{"path": "/dev/nvidia0", "major": 9}, {"path": "/dev/x"}]
+    spec["process"]["user"] = {"uid": 1000, "gid": 100}
+    done = shim.create(spec)
+    assert [each["source"] for each in done.spec["mounts"]] == ["/usr/lib/libcuda.so.5", "/usr/bin/nvidia-smi"]
+    assert done.nodes == ["/dev/x", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    node = {"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 1000, "gid": 100}
+    assert done.spec["linux"]["devices"][1] == node
+    assert done.spec["hooks"] == {"createContainer": [{"path": "/hook", "args": ["hook", 'quo"ted']}]}
+
+
+def test_a_failing_write_leaves_the_old_file(shim: Shim) -> None:
+    """A limit on the size of files stands for a full disk; nothing else is left behind."""
+    shim.config.write_text(json.dumps(SPEC))
+    command = f'ulimit -f 0; trap "" XFSZ; exec "{shim.program}" create -b "{shim.bundle}" c'
+    done = subprocess.run(["sh", "-c", command], env=shim.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "it is too large" in done.stderr
+    assert json.loads(shim.config.read_text()) == SPEC
+    assert list(shim.bundle.iterdir()) == [shim.config]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="wants strace to stop at each call")
+@pytest.mark.parametrize(
+    "call", ["openat", "read", "write", "statx", "fchmod", "close", "renameat2", "unlinkat", "execve"]
+)
+def test_killed_at_any_call_the_file_is_old_or_new(call: str, shim: Shim) -> None:
+    """Strace kills it at each call to the kernel in turn; what it left behind is in nobody's way afterwards."""
+    old, new = json.dumps(SPEC).encode(), shim.create(SPEC).text
+    for number in range(1, 60):
+        shim.config.write_bytes(old)
+        inject = f"inject={call}:signal=KILL:when={number}"
+        done = subprocess.run(
+            [str(shutil.which("strace")), "-qq", "-o", "/dev/null", "-e", inject]
+            + [str(each) for each in (shim.program, "create", "-b", shim.bundle, "c")],
+            env=shim.environment,
+            capture_output=True,
+            check=False,
+        )
+        assert shim.config.read_bytes() in (old, new)
+        if done.returncode == 7:
+            assert number > 1
+            return
+        assert done.returncode == -9
+    pytest.fail("it never came to its end")
+
+
+def test_every_allocation_may_fail(checked_program: Path, tmp_path: Path) -> None:
+    """The file is the old or the new one, and one line says why; sanitizers watch."""
+    shim = Shim(checked_program, tmp_path)
+    new = shim.create(SPEC, ASAN_OPTIONS="detect_leaks=0").text
+    old = json.dumps(SPEC).encode()
+    for number in range(1, 5000, 7):
+        done = shim.create(SPEC, SHIM_REFUSE_ALLOCATION=str(number), ASAN_OPTIONS="detect_leaks=0")
+        if done.status == 7:
+            assert done.gpus == ["nvidia0"]
+            return
+        assert (done.status, done.said) == (1, "nodeagent-oci-shim: no memory\n"), number
+        assert done.text in (old, new), number
+    pytest.fail("it never came to its end")
+
+
+def test_it_runs_on_the_other_processor(foreign_program: Path, tmp_path: Path) -> None:
+    """Under an emulator."""
+    shim = Shim(foreign_program, tmp_path, before=(str(shutil.which("qemu-aarch64")),))
+    done = shim.create(SPEC)
+    assert (done.status, done.said, done.gpus) == (7, "", ["nvidia0"])
+
+
+def test_it_is_small(program: Path) -> None:
+    """It is loaded before every container; no file of it is too long to read."""
+    assert program.stat().st_size <= 300 * 1024
+    assert max(len(each.read_text().splitlines()) for each in (NATIVE / "oci_shim").iterdir()) <= 400
+
+
+@pytest.mark.skipif(shutil.which("runc") is None or os.geteuid() != 0, reason="wants runc and root")
+def test_real_runc_takes_what_is_written(shim: Shim) -> None:
+    """It makes the node in the container, or says that this machine lets it make no container at all."""
+    runc = str(shutil.which("runc"))
+    subprocess.run([runc, "spec"], cwd=shim.bundle, check=True)
+    spec = json.loads(shim.config.read_text())
+    (shim.bundle / "rootfs" / "bin").mkdir(parents=True)
+    spec["process"]["env"].append("NVIDIA_VISIBLE_DEVICES=0")
+    spec["process"]["terminal"] = False
+    shim.runc.unlink()
+    shim.runc.symlink_to(runc)
+    devices = (
+        TABLE.devices[0],
+        type(TABLE.devices[0])(kind="extra", names=("common",), edits=((make_node("nvidiactl"),),)),
+    )
+    shim.write(type(TABLE)(devices=devices))
+    shim.config.write_text(json.dumps(spec, indent=1))
+    plain = subprocess.run(
+        [runc, "--root", shim.place / "plain", "create", "-b", shim.bundle, "p"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    subprocess.run([runc, "--root", shim.place / "plain", "delete", "--force", "p"], capture_output=True, check=False)
+    if plain.returncode and "executable file not found" not in plain.stderr:
+        pytest.skip(f"runc makes no container here: {plain.stderr.strip()[:200]}")
+    root = ("--root", str(shim.place / "state"))
+    made = subprocess.run(
+        [shim.program, *root, "create", "-b", shim.bundle, "c"],
+        env=shim.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    subprocess.run(
+        [shim.program, *root, "delete", "--force", "c"], env=shim.environment, capture_output=True, check=False
+    )
+    assert made.returncode == plain.returncode, made.stderr
+    assert json.loads(shim.config.read_text())["linux"]["devices"][0]["path"] == "/dev/nvidia0"
+
+
+def test_signals_reach_what_it_becomes(shim: Shim) -> None:
+    """There is no process between."""
+    shim.runc.write_text("#!/bin/sh\nkill -TERM $$\n")
+    assert shim.run("state", "c").status == -signal.SIGTERM

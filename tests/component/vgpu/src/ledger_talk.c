@@ -1,0 +1,155 @@
+/*
+ * What the ledger and its files do in a process, asked line by line:
+ *
+ *   look                 status, reason, known slots, and the memory limit of slot 0
+ *   find HEX             the slot of a device
+ *   reserve SLOT BYTES   granted, denied or uncounted
+ *   release SLOT BYTES
+ *   used SLOT            by all processes
+ *   who                  the process's pid
+ *   fork                 from here on the child answers, until `end`; then the parent
+ *   exec                 the same process with a new image
+ *   watch LOW HIGH       looks until the limit of slot 0 has moved 40 times; how often it was neither of the two
+ *   forks COUNT          children while four threads look and reserve; how many came through
+ *   end
+ */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "files.h"
+#include "ledger.h"
+
+#define MOVES 40
+#define THREADS 4
+#define PATIENCE_S 20
+
+static atomic_int busy;
+
+/* Byte by byte: what is buffered would be read by parent and child. */
+static int read_line(char *line, size_t bytes)
+{
+    for (size_t i = 0; i + 1 < bytes; i++) {
+        if (read(STDIN_FILENO, &line[i], 1) != 1)
+            return 0;
+        if (line[i] == '\n') {
+            line[i] = '\0';
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void look(void)
+{
+    ledger_attach();
+    enum vgpu_status status = files_look();
+    dprintf(STDOUT_FILENO, "%u %u %" PRIu64 " %" PRIu64 "\n", (unsigned)status, (unsigned)files_reason(),
+            files_generation(), files_memory_limit(0));
+}
+
+static void find(const char *hex)
+{
+    uint8_t uuid[VGPU_UUID_BYTES];
+    for (unsigned i = 0; i < VGPU_UUID_BYTES; i++) {
+        unsigned byte = 0;
+        sscanf(hex + 2 * i, "%2x", &byte);
+        uuid[i] = (uint8_t)byte;
+    }
+    dprintf(STDOUT_FILENO, "%u\n", files_find_slot(uuid));
+}
+
+static void watch(uint64_t low, uint64_t high)
+{
+    uint64_t before = 0, wrong = 0;
+    for (int moves = 0; moves < MOVES;) {
+        files_look();
+        uint64_t limit = files_memory_limit(0);
+        wrong += limit != low && limit != high;
+        moves += limit != before;
+        before = limit;
+    }
+    dprintf(STDOUT_FILENO, "%" PRIu64 "\n", wrong);
+}
+
+static void *keep_busy(void *nothing)
+{
+    while (atomic_load(&busy))
+        if (ledger_reserve(0, 1) == LEDGER_GRANTED)
+            ledger_release(0, 1);
+    return nothing;
+}
+
+static void fork_often(unsigned count)
+{
+    pthread_t threads[THREADS];
+    unsigned through = 0;
+    atomic_store(&busy, 1);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, keep_busy, NULL);
+    for (unsigned i = 0; i < count; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(PATIENCE_S);
+            _exit(ledger_reserve(0, 1) == LEDGER_DENIED);
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        through += status == 0;
+    }
+    atomic_store(&busy, 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    dprintf(STDOUT_FILENO, "%u\n", through);
+}
+
+/* In the parent only when the child has ended. */
+static void hand_over(void)
+{
+    pid_t child = fork();
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    dprintf(STDOUT_FILENO, child == 0 ? "child\n" : "parent\n");
+}
+
+int main(int count, char **words)
+{
+    static const char *const verdicts[] = {"uncounted", "granted", "denied"};
+    char line[128], hex[64];
+    unsigned slot;
+    uint64_t bytes, high;
+    (void)count;
+    while (read_line(line, sizeof line)) {
+        if (strcmp(line, "end") == 0)
+            return 0;
+        else if (strcmp(line, "look") == 0)
+            look();
+        else if (strcmp(line, "who") == 0)
+            dprintf(STDOUT_FILENO, "%d\n", (int)getpid());
+        else if (strcmp(line, "fork") == 0)
+            hand_over();
+        else if (strcmp(line, "exec") == 0)
+            execv("/proc/self/exe", words);
+        else if (sscanf(line, "find %63s", hex) == 1)
+            find(hex);
+        else if (sscanf(line, "watch %" SCNu64 " %" SCNu64, &bytes, &high) == 2)
+            watch(bytes, high);
+        else if (sscanf(line, "forks %u", &slot) == 1)
+            fork_often(slot);
+        else if (sscanf(line, "used %u", &slot) == 1)
+            dprintf(STDOUT_FILENO, "%" PRIu64 "\n", ledger_used(slot));
+        else if (sscanf(line, "reserve %u %" SCNu64, &slot, &bytes) == 2)
+            dprintf(STDOUT_FILENO, "%s\n", verdicts[ledger_reserve(slot, bytes)]);
+        else if (sscanf(line, "release %u %" SCNu64, &slot, &bytes) == 2) {
+            ledger_release(slot, bytes);
+            dprintf(STDOUT_FILENO, "released\n");
+        } else
+            return 2;
+    }
+    return 0;
+}

@@ -1,0 +1,91 @@
+"""The fake `libcuda.so.1`: compiled once, set up by the environment of a program, its account read here."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.support.compiled import compile_once
+
+SONAME: Final = "libcuda.so.1"
+GIB: Final = 1 << 30
+_HERE: Final = Path(__file__).parent
+# Its own calls and addresses stay its own, whoever else has symbols of these names.
+_FLAGS: Final = (
+    "-shared",
+    "-fPIC",
+    "-O1",
+    "-fvisibility=hidden",
+    "-Wl,-Bsymbolic",
+    f"-Wl,-soname,{SONAME}",
+    "-pthread",
+)
+_DEVICES: Final = 16
+_PROCESSES: Final = 128
+_MOST: Final = struct.Struct(f"<{_DEVICES}Q")
+_PROCESS: Final = struct.Struct(f"<QQ{_DEVICES}Q")
+
+
+def build_driver() -> Path:
+    """The library itself; its directory holds nothing else that a loader would take."""
+    sources = sorted((_HERE / "src").glob("*.c"))
+    return compile_once(_HERE / "build", SONAME, sources, _FLAGS, besides=[_HERE / "src" / "fake.h"])
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the driver has given out, whatever anybody else counts."""
+
+    used: Mapping[int, tuple[int, ...]]
+    """Bytes of each device, by the pid of each living process."""
+    most: tuple[int, ...]
+    """The most that all processes had of each device at one moment."""
+
+    def sum_used(self, device: int = 0) -> int:
+        return sum(each[device] for each in self.used.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FakeDriver:
+    """One driver, shared by all programs that are run with its environment."""
+
+    path: Path
+    """A directory of the test's own."""
+    memory: tuple[int, ...] = (16 * GIB, 16 * GIB)
+    """Bytes of each device."""
+    context_bytes: int = 0
+    """What each context takes of its device."""
+    version: int = 12080
+    fail: Mapping[str, str] = field(default_factory=dict)
+    """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process."""
+
+    def environ(self) -> dict[str, str]:
+        """For programs; the loader finds the library by it."""
+        return {
+            "LD_LIBRARY_PATH": str(build_driver().parent),
+            "FAKE_CUDA_ACCOUNT": str(self.path / "account"),
+            "FAKE_CUDA_DEVICES": ",".join(map(str, self.memory)),
+            "FAKE_CUDA_CONTEXT_BYTES": str(self.context_bytes),
+            "FAKE_CUDA_VERSION": str(self.version),
+            **({"FAKE_CUDA_FAIL": ",".join(f"{name}={code}" for name, code in self.fail.items())} if self.fail else {}),
+        }
+
+    def read(self) -> Account:
+        """The account as it is now; once a program has started the driver."""
+        content = (self.path / "account").read_bytes()
+        used = {}
+        for number in range(_PROCESSES):
+            pid, start, *bytes_used = _PROCESS.unpack_from(content, _MOST.size + number * _PROCESS.size)
+            if pid and _read_start(pid) == start:
+                used[pid] = tuple(bytes_used)
+        return Account(used, _MOST.unpack_from(content))
+
+
+def _read_start(pid: int) -> int | None:
+    """None for a process that is gone, or has ended and was not waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])

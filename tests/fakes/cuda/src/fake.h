@@ -1,0 +1,64 @@
+/* What the source files of the fake driver share. Its numbers are those of CUDA; its sizes are what the environment says. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define DEVICES_MOST 16
+
+typedef int result;
+typedef int device;
+typedef unsigned long long address;
+
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500
+};
+
+struct context {
+    struct context *next;
+    device device;
+    unsigned retained; /* primary contexts only */
+};
+
+/* driver.c: whether this process may call anything, and what the environment wants of this call. */
+result fake_begin(const char *name, int needs_init);
+uint64_t fake_number(const char *variable, uint64_t otherwise);
+int fake_driver_version(void);
+int fake_device_count(void);
+uint64_t fake_total(device device);
+
+/* account.c: what all processes have of a device, kept in a file that the tests read. */
+result account_open(void);
+result account_charge(device device, uint64_t bytes);
+void account_credit(device device, uint64_t bytes);
+uint64_t account_used(device device);
+
+/* context.c */
+struct context *context_current(void);
+
+/* memory.c */
+void memory_forget(const struct context *context);
+
+#define BEGIN_WITHOUT_INIT                             \
+    {                                                  \
+        result verdict_ = fake_begin(__func__, 0);     \
+        if (verdict_)                                  \
+            return verdict_;                           \
+    }
+#define BEGIN                                          \
+    {                                                  \
+        result verdict_ = fake_begin(__func__, 1);     \
+        if (verdict_)                                  \
+            return verdict_;                           \
+    }
+#define REQUIRE(condition, code) \
+    if (!(condition))            \
+    return code
+#define REQUIRE_DEVICE(which) REQUIRE((which) >= 0 && (which) < fake_device_count(), INVALID_DEVICE)

@@ -7,6 +7,13 @@ import pytest
 from tests.support.agent_process import AgentProcess, running_busy_node
 from tests.support.browser import Browser
 
+OVERFULL = (
+    "[...document.querySelectorAll('.tile, .tile > *, .stats > div, .card, .rows td, .scroll:has(.rows)')]"
+    ".filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)"
+    ".map(one => one.outerHTML.slice(0, 80))"
+)
+"""What is wider than the box it stands in."""
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -14,6 +21,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def node() -> Iterator[AgentProcess]:
     """One simulated node for all tests here."""
     with running_busy_node("--pods", "3") as agent:
+        yield agent
+
+
+@pytest.fixture(scope="module")
+def nvl72() -> Iterator[AgentProcess]:
+    """A node of a rack of GB200, with a fabric that reaches beyond it."""
+    with running_busy_node("--profile", "gb200-nvl72-node", "--pods", "3") as agent:
         yield agent
 
 
@@ -62,13 +76,17 @@ def test_a_phone_shows_a_page_that_can_be_read_through(node: AgentProcess, brows
     """Nothing is wider than the box it stands in, a table needs no scrolling sideways, and the end is near."""
     browser.resize(400, 900)
     browser.open(node.url)
-    overfull = (
-        "[...document.querySelectorAll('.tile, .tile > *, .stats > div, .card, .rows td, .scroll:has(.rows)')]"
-        ".filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)"
-        ".map(one => one.outerHTML.slice(0, 80))"
-    )
-    assert browser.ask(overfull) == []
+    assert browser.ask(OVERFULL) == []
     assert browser.ask("document.documentElement.scrollHeight") < 7 * 900
+
+
+@pytest.mark.parametrize("path", ["", "gpus/0"])
+def test_a_node_of_a_rack_fits_a_phone(nvl72: AgentProcess, browser: Browser, path: str) -> None:
+    """The long names of its boards, links and fabric make no page wider than the screen, nor a box than its place."""
+    browser.resize(400, 900)
+    browser.open(nvl72.url + path)
+    assert browser.ask("document.documentElement.scrollWidth") <= 400
+    assert browser.ask(OVERFULL) == []
 
 
 def test_the_keyboard_reaches_everything_in_order(node: AgentProcess, browser: Browser) -> None:

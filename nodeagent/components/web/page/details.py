@@ -7,6 +7,7 @@ from nodeagent.components.web.page.charts import render_charts
 from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
 from nodeagent.components.web.page.gpus import (
     decide_style,
+    is_free,
     render_gpu_facts,
     render_meters,
     render_mig,
@@ -90,10 +91,9 @@ def _now(record: GpuRecord, view: PageView) -> str:
 
 def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations:
-        is_closed = record.door is not None and not record.door.is_open
-        return (
-            f"<p>Nobody: {esc(record.door.explain()) if record.door is not None and is_closed else 'it is free.'}</p>"
-        )
+        if record.door is not None and not record.door.is_open:
+            return f"<p>Nobody: {esc(record.door.explain())}</p>"
+        return f"<p>Nobody{': it is free' if is_free(record) else ''}.</p>"
     return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
 
 

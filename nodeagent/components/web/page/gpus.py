@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
-from nodeagent.components.web.page.markup import age, esc, gpu_path, mark, pairs, pod_link, section
+from nodeagent.components.web.page.markup import age, esc, gpu_path, mark, pairs, pod_link, prose, section
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
@@ -32,7 +32,7 @@ def render_gpus(state: StateRecord, trend: Trend) -> str:
         return section("gpus", "GPUs", '<p class="card">No GPU is known yet.</p>')
     missing = "".join(
         f'<li class="tile t-bad"><header><h3>{esc(one.address)}</h3>{mark("bad", "missing")}</header>'
-        f"<p>{esc(one.reason)}</p></li>"
+        f"<p>{prose(one.reason)}</p></li>"
         for one in state.gpus.missing
     )
     missing += "".join(
@@ -62,6 +62,13 @@ def decide_style(record: GpuRecord) -> tuple[str, str, str]:
 _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.UNHEALTHY: 3}
 
 
+def is_free(record: GpuRecord) -> bool:
+    """Whether somebody could get it: lost, unfit, or with MIG on and no device it is only held by nobody."""
+    mig = record.gpu.mig
+    is_uncut = mig is not None and mig.enabled and not mig.devices
+    return not record.allocations and not is_uncut and decide_style(record)[0] != "bad"
+
+
 def find_verdict(health: Iterable[DeviceHealth], uuid: str) -> DeviceHealth | None:
     """The verdict on one device."""
     return next((one for one in health if one.device == uuid), None)
@@ -73,7 +80,7 @@ def _render_tile(record: GpuRecord, points: tuple[Point, ...]) -> str:
     return (
         f'<li class="tile t-{style}" id="gpu-{esc(gpu.uuid)}">'
         f'<header><h3><a href="{gpu_path(gpu.uuid)}">GPU {gpu.index}</a></h3>{mark(style, word)}</header>'
-        f'<p class="dim small">{esc(gpu.name)}</p>{f"<p>{esc(reason)}</p>" if reason else ""}'
+        f'<p class="dim small">{esc(gpu.name)}</p>{f"<p>{prose(reason)}</p>" if reason else ""}'
         f"{render_meters(record, points)}{render_mig(record)}{_render_holders(record)}"
         f'<p class="dim small mono">{esc(gpu.pci.address)}{_numa(gpu)}</p></li>'
     )
@@ -114,7 +121,7 @@ def _render_block(device: MigDevice, holder: Allocation | None, health: DeviceHe
     start = device.placement_start
     place = f" x{start}" if start is not None and start + width <= MIG_COLUMNS else ""
     sick = health is not None and health.verdict is not Verdict.HEALTHY
-    words = [device.profile, str(device.uuid), "held" if holder is not None else "free"]
+    words = [device.profile, str(device.uuid), "held" if holder is not None else "held by nobody" if sick else "free"]
     if holder is not None and holder.pod is not None:
         words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
     if sick and health is not None:
@@ -132,8 +139,7 @@ def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
     door = record.door
     if not names:
-        # Nobody can get one that is lost, unfit or not given out: that nobody has it does not make it free.
-        word = "held by nobody" if decide_style(record)[0] == "bad" else "free"
+        word = "free" if is_free(record) else "held by nobody"
         word = word if door is None or door.is_open else esc(door.explain())
         return f'<p class="held dim">{word}</p>'
     waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""
@@ -165,7 +171,7 @@ def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
     facts += [
         (f"Health{profiles.get(str(one.device), '')}", _render_health(one, state.time_seconds)) for one in record.health
     ]
-    facts += [(f"Not readable: {one.what}", esc(one.reason)) for one in gpu.unreadable]
+    facts += [(f"Not readable: {one.what}", prose(one.reason)) for one in gpu.unreadable]
     return f'<div class="card">{pairs(facts)}</div>'
 
 
@@ -197,6 +203,6 @@ def _sample_facts(sample: GpuSample) -> list[tuple[str, str]]:
 
 
 def _render_health(one: DeviceHealth, now_seconds: float) -> str:
-    remedy = f"<br>{esc(one.remedy)}" if one.remedy else ""
+    remedy = f"<br>{prose(one.remedy)}" if one.remedy else ""
     verdict = mark(VERDICT_STYLES[one.verdict], str(one.verdict))
-    return f"{verdict} {esc(one.reason)} for {age(one.since_seconds, now_seconds)}{remedy}"
+    return f"{verdict} {prose(one.reason)} for {age(one.since_seconds, now_seconds)}{remedy}"

@@ -44,7 +44,7 @@ def verdict(style: str, word: str, sentence: str) -> str:
     """What a page has to say in a word and a sentence; read out when it changes."""
     return (
         f'<div id="verdict" class="verdict {style}" role="status"><span aria-hidden="true">{SYMBOLS[style]}</span>'
-        f"<p><b>{esc(word)}</b>{esc(sentence)}</p></div>"
+        f"<p><b>{esc(word)}</b>{prose(sentence)}</p></div>"
     )
 
 

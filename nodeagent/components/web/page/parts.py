@@ -35,7 +35,7 @@ PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
 
 def render_conditions(state: StateRecord) -> str:
     """What is wrong, the worst first, each with what to do; a calm word where nothing is."""
-    notes = "".join(f'<li class="card condition">{esc(notice)}</li>' for notice in state.notices)
+    notes = "".join(f'<li class="card condition">{prose(notice)}</li>' for notice in state.notices)
     if not state.conditions and not notes:
         return section("conditions", "Conditions", '<p class="card">Nothing is wrong that the agent knows of.</p>')
     return section("conditions", "Conditions", render_condition_list(state.conditions, state.time_seconds, notes))
@@ -53,7 +53,7 @@ def _render_group(group: ConditionGroup, now_seconds: float) -> str:
     folded = "".join(map(_render_detail, rest))
     more = f"<details><summary>and {len(rest)} more</summary>{folded}</details>" if rest else ""
     # The first has the card's own anchor, so that a link to it shows the title too.
-    first = f"<p>{esc(one.detail)}</p>" if one.detail else ""
+    first = f"<p>{prose(one.detail)}</p>" if one.detail else ""
     return (
         f'<li class="card condition {style}" id="{condition_id(one)}">'
         f"<h3>{mark(style, one.severity)} · {group.times}{esc(one.title)}</h3>"
@@ -65,7 +65,7 @@ def _render_group(group: ConditionGroup, now_seconds: float) -> str:
 
 
 def _render_detail(one: ConditionRecord) -> str:
-    return f'<p id="{condition_id(one)}">{esc(one.detail or one.key)}</p>'
+    return f'<p id="{condition_id(one)}">{prose(one.detail or one.key)}</p>'
 
 
 def render_allocations(state: StateRecord) -> str:
@@ -128,10 +128,10 @@ def _render_chain(chain: Chain) -> str:
 
 def _render_link(link: Link, began_seconds: float) -> str:
     if not link.depth:
-        return f"<li>{esc(link.text)}</li>"
+        return f"<li>{prose(link.text)}</li>"
     depth = min(link.depth, DEPTH_MAX)
     took = f' <span class="dim num">+{render_took(link.time_seconds - began_seconds)}</span>'
-    return f'<li class="d{depth}"><span aria-hidden="true">→ </span>{esc(link.text)}{took}</li>'
+    return f'<li class="d{depth}"><span aria-hidden="true">→ </span>{prose(link.text)}{took}</li>'
 
 
 def render_parts(state: StateRecord) -> str:
@@ -161,7 +161,7 @@ def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ..
         remarks.append(one.last_error)
     style = PHASE_STYLES.get(one.phase, "warn")
     state = mark(style, one.phase.replace("_", " "))
-    return esc(one.name), state, age(one.since_seconds, now_seconds), esc("; ".join(remarks))
+    return esc(one.name), state, age(one.since_seconds, now_seconds), prose("; ".join(remarks))
 
 
 def render_software(state: StateRecord) -> str:
@@ -180,7 +180,7 @@ def _driver_facts(driver: DriverState | None) -> list[tuple[str, str]]:
     facts = [
         (
             "Driver",
-            mark("ok" if driver.ready else "bad", str(driver.phase).replace("_", " ")) + f" {esc(driver.detail)}",
+            mark("ok" if driver.ready else "bad", str(driver.phase).replace("_", " ")) + f" {prose(driver.detail)}",
         ),
         ("Versions", esc(" · ".join(version for version in versions if version) or "–")),
     ]
@@ -217,7 +217,7 @@ def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
             for file in cdi.files
         )
         facts.append(("CDI specifications", files or "none"))
-        facts += [("Left out of CDI", esc(reason)) for reason in cdi.left_out]
+        facts += [("Left out of CDI", prose(reason)) for reason in cdi.left_out]
     return facts
 
 
@@ -229,7 +229,7 @@ def _plugin_facts(state: StateRecord) -> list[tuple[str, str]]:
             one.name,
             f"{mark('ok', 'registered') if one.registered else mark('bad', 'not registered')}"
             f" {sum(device.healthy for device in one.devices)} of {len(one.devices)} devices healthy"
-            + (f"<br>{esc(one.last_error)}" if one.last_error else ""),
+            + (f"<br>{prose(one.last_error)}" if one.last_error else ""),
         )
         for one in state.plugin.resources
     ]
@@ -240,7 +240,7 @@ def render_labels(labels: LabelState | None) -> str:
     if labels is None:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
-    notes = f"<p>{mark('bad', 'not written')} {esc(labels.last_error)}</p>" if labels.last_error else ""
+    notes = f"<p>{mark('bad', 'not written')} {prose(labels.last_error)}</p>" if labels.last_error else ""
     if not labels.applied:
         # one word about all of them rather than the same word on each
         notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""

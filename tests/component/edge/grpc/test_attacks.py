@@ -31,6 +31,7 @@ SENT_AT_MOST = 16 * 1024 * 1024
 """What an attacker would send if nobody stopped it."""
 PEAK_AT_MOST = 16 * 1024 * 1024
 """What one attacker may cost; a request of 4 MiB is allowed."""
+IDLE_CALLERS = 200
 ONE_DEVICE = encode_message(allocate_request("GPU-0001").SerializeToString())
 
 
@@ -121,6 +122,11 @@ FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
 }
 
 
+def count_descriptors() -> int:
+    """How many this process has open, its own end of each line included."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 class Attacker:
     """A socket that sends what it is told, and says what became of it."""
 
@@ -152,6 +158,11 @@ class Attacker:
                     self.sent, rest = self.sent + taken, rest[taken:]
             if self.hung_up or self.sent > SENT_AT_MOST:
                 return
+
+    async def wait_for_greeting(self) -> None:
+        """Until the server has taken this caller and said hello."""
+        with anyio.fail_after(5):
+            await anyio.wait_readable(self._line)
 
     async def _has_room(self) -> bool:
         with anyio.move_on_after(1):
@@ -218,6 +229,28 @@ async def test_idle_connections_make_room(short_dir: Path) -> None:
             async with Channel(path=str(path)) as newcomer:
                 await DevicePluginStub(newcomer).Allocate(allocate_request("GPU-0001"))
         await wait_until(lambda: server.connection_count == 1)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", frames.PREFACE[:10], frames.PREFACE, GREETING], ids=["nothing", "half", "preface", "greeting"]
+)
+async def test_idle_callers_cost_few_descriptors(short_dir: Path, said: bytes) -> None:
+    """Two hundred that say no more than hello keep those of as many callers as there are places, and only till then."""
+    path = short_dir / "p.sock"
+    async with attacked(path, FakeDevicePlugin()) as (server, _):
+        before = count_descriptors()
+        with ExitStack() as attackers:
+            for number in range(1, IDLE_CALLERS + 1):
+                attacker = attackers.enter_context(Attacker(path))
+                await attacker.send(iter([said]))
+                await attacker.wait_for_greeting()
+                assert count_descriptors() - before - number <= MAX_CALLERS
+            assert server.connection_count == MAX_CALLERS
+            async with Channel(path=str(path)) as newcomer:
+                with anyio.fail_after(5):
+                    await DevicePluginStub(newcomer).Allocate(allocate_request("GPU-0001"))
+        await wait_until(lambda: server.connection_count == 1)
+        assert count_descriptors() <= before
 
 
 async def test_callers_that_are_busy_are_not_put_out(short_dir: Path) -> None:

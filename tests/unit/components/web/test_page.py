@@ -85,6 +85,21 @@ def test_commands_stand_out_in_a_remedy() -> None:
     assert prose("a lone ` stays") == "a lone ` stays"
 
 
+@pytest.mark.parametrize(
+    ("path", "before"),
+    [
+        ("/", "<p>"),
+        ("/", "<br>"),
+        ("/", ": "),
+        (f"/gpus/{make_uuid(1)}", "</b>"),
+        (f"/gpus/{make_uuid(1)}", "</span> "),
+    ],
+)
+def test_commands_stand_out_wherever_they_are_named(path: str, before: str) -> None:
+    """In details, reasons, errors and events as in remedies."""
+    assert f"{before}run <code>rm x</code> and wait" in _render(path, make_view("run `rm x` and wait"))
+
+
 def test_everything_a_paged_person_needs_is_on_the_page() -> None:
     """Verdict, conditions with remedy and anchor, each GPU's state and holder, versions, labels and parts."""
     page = Page(_render("/", make_view()))

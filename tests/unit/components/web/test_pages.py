@@ -30,10 +30,10 @@ from nodeagent.components.web.api.stream import (
     parse_types,
     render_event,
 )
-from nodeagent.components.web.page.gpus import render_gpus
+from nodeagent.components.web.page.gpus import is_free, render_gpus
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.gpu import Gpu, Inventory, Mig
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.telemetry import GpuSample, NodeSample
@@ -127,6 +127,17 @@ def test_nobody_can_have_a_gpu_that_is_lost() -> None:
     tiles = render_gpus(_state(known), {}).split('<li class="tile')
     assert ["free" in tile for tile in tiles[1:]] == [True, False]
     assert "held by nobody" in tiles[2]
+
+
+def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
+    """Nobody can get it before a device is made; on the page of the GPU it is not said to be free either."""
+    bare = make_gpu(6, mig=Mig(enabled=True, pending=True))
+    state = _state(_known((make_gpu(5, mig=Mig(enabled=False, pending=False)), bare, make_gpu(7, mig=make_mig(7, 1)))))
+    tiles = render_gpus(state, {}).split('<li class="tile')
+    assert ['<p class="held dim">free</p>' in tile for tile in tiles[1:]] == [True, False, True]
+    assert "held by nobody" in tiles[2]
+    assert state.gpus is not None
+    assert [is_free(record) for record in state.gpus.gpus] == [True, False, True]
 
 
 def test_records_join_what_is_known_of_a_gpu() -> None:

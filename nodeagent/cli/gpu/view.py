@@ -78,7 +78,7 @@ def _gpu_row(record: GpuRecord) -> Sequence[str]:
 
 def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
     """A line per GPU: its door, the one that is wanted, and who stands between the two."""
-    head = ("GPU", "DOOR", "WANTED", "NEW PODS", "WAITS FOR", "WHY", "UUID")
+    head = ("GPU", "DOOR", "WANTED", "OPEN", "WAITS FOR", "WHY", "UUID")
     rows = [
         (
             str(each.index),

@@ -46,6 +46,7 @@ QUIET = frozenset(
     {
         "AllocationTable",
         "CdiState",
+        "ChosenDoors",
         "ClaimTable",
         "ClusterNode",
         "ClusterWishes",

@@ -2,12 +2,13 @@
 
 import pytest
 
-from nodeagent.components.web.page.event_words import WORDS, Teller, build_names, describe_event
+from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, build_names, describe_event
 from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     FACTS,
+    STATES,
     AllocationDiffered,
     AllocationRefused,
     CdiSpecsWritten,
@@ -115,6 +116,11 @@ def test_each_event_is_a_sentence(value: object, words: str) -> None:
 def test_every_fact_has_words() -> None:
     """A fact that is added to the bus is told on the page in a sentence."""
     assert set(FACTS) <= set(WORDS)
+
+
+def test_every_state_has_words_or_a_place_of_its_own() -> None:
+    """None is told by its bare name."""
+    assert [state for state in STATES if state not in WORDS and state.__name__ not in QUIET] == []
 
 
 def test_mig_devices_are_named_with_their_profile() -> None:

@@ -17,6 +17,7 @@ from nodeagent.components.web.page.parts import render_parts, render_software
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Mig
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
 from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
@@ -183,6 +184,34 @@ def test_a_gpu_page_tells_only_of_its_gpu() -> None:
     assert "XID 79 on GPU 0" in page.text
     assert "allocation 9" in page.text
     assert "XID 79" not in Page(_render("/gpus/3", make_view())).text
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_gpu_behind_a_closed_door_says_which(*, is_held: bool) -> None:
+    """On its tile and on its page; nobody's it is then, but not free, and who has it is named beside."""
+    view = make_view()
+    assert view.state.gpus is not None
+    first, *rest = view.state.gpus.gpus
+    holder = DoorHolder(door=Door.WHOLE, name="allocation 9")
+    door = GpuDoor(
+        gpu=first.gpu.uuid,
+        index=0,
+        address=first.gpu.pci.address,
+        door=Door.WHOLE if is_held else Door.NONE,
+        wanted=Door.NONE,
+        reason="set by a person",
+        is_open=False,
+        waits_for=(holder,) if is_held else (),
+    )
+    changed = replace(first, door=door, allocations=first.allocations if is_held else ())
+    view = replace(view, state=replace(view.state, gpus=replace(view.state.gpus, gpus=(changed, *rest))))
+    said = "until allocation 9 is gone, then none" if is_held else "door none (set by a person)"
+    tile = next(part for part in _render("/", view).split('<li class="tile') if "GPU 0" in part and "</header>" in part)
+    assert said in tile
+    assert ">free<" not in tile
+    page = _render(f"/gpus/{first.gpu.uuid}", view)
+    assert (f"Nobody: {said}" in page) is not is_held
+    assert "it is free" not in page
 
 
 def test_a_pod_page_says_how_its_gpus_are() -> None:

@@ -11,7 +11,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
-from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.plugin import PluginState
@@ -238,6 +238,7 @@ STATES: tuple[type[Value], ...] = (
     Offering,
     AllocationTable,
     ChosenDoors,
+    PartTable,
     ClaimTable,
     LabelState,
     ClusterNode,

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nodeagent.components.deviceplugin.account import decide_conditions, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    decide_pause,
     explain_driver,
     explain_loss,
     explain_unfitness,
@@ -29,6 +28,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause, Envelope
+from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
@@ -83,11 +83,9 @@ class ResourcePlugin:
 
     def __init__(self, offer: ResourceOffer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
-        self._list: tuple[AdvertisedDevice, ...] = ()
+        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
         self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
-        self._changed_at = 0.0
-        self._changed = anyio.Event()
         self.cause: Cause = None
         """What the newest change of the list follows from."""
 
@@ -107,22 +105,15 @@ class ResourcePlugin:
         self._listed = origin
         wanted = plan_list(offer.resource, offer.view, gone)
         self._fit = frozenset(device.id for device in wanted if device.healthy)
-        if wanted != self._list:
-            self._list, self._changed_at, self.cause = wanted, anyio.current_time(), cause
-            self._changed.set()
-            self._changed = anyio.Event()
+        if self._list.put(wanted):
+            self.cause = cause
 
     async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
-        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
-        began: float | None = None
-        while True:
-            began = None if known == self._list else self._changed_at if began is None else began
-            passed = 0.0 if began is None else anyio.current_time() - began
-            pause = decide_pause(known, self._list, passed, self._offer.settings.health_coalesce_seconds)
-            if pause == 0:
-                return self._list
-            with anyio.move_on_after(pause):
-                await self._changed.wait()
+        """The whole list as soon as it differs from `known`, changes gathered for a moment.
+
+        One fault often hits several devices within milliseconds, and each list makes the kubelet write its checkpoint.
+        """
+        return await self._list.wait_other(known, self._offer.settings.health_coalesce_seconds)
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """The best devices of those available, away from what somebody may still hold."""

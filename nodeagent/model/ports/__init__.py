@@ -26,7 +26,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import DoorMemory
+from nodeagent.model.ports.journal import DoorMemory, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -58,6 +58,7 @@ __all__ = [
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PartLedger",
     "PodApi",
     "PodListing",
     "PodResources",

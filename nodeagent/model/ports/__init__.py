@@ -8,6 +8,8 @@ from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
     HookInstaller,
+    PartFolders,
+    PartSpecs,
     SpecDirectories,
     Withdraw,
 )
@@ -32,6 +34,7 @@ from nodeagent.model.ports.kubelet import (
     ContainerDevices,
     DevicePlugin,
     KubeletCheckpoint,
+    PluginSource,
     PodListing,
     PodResources,
 )
@@ -58,7 +61,10 @@ __all__ = [
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PartFolders",
     "PartLedger",
+    "PartSpecs",
+    "PluginSource",
     "PodApi",
     "PodListing",
     "PodResources",

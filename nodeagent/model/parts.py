@@ -1,0 +1,34 @@
+"""Parts of GPUs as they reach containers."""
+
+from collections.abc import Mapping
+
+from nodeagent.model.ids import GpuUuid, ResourceName
+from nodeagent.model.values import Value
+
+
+class PartLimit(Value, frozen=True):
+    """What of one GPU a container may use; `None` where nothing limits it."""
+
+    gpu: GpuUuid
+    memory_bytes: int | None = None
+    cores: int | None = None
+    """Hundredths that it is promised."""
+    cores_max: int | None = None
+    """Hundredths that it may use while nobody else does; what it is promised where that is all."""
+
+
+class PartFolder(Value, frozen=True):
+    """Where the limits of a container stand on the host."""
+
+    limits: str
+    """The file that the container reads."""
+    usage: str
+    """The file that it writes."""
+
+
+class PartOffers(Value, frozen=True):
+    """State: the resources that count parts of GPUs, and the GPUs that they stand for."""
+
+    resources: tuple[ResourceName, ...] = ()
+    unfit: Mapping[GpuUuid, str] = {}
+    """For each GPU that is given in parts, why nothing of it can be given now; empty where something can."""

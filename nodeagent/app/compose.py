@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
-from nodeagent.app.container_side import ContainerSide
+from nodeagent.app.container_side import CDI_GATE, ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
@@ -66,7 +66,7 @@ class Composition:
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingDoor(), ForgettingDoor(), ChoosingDoor()
-        registers = settings.device_plugin.enabled
+        registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
         self.cluster = ClusterSide(
@@ -133,7 +133,8 @@ class Composition:
         )
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
-        if not self.live.now.device_plugin.enabled:
+        settings = self.live.now
+        if not (settings.device_plugin.enabled or settings.fractions.enabled):
             return ()
         plugin = ComponentSpec(
             "deviceplugin",
@@ -150,7 +151,18 @@ class Composition:
             vital=True,
             stop_stage=10,
         )
-        return (plugin,)
+        return (plugin, *self._part_specs()) if settings.fractions.enabled else (plugin,)
+
+    def _part_specs(self) -> tuple[ComponentSpec, ...]:
+        fractions = ComponentSpec(
+            "fractions",
+            lambda: self.kubelet.build_fractions(self.containers.part_specs),
+            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
+            opens=("parts_known",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (fractions,)
 
     async def aclose(self) -> None:
         """End what is not a component."""

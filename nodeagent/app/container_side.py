@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.components.cdi.door import PartSpecsDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -34,6 +35,7 @@ class ContainerSide:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self._is_simulation = plan.simulation is not None
         self._runtime: HostRuntime | None = None
+        self.part_specs = PartSpecsDoor()
         self._workers = [WorkerThread("driver files"), WorkerThread("cdi directories")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -53,7 +55,9 @@ class ContainerSide:
         Without it, a pod could be admitted onto a name that no specification has.
         """
         settings = self._live.now
-        uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
+        uses_cdi = settings.fractions.enabled or any(
+            strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy
+        )
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
         return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self._is_simulation else tuple(gates)
 
@@ -100,4 +104,5 @@ class ContainerSide:
             hook=None
             if self._is_simulation
             else HookProgram(self._workers[0], host=host, shared=settings.node.state_dir),
+            parts=self.part_specs,
         )

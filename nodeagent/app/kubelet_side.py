@@ -7,12 +7,15 @@ from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.durations import Durations
+from nodeagent.core.life.component import Component
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
 from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
@@ -23,9 +26,11 @@ from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
-from nodeagent.model.ports import DevicePlugin
+from nodeagent.model.ports import DevicePlugin, PartSpecs
 
 MACHINE_ID = "etc/machine-id"
+PART_FOLDERS = "parts"
+"""Below the state directory: what containers are told of their limits."""
 
 
 class KubeletSide:
@@ -40,11 +45,14 @@ class KubeletSide:
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self._call_times = JournalTally(), CallTimes()
         self.door = JournalDoor(str(settings.node.state_dir))
+        self.parts = PartsDoor()
+        self._folders = WorkerThread("part folders")
 
     def close(self) -> None:
         """End threads and connections."""
         self._account.close()
         self._handout.close()
+        self._folders.close()
 
     def build_allocations(self) -> Allocations:
         """The keeper of the journal."""
@@ -78,7 +86,30 @@ class KubeletSide:
     def build_plugins(self) -> DevicePlugins:
         """The device plugin."""
         return DevicePlugins(
-            self._bus, self._conditions, self._live, self.door, serve=self._serve, read_facts=self._read_facts
+            self._bus,
+            self._conditions,
+            self._live,
+            self.door,
+            serve=self._serve,
+            read_facts=self._read_facts,
+            others=self.parts,
+        )
+
+    def build_fractions(self, specs: PartSpecs) -> Component:
+        """Who gives GPUs in parts."""
+        from nodeagent.components.fractions.component import Fractions  # noqa: PLC0415 - only where it is on
+        from nodeagent.edge.host.vgpu.part_folders import HostPartFolders  # noqa: PLC0415 - likewise
+
+        return Fractions(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            self.parts,
+            ledger=self.door,
+            kubelet=self._account,
+            specs=specs,
+            folders=HostPartFolders(self._live.now.node.state_dir / PART_FOLDERS, self._folders),
         )
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:

@@ -14,6 +14,7 @@ NodeagentError
 │   │   └── DeviceUnknown      a device that the resource does not have
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
+│   ├── PartsUnavailable       parts of GPUs cannot be given at the moment
 │   ├── NoRoom                 a part of a GPU that no GPU has free now
 │   ├── BindingRefused         a binding that goes against the account
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
@@ -123,6 +124,14 @@ class DeviceHeld(AllocationError):
     def __init__(self, device: str, holder: str) -> None:
         super().__init__(f"device {device} is held by {holder}, the kubelet has forgotten it")
         self.device, self.holder = device, holder
+
+
+class PartsUnavailable(AllocationError):
+    """Parts of GPUs cannot be given at the moment; the kubelet asks again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"parts of GPUs cannot be given: {reason}")
+        self.reason = reason
 
 
 class NoRoom(AllocationError):

@@ -5,7 +5,7 @@ Facts are past participles: they happened, once, and are queued for whoever list
 What must not be lost does not ride the bus: it is written first and published as written.
 """
 
-from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable, PodIdentity
 from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -227,6 +227,24 @@ class FaultInjected(Value, frozen=True):
     target: str = ""
 
 
+class PartBound(Value, frozen=True):
+    """A container was given its parts of GPUs."""
+
+    number: int
+    pod: PodIdentity
+    container: str
+    gpus: tuple[GpuUuid, ...]
+    reason: str
+
+
+class PartRefused(Value, frozen=True):
+    """Parts of GPUs were not promised, or a container that has the promise must wait."""
+
+    resource: ResourceName
+    count: int
+    reason: str
+
+
 STATES: tuple[type[Value], ...] = (
     DriverState,
     Inventory,
@@ -267,6 +285,8 @@ FACTS: tuple[type[Value], ...] = (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
+    PartBound,
+    PartRefused,
     AllocationRefused,
     AllocationDiffered,
     LabelsApplied,

@@ -60,6 +60,8 @@ class Binding(Value, frozen=True):
     enforcement: Enforcement = Enforcement.ADVISE
     core_limit: int | None = None
     """Hundredths that it may use of each GPU while nobody else does; `None` where that is no more than its part."""
+    why: str = ""
+    """What decided for these GPUs."""
     confirmed_by: tuple[str, ...] = ()
     """The sources that agreed on which container it is."""
 

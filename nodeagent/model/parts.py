@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.values import Value
 
@@ -24,6 +25,25 @@ class PartFolder(Value, frozen=True):
     """The file that the container reads."""
     usage: str
     """The file that it writes."""
+
+
+class ContainerRequest(Value, frozen=True):
+    """One container of a pod, as its author wrote it."""
+
+    name: str
+    is_init: bool = False
+    limits: Mapping[str, str] = {}
+
+
+class PodRequest(Value, frozen=True):
+    """What the API server says of a pod that has parts of GPUs."""
+
+    pod: PodIdentity
+    annotations: Mapping[str, str] = {}
+    containers: tuple[ContainerRequest, ...] = ()
+    """Init containers first, each kind in its order."""
+    starting: tuple[str, ...] | None = None
+    """Those that may start now; `None` where the pod's state does not tell."""
 
 
 class PartOffers(Value, frozen=True):

@@ -1,0 +1,158 @@
+"""What a container that starts is given: what it has already, or what is chosen for it now; pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nodeagent.components.fractions.decide import PartView, plan_account
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.errors import NoRoom, RequestInvalid
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import Binding, PartTable, Reservation
+from nodeagent.model.parts import PodRequest
+from nodeagent.rules.fractions.pairing import Caller, find_standing
+from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
+from nodeagent.rules.fractions.tokens import find_near
+from nodeagent.rules.fractions.wishes import Wish, read_wish
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Placement, place
+
+
+class Start(NamedTuple):
+    """A container that starts, with all that was found out about it."""
+
+    caller: Caller
+    pod: PodRequest | None
+    """What the API server says of its pod; `None` where nobody can be asked."""
+    obey: bool = True
+    """Whether a scheduler's choice counts."""
+
+
+class Choice(NamedTuple):
+    """What it is to be given."""
+
+    binding: Binding
+    """Of number 0 where it has none yet."""
+    leaving: tuple[int, ...] = ()
+    """Bindings that end with it."""
+    placement: Placement | None = None
+    """How it was chosen; `None` for one that it has already."""
+    problem: str = ""
+    """Why what a scheduler wrote means nothing here."""
+
+
+def check_request(profile: object, resource: ResourceName, count: int) -> None:
+    """See at the admission that so many ids of a resource can be asked for at all.
+
+    Raises:
+        RequestInvalid: no container could ever be started with them.
+    """
+    if isinstance(profile, CoresProfile) and resource == profile.core:
+        check_cores(profile, count)
+
+
+def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -> Choice:
+    """What the container is given.
+
+    Raises:
+        AllocationError: it asks for what nobody can be given, or there is no room now.
+    """
+    caller, profile = start.caller, view.profile
+    resources = (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+    bound = {
+        binding.number: _list_ids(table, binding, resources)
+        for binding in table.bindings.values()
+        if is_same_pod(binding.pod, caller.pod)
+    }
+    standing = find_standing(bound, caller)
+    if standing.same is not None:
+        return Choice(table.bindings[standing.same])
+    demand, core_limit = read_demand(start, view)
+    wish = _read_choice(start, view) if start.obey else Wish()
+    space = plan_account(view, table, standing.superseded)
+    near = find_near(caller.cores, view.gpus)
+    placement = place(space, demand, wish=wish.gpus, near=near)
+    if not placement.shares:
+        raise NoRoom(placement.rule)
+    reservations = find_promises(table, caller, resources)
+    binding = Binding(
+        number=0,
+        reservations=tuple(each.number for each in reservations),
+        pod=caller.pod,
+        container=caller.containers[0],
+        parts=placement.shares,
+        since_seconds=now_seconds,
+        cdi_name=next((each.cdi_name for each in reservations if each.cdi_name), ""),
+        core_limit=core_limit,
+        why=placement.rule,
+    )
+    return Choice(binding, standing.superseded, placement, wish.problem)
+
+
+def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:
+    """Whether two identities are one pod's: by uid where both tell it, by name where not."""
+    if one.uid and other.uid:
+        return one.uid == other.uid
+    return (one.namespace, one.name) == (other.namespace, other.name)
+
+
+def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
+    """What the container asks for, and the most compute that its pod allows itself.
+
+    Raises:
+        RequestInvalid: nobody can be given that, or the pod must be asked and is not known.
+    """
+    caller, profile = start.caller, view.profile
+    if isinstance(profile, CoresProfile):
+        demand = read_counts(profile, len(caller.cores), len(caller.memory), view.largest_bytes)
+        annotations = start.pod.annotations if start.pod is not None else {}
+        return demand, read_core_limit(profile, annotations, demand)
+    container = _find_container(start)
+    if container is None:
+        raise RequestInvalid(profile.share, "the API server has not told yet how large the pod's shares are")
+    return read_shares(profile, len(caller.cores), container, view.largest_bytes), None
+
+
+def _find_container(start: Start) -> Mapping[str, str] | None:
+    if start.pod is None:
+        return None
+    known = {container.name: container.limits for container in start.pod.containers}
+    return known.get(start.caller.containers[0])
+
+
+def _read_choice(start: Start, view: PartView) -> Wish:
+    """What the scheduler chose for it, where that can be known."""
+    if start.pod is None:
+        return Wish()
+    names = [container.name for container in start.pod.containers]
+    name = start.caller.containers[0]
+    if name not in names:
+        return Wish()
+    inits = sum(container.is_init for container in start.pod.containers)
+    annotations, number = start.pod.annotations, names.index(name)
+    return read_wish(view.profile, annotations, view.inventory.gpus, container=number, init_containers=inits)
+
+
+def _list_ids(
+    table: PartTable, binding: Binding, resources: tuple[ResourceName, ResourceName | None]
+) -> tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]:
+    """The ids of a binding: those of the first resource, and those of the second."""
+    promised = [table.reservations[number] for number in binding.reservations]
+    cores, memory = (
+        tuple(device for each in promised if each.resource == resource for device in each.devices)
+        for resource in resources
+    )
+    return cores, memory
+
+
+def find_promises(
+    table: PartTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
+) -> tuple[Reservation, ...]:
+    """The newest promise that nobody has redeemed, of each resource that the container has ids of."""
+    found: list[Reservation] = []
+    for resource, ids in zip(resources, (caller.cores, caller.memory), strict=True):
+        if resource is None or not ids:
+            continue
+        free = [each for each in table.find_reservations(resource, ids) if table.find_binding(each.number) is None]
+        found += free[-1:]
+    return tuple(found)

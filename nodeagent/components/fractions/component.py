@@ -1,0 +1,384 @@
+"""Gives GPUs in parts: promises ids when the kubelet asks, binds them to a container and to GPUs when it starts.
+
+Owns the lists of ids that the kubelet counts, the choice of GPUs, and the files by which limits reach a container.
+Refuses to guess: whose the ids are is read from the kubelet's own records at the start of the container, and where they
+do not tell yet the kubelet is told to ask again.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.fractions.bind import Choice, Start, check_request, choose
+from nodeagent.components.fractions.decide import (
+    PartView,
+    list_resources,
+    plan_limits,
+    plan_lists,
+    plan_view,
+)
+from nodeagent.components.fractions.door import PartsDoor
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.gathered import Gathered
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import (
+    AllocationError,
+    CallerUnclear,
+    DeviceUnhealthy,
+    DeviceUnknown,
+    JournalUnavailable,
+    NodeagentError,
+    NoRoom,
+    PartsUnavailable,
+)
+from nodeagent.model.events import ConfigurationReloaded, PartBound, PartRefused
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.offering import Offering
+from nodeagent.model.parts import PartOffers, PodRequest
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerMount, PluginOptions
+from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing
+from nodeagent.rules.cdi_names import PART_KIND, qualify
+from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
+from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.tokens import prefer_tokens
+
+PLACE: Final = "/run/nodeagent/vgpu"
+"""Where a container finds its limits; the library looks for them there."""
+START_SECONDS: Final = 5.0
+"""How long a start may take; the kubelet waits 30 s for it."""
+
+
+class KubeletRecords(Protocol):
+    """The kubelet's own word on who holds what."""
+
+    async def read_pods(self) -> PodListing:
+        """Its list.
+
+        Raises:
+            NodeagentError: it cannot be asked now.
+        """
+        ...
+
+    async def read_checkpoint(self) -> KubeletCheckpoint:
+        """Its notes.
+
+        Raises:
+            NodeagentError: there are none, or they make no sense.
+        """
+        ...
+
+
+class PodRequests(Protocol):
+    """What pods ask for, as far as somebody can be asked."""
+
+    async def find(self, namespace: str, name: str, uid: str) -> PodRequest | None:
+        """The pod; `None` where it is not known (yet)."""
+        ...
+
+
+class TokenPlugin:
+    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
+
+    options = PluginOptions(preferred_allocation=True, pre_start=True)
+
+    def __init__(self, resource: ResourceName, door: PartsDoor, live: LiveSettings) -> None:
+        self._resource, self._door, self._live = resource, door, live
+        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
+        self._healthy: dict[DeviceId, bool] = {}
+
+    @property
+    def resource(self) -> ResourceName:
+        """The extended resource that this plugin offers."""
+        return self._resource
+
+    def update(self, devices: tuple[AdvertisedDevice, ...]) -> None:
+        """Offer these from now on."""
+        if self._list.put(devices):
+            self._healthy = {device.id: device.healthy for device in devices}
+
+    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
+        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
+        return await self._list.wait_other(known, self._live.now.device_plugin.health_coalesce_seconds)
+
+    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
+        """Ids of as few GPUs as can be, at one NUMA node."""
+        return prefer_tokens(available, must_include, size)
+
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """Promise these ids; durable when it is returned.
+
+        Raises:
+            AllocationError: they must not be promised.
+        """
+        for device in devices:
+            if device not in self._healthy:
+                raise DeviceUnknown(self._resource, device)
+            if not self._healthy[device]:
+                raise DeviceUnhealthy(device, "nothing of its GPU can be given now, see `nodeagent status`")
+        return await self._door.find_keeper().allocate(self._resource, devices)
+
+    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
+        """Give the container its parts.
+
+        Raises:
+            AllocationError: it must not start now.
+        """
+        await self._door.find_keeper().pre_start(self._resource, devices)
+
+
+class Fractions:
+    """The component; the kubelet's questions come through the door."""
+
+    name = "fractions"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        door: PartsDoor,
+        *,
+        ledger: PartLedger,
+        kubelet: KubeletRecords,
+        specs: PartSpecs,
+        folders: PartFolders,
+        pods: PodRequests | None = None,
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live, self._door = bus, conditions, clock, live, door
+        self._ledger, self._kubelet, self._specs, self._folders, self._pods = ledger, kubelet, specs, folders, pods
+        self._view: PartView | None = None
+        self._turn = anyio.Lock(fast_acquire=True)
+        self._waker, self._news = Waker(), News()
+        self._waiting: dict[str, str] = {}
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Offer what there is, until cancelled; ready when it is known what that is."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="fractions states")
+            tasks.start_soon(self._watch_settings, name="fractions settings")
+            while not self._refresh():
+                await self._waker.wait()
+            with self._door.lead_to(self):
+                task_status.started()
+                while True:
+                    await self._waker.wait()
+                    self._refresh()
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(Inventory, HealthReport, Offering, PartTable, DriverState, client=self.name) as states:
+            async for _ in states:
+                self._waker.wake()
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for _ in reloads:
+                self._waker.wake()
+
+    def _refresh(self) -> bool:
+        """Offer what there is now; False while that is not known."""
+        inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
+        table, health = self._ledger.parts(), self._bus.latest(HealthReport)
+        if inventory is None or offering is None or table is None:
+            return False
+        driver = self._bus.latest(DriverState)
+        self._view = view = plan_view(
+            inventory.value,
+            offering.value,
+            health.value if health is not None else None,
+            self._live.now.fractions,
+            _explain_driver(driver.value if driver is not None else None),
+        )
+        lists = plan_lists(view, table)
+        for resource, devices in lists.items():
+            plugin = self._door.plugins.get(resource)
+            if not isinstance(plugin, TokenPlugin):
+                plugin = self._door.plugins[resource] = TokenPlugin(resource, self._door, self._live)
+            plugin.update(devices)
+        for resource in self._door.plugins.keys() - lists.keys():
+            del self._door.plugins[resource]
+        cause = self._news.take(inventory, health, offering, driver)
+        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        self._bus.publish_state(offers, source=self.name, cause=cause)
+        return True
+
+    async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """Promise ids; the container is told a name that means nothing before it starts."""
+        view = self._find_view()
+        try:
+            check_request(view.profile, resource, len(devices))
+            is_first = resource == list_resources(view.profile)[0]
+            cdi_name = qualify(PART_KIND, f"p{secrets.token_hex(8)}") if is_first else ""
+            await self._ledger.reserve(resource, devices, cdi_name)
+        except AllocationError as error:
+            self._tell_refused(resource, len(devices), error)
+            raise
+        return ContainerAnswer(cdi_devices=(cdi_name,) if cdi_name else ())
+
+    async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        """Give the container that starts with these ids its parts, unless it has them already."""
+        view = self._find_view()
+        if resource != list_resources(view.profile)[0]:
+            return
+        try:
+            with anyio.fail_after(START_SECONDS):
+                await self._start(view, devices)
+        except AllocationError as error:
+            self._tell_refused(resource, len(devices), error)
+            raise
+        except TimeoutError:
+            late = PartsUnavailable(
+                f"the kubelet, the disk or the API server did not answer within {START_SECONDS:g} s"
+            )
+            self._tell_refused(resource, len(devices), late)
+            raise late from None
+        except NodeagentError as error:
+            failed = PartsUnavailable(str(error))
+            self._tell_refused(resource, len(devices), failed)
+            raise failed from error
+
+    async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
+        caller = await self._identify(view, devices)
+        pod = await self._pods.find(*_split(caller)) if self._pods is not None else None
+        start = Start(caller, pod, self._live.now.fractions.use_scheduler_choice)
+        who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
+        async with self._turn:
+            # What has changed since, such as a GPU that was lost, counts.
+            view, table = self._find_view(), self._find_table()
+            try:
+                choice = choose(start, view, table, self._clock.wall())
+            except NoRoom as error:
+                self._tell_waiting(who, error.reason)
+                raise
+            binding = await self._bind(choice, view)
+        self._tell_waiting(who, "")
+        _refuse_broken(binding, view)
+        await self._write_files(binding, view)
+        for number in choice.leaving:
+            await self._remove_files(table.bindings[number])
+
+    async def _identify(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
+        """Whose these ids are, by the kubelet's list and its notes; either may be missing, not both."""
+        listing = PodListing()
+        checkpoint = KubeletCheckpoint()
+        problems: list[str] = []
+
+        async def read_list() -> None:
+            nonlocal listing
+            try:
+                listing = await self._kubelet.read_pods()
+            except NodeagentError as error:
+                problems.append(str(error))
+
+        async def read_notes() -> None:
+            nonlocal checkpoint
+            try:
+                checkpoint = await self._kubelet.read_checkpoint()
+            except NodeagentError as error:
+                problems.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_list)
+            tasks.start_soon(read_notes)
+        first, *rest = list_resources(view.profile)
+        if len(problems) > 1:
+            raise CallerUnclear(first, "; ".join(problems))
+        records = Records(listed=listing.containers, noted=checkpoint.containers)
+        return find_caller(records, first, rest[0] if isinstance(view.profile, CoresProfile) else None, devices)
+
+    async def _bind(self, choice: Choice, view: PartView) -> Binding:
+        """Write down what was chosen; what it has already stays as it is."""
+        if choice.placement is None:
+            return choice.binding
+        binding = await self._ledger.bind(choice.binding, view.capacities, choice.leaving)
+        if choice.problem:
+            self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
+        fact = PartBound(
+            number=binding.number,
+            pod=binding.pod,
+            container=binding.container,
+            gpus=tuple(part.gpu for part in binding.parts),
+            reason=choice.placement.rule,
+        )
+        self._bus.publish_fact(fact, source=self.name)
+        self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(fact.gpus))
+        return binding
+
+    async def _write_files(self, binding: Binding, view: PartView) -> None:
+        name = _name_of(binding)
+        folder = await self._folders.write(name, plan_limits(binding, view.capacities))
+        mounts = (
+            ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
+            ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
+        )
+        await self._specs.write_part(name, [part.gpu for part in binding.parts], mounts)
+
+    async def _remove_files(self, binding: Binding) -> None:
+        """What is left of a container that has ended; what cannot be removed now is looked for again later."""
+        try:
+            await self._specs.remove_part(_name_of(binding))
+            await self._folders.remove(_name_of(binding))
+        except NodeagentError as error:
+            self._log.warning("part_files_left", binding=binding.number, error=str(error))
+
+    def _find_view(self) -> PartView:
+        if self._view is None:
+            raise PartsUnavailable("the GPUs are not known yet")
+        return self._view
+
+    def _find_table(self) -> PartTable:
+        table = self._ledger.parts()
+        if table is None:
+            raise JournalUnavailable("of allocations", "it has not been read yet")
+        return table
+
+    def _tell_refused(self, resource: ResourceName, count: int, error: AllocationError) -> None:
+        refused = PartRefused(resource=resource, count=count, reason=str(error))
+        self._bus.publish_fact(refused, source=self.name)
+
+    def _tell_waiting(self, who: str, reason: str) -> None:
+        """Say of a container that it waits for room, or that it does so no more."""
+        if self._waiting.get(who, "") == reason:
+            return
+        if reason:
+            self._waiting[who] = reason
+        else:
+            del self._waiting[who]
+        self._conditions.replace("part-no-room", {key: f"{key}: {text}" for key, text in self._waiting.items()})
+
+
+def _split(caller: Caller) -> tuple[str, str, str]:
+    return caller.pod.namespace, caller.pod.name, caller.pod.uid
+
+
+def _name_of(binding: Binding) -> str:
+    """The unqualified name of a binding, by which its files are called."""
+    return binding.cdi_name.partition("=")[2] or f"b{binding.number}"
+
+
+def _refuse_broken(binding: Binding, view: PartView) -> None:
+    """See that a container does not start on a GPU that does not work."""
+    for part in binding.parts:
+        gpu = view.inventory.find_gpu(part.gpu)
+        if gpu is None or gpu.lost:
+            raise DeviceUnhealthy(part.gpu, gpu.lost if gpu is not None else "it is not on this node any more")
+
+
+def _explain_driver(state: DriverState | None) -> str:
+    """Why nothing can be given for the driver's sake; empty where something can, or nobody looks after the driver."""
+    if state is None or state.ready or state.phase is DriverPhase.STUCK:
+        return ""
+    return f"the driver is not ready: {state.detail or state.phase}"

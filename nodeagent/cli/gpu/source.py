@@ -2,7 +2,7 @@
 
 import argparse
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import anyio
 
@@ -20,7 +20,7 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import PluginState
+from nodeagent.rules.offer.free import list_free
 
 API = "/api/v1"
 TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatched"})
@@ -59,13 +59,6 @@ def read_free(
     if state.plugin is None or state.plugin.account is None:
         return None
     return list_free(state.plugin, state.allocations)
-
-
-def list_free(plugin: PluginState, allocations: Iterable[Allocation]) -> frozenset[DeviceId]:
-    """What is healthy in the list that the kubelet has, and held by nobody."""
-    held = {device for one in allocations for device in one.devices}
-    healthy = {device.id for one in plugin.resources if one.registered for device in one.devices if device.healthy}
-    return frozenset(healthy - held)
 
 
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:

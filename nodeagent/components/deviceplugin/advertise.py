@@ -35,6 +35,8 @@ class View(NamedTuple):
     """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs that are not given whole, or not to anybody new, and why."""
+    draining: frozenset[GpuUuid] = frozenset()
+    """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
 
 
 def explain_driver(state: DriverState | None) -> str:

@@ -78,6 +78,7 @@ class InventoryComponent:
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
         self._expected = Expectation()
+        self._remembered_label: int | None = None
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_trouble = ""
@@ -202,11 +203,15 @@ class InventoryComponent:
         if troubles:
             self._log.error("known_gpus_unusable", troubles=troubles)
             self._conditions.set(LIST_LOST, detail="; ".join(troubles))
-        return self._stored.gpus if self._stored.source == self._live.now.gpus.source else ()
+        if self._stored.source != self._live.now.gpus.source:
+            return ()
+        self._remembered_label = self._stored.expected_by_label
+        return self._stored.gpus
 
     async def _remember(self) -> None:
         """Write the list where it is another than the one on the disk; tried again at each look."""
-        roster = Roster(source=self._live.now.gpus.source, gpus=self._known)
+        source, by_label = self._live.now.gpus.source, self._expected.by_label
+        roster = Roster(source=source, gpus=self._known, expected_by_label=by_label)
         if roster == self._stored:
             return
         trouble = await self._store.write(encode_roster(roster))
@@ -328,7 +333,8 @@ class InventoryComponent:
 
     def _look_expected(self) -> Expectation:
         node = self._bus.latest(ClusterNode)
-        return decide_expectation(self._live.now.gpus.expected, node.value.labels if node is not None else {})
+        labels = node.value.labels if node is not None else None
+        return decide_expectation(self._live.now.gpus.expected, labels, self._remembered_label)
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

@@ -479,6 +479,27 @@ async def test_the_number_of_gpus_may_be_told_by_a_label_of_the_node(stage: Stag
         assert stage.codes() == []
 
 
+async def test_the_label_is_remembered_over_a_restart_without_an_api_server(stage: Stage) -> None:
+    """Its number holds until the node is seen again; one that was taken off meanwhile holds no longer then."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels={LABEL: "3"}), source="test")
+        await anyio.sleep(0.1)
+    again = Stage(stage.clock, stage.state_dir)
+    async with again.running():
+        await again.started.wait()
+        assert again.details("gpus-fewer-than-expected") == [
+            f"3 by the node label {LABEL} as it was last seen, 2 found"
+        ]
+        again.bus.publish_state(ClusterNode(name="node-1", uid="uid-1"), source="test")
+        await anyio.sleep(0.1)
+        assert again.codes() == []
+    third = Stage(stage.clock, stage.state_dir)
+    async with third.running():
+        await third.started.wait()
+        assert third.codes() == []
+
+
 async def test_a_list_that_is_damaged_is_said_and_begun_anew(stage: Stage) -> None:
     """The agent goes on with what it sees, and says what it can no longer know."""
     (stage.state_dir / "gpus.json").write_bytes(b"nodeagent-gpus 1 3 beef\nabc")

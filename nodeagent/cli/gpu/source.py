@@ -23,8 +23,12 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.rules.offer.free import list_free
 
 API = "/api/v1"
-TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatched"})
-"""Conditions that people must know who look at the health of GPUs."""
+ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})
+BLIND = frozenset(
+    {"sample-stale", "health-unwatched", "driver-stuck", "driver-version-mismatch", "driver-no-permission"}
+)
+TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
+"""Conditions that people must know who look at the health of GPUs: what has no verdict, and which verdicts are old."""
 
 
 def read_gpus(
@@ -71,13 +75,16 @@ def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answere
     return agent, agent.read(f"{API}/gpus", GpusRecord)
 
 
-def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:
-    """What is wrong with the access to GPUs, beside the verdicts; none where no agent answers."""
+def read_troubles(
+    settings: Settings, environ: Mapping[str, str], *, of_absence: bool = True
+) -> tuple[ConditionRecord, ...]:
+    """What is wrong beside the verdicts, `of_absence` also of GPUs that have none; none where no agent answers."""
+    wanted = TROUBLES if of_absence else TROUBLES - ABSENT
     try:
         conditions = find_agent(settings, environ).read(f"{API}/conditions", tuple[ConditionRecord, ...])
     except CommandFailed:
         return ()
-    return tuple(condition for condition in conditions if condition.code in TROUBLES)
+    return tuple(condition for condition in conditions if condition.code in wanted)
 
 
 def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

@@ -149,7 +149,8 @@ def _make_device(
 ) -> TopDevice:
     gpu = record.gpu
     uuid = device.uuid if device is not None else gpu.uuid
-    holders = [one for one in record.allocations if any(find_uuid(id_) == uuid for id_ in one.devices)]
+    # Who has the whole has each part of it, also where it was cut under the pod.
+    holders = [one for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
     return TopDevice(
         gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),

@@ -76,7 +76,9 @@ def _explain_namelessness(uuid: str, view: View) -> str:
     if view.named is None or uuid in view.named:
         return ""
     gpu = view.inventory.find_gpu(uuid)
-    if gpu is not None and gpu.uuid == uuid and gpu.mig_devices:
+    if gpu is not None and gpu.uuid == uuid and gpu.mig_enabled:
+        if not gpu.mig_devices:
+            return "MIG is on and it has no MIG device: create some, or switch MIG off"
         return (
             "it is cut into MIG devices, and containers get those one by one: set `device_plugin.mig_strategy` to"
             " single or mixed, or switch MIG off"

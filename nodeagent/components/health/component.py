@@ -180,6 +180,7 @@ class Health:
                 self._note_states(inventory, driver)
                 self._cause = self._news.take(inventory, driver) or self._cause
                 self._looks.is_asked = True
+                self._tell_deaf()
                 self._changed.wake()
 
     def _note_states(self, inventory: Envelope[Inventory] | None, driver: Envelope[DriverState] | None) -> None:
@@ -361,12 +362,13 @@ class Health:
 
     def _note_deaf(self, what: str, reason: str) -> None:
         """Remember what cannot be heard; the condition says all of it."""
-        if not self._deaf.note(what, reason):
-            return
-        if detail := str(self._deaf):
-            self._conditions.set("health-unwatched", detail=detail)
-        else:
-            self._conditions.clear("health-unwatched")
+        if self._deaf.note(what, reason):
+            self._tell_deaf()
+
+    def _tell_deaf(self) -> None:
+        """Nothing is missed of a driver that is away: once it is back it has time to be heard, and a reason of then."""
+        detail = str(self._deaf) if not self._judge.is_driver_away else ""
+        self._conditions.replace("health-unwatched", {"": detail} if detail else {})
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())

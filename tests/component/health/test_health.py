@@ -12,6 +12,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.telemetry import EventWatch
 from tests.component.health.surroundings import Node, WatchedStore
 from tests.support.gpus import make_gpu, make_inventory
 
@@ -341,13 +342,34 @@ async def test_events_that_cannot_be_heard_are_a_condition(tmp_path: Path) -> No
     """A driver that reports nothing keeps its devices by their levels, and the report says that it is half blind."""
     async with Node(tmp_path).running() as node:
         await node.wait_verdict(0, HEALTHY)
-        await node.break_it("driver", "mismatch")
-        await node.break_it("xid", "13", "0")  # wakes the watch, which is refused
+        node.bus.publish_state(EventWatch(watched=False, reason="cannot watch events: no memory"), source="test")
         await anyio.sleep(5)
-        assert "does not fit kernel module" in node.details("health-unwatched")[0]
+        assert node.details("health-unwatched") == ["cannot watch events: no memory"]
         assert not node.report.watched
+        assert node.device(0).verdict is HEALTHY
+        node.bus.publish_state(EventWatch(watched=True), source="test")
+        await anyio.sleep(5)
+        assert node.details("health-unwatched") == []
+        assert node.report.watched
+
+
+@pytest.mark.parametrize("fault", ["gone", "mismatch"])
+async def test_what_a_driver_kept_from_being_heard_is_not_told_once_it_is_back(tmp_path: Path, fault: str) -> None:
+    """While it is away its own condition says why; then it has time to be heard, and a reason of before is not told."""
+    async with Node(tmp_path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        await node.break_it("driver", fault)
+        await node.break_it("xid", "13", "0")  # wakes the watch, which is refused
+        await anyio.sleep(60)
+        assert not node.report.watched
+        assert node.details("health-unwatched") == []
         await node.break_it("clear")
-        await anyio.sleep(20)
+        was_set = False
+        for _ in range(300):
+            await anyio.sleep(0.1)
+            was_set = was_set or bool(node.details("health-unwatched"))
+            assert "health-unwatched" not in {one.code for one in node.conditions.active()}
+        assert was_set
         assert node.details("health-unwatched") == []
         assert node.report.watched
 

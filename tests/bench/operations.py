@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
@@ -244,7 +244,7 @@ class _Admission:
             live,
             kubelet,
             store=_Sink(content),
-            door=JournalDoor("/state/allocations.journal"),
+            relay=JournalRelay("/state/allocations.journal"),
             node=Node("machine", "boot"),
         )
         self._loop = asyncio.new_event_loop()

@@ -232,7 +232,7 @@ def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []
     rows = [device_row(device) for device in top.devices]
-    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY), layout)]
+    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, nothing="no GPU"), layout)]
     rows = [process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
         lines += ["", *lay_out(Table(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY), layout)]

@@ -10,7 +10,7 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
 from nodeagent.components.inventory.reports import Reports
@@ -70,11 +70,11 @@ class InventoryComponent:
         source: GpuSource,
         live: LiveSettings,
         store: SealedStore,
-        door: ForgettingDoor,
+        relay: ForgettingRelay,
     ) -> None:
-        """Wire it up; `store` is where known GPUs outlive the agent, `door` where a person's word comes in."""
+        """Wire it up; `store` is where known GPUs outlive the agent, `relay` where a person's word comes in."""
         self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
-        self._store, self._door = store, door
+        self._store, self._relay = store, relay
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
         self._expected = Expectation()
@@ -96,7 +96,7 @@ class InventoryComponent:
             await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
-            with self._door.lead_to(self):
+            with self._relay.lead_to(self):
                 await self._keep()
         finally:
             self._store.close()

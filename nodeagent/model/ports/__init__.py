@@ -26,7 +26,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import DoorMemory
+from nodeagent.model.ports.journal import GpuDoorKeeper
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -45,7 +45,7 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DoorChoosing",
-    "DoorMemory",
+    "GpuDoorKeeper",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.expected import LABEL
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
@@ -89,7 +89,7 @@ class Stage:
     """The component with everything round it."""
 
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
-        self.clock, self.state_dir, self.door = clock, state_dir, ForgettingDoor()
+        self.clock, self.state_dir, self.relay = clock, state_dir, ForgettingRelay()
         self.bus = Bus(clock)
         self.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -100,7 +100,7 @@ class Stage:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = open_gpu_store(self.state_dir)
-        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.door)
+        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.relay)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, component)
             yield
@@ -362,13 +362,13 @@ async def test_a_gpu_that_vanished_is_missed_until_a_person_says_that_it_is_gone
         await again.started.wait()
         assert make_uuid(1) in again.details("gpu-vanished")[0]
         with pytest.raises(ControlRefused, match="no GPU 0 is missed: GPU 1"):
-            await again.door.forget_gpu("0", "me")
+            await again.relay.forget_gpu("0", "me")
         with again.bus.listen(GpuForgotten, client="test") as facts:
-            assert "gone for good" in await again.door.forget_gpu("1", "me")
+            assert "gone for good" in await again.relay.forget_gpu("1", "me")
             assert (await anext(facts)).value == GpuForgotten(gpu=make_uuid(1), who="me")
         assert again.codes() == []
     with pytest.raises(ControlRefused, match="not known yet"):
-        await again.door.forget_gpu("1", "me")
+        await again.relay.forget_gpu("1", "me")
     third = Stage(stage.clock, stage.state_dir)
     third.gpus.readout = make_readout(make_gpu(0))
     async with third.running():
@@ -384,7 +384,7 @@ async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) ->
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
-        await stage.door.forget_gpu(make_uuid(1), "me")
+        await stage.relay.forget_gpu(make_uuid(1), "me")
     again = Stage(stage.clock, stage.state_dir)
     again.gpus.readout = make_readout(make_gpu(0))
     async with again.running():

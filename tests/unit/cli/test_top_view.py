@@ -126,10 +126,10 @@ def test_text_from_outside_cannot_drive_the_terminal() -> None:
     assert "boo" in text
 
 
-def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
-    """Before the first sample there is nothing to show but the heads."""
+def test_a_node_without_gpus_or_samples_says_so() -> None:
+    """An empty table would look like a failure; before the first sample a GPU has no readings."""
     text = render_top(build_top(make_state(), {}), Layout(100), colour=False)
-    assert "GPU  DEVICE" in text
+    assert text.endswith("\n\nno GPU\n")
     bare = render_top(build_top(make_state(make_record(None)), {}), Layout(100), colour=False)
     assert "NVIDIA H100" in bare
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.model.values import Value
 
 _NAME: Final = re.compile(
@@ -53,13 +55,7 @@ class Profile(Value, frozen=True):
 
     def with_compute(self, slices: int) -> "Profile":
         """A compute instance of so many slices in a GPU instance of this shape."""
-        return Profile(
-            compute_slices=slices,
-            gpu_slices=self.gpu_slices,
-            gigabytes=self.gigabytes,
-            more=self.more,
-            less=self.less,
-        )
+        return replace(self, compute_slices=slices)
 
 
 def parse_profile(text: str) -> Profile:

@@ -81,6 +81,12 @@ def wish(profiles: str) -> Wanted:
     return Wanted(enabled=True, profiles=Counter(profiles.split()))
 
 
+def cut(model: str, profiles: str) -> GpuPartitions:
+    """A GPU of this model cut into these profiles; the numbers of its instances begin at 100."""
+    empty = partitions_of(model)
+    return follow(solve(list_targets(wish(profiles), empty.profiles), empty), empty)
+
+
 @cache
 def list_feasible(model: str) -> tuple[tuple[str, ...], ...]:
     """Every set of instances that fits on a GPU of this model, by profile, the empty one first."""

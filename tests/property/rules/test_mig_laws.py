@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, aim_at, is_met, list_targets
 from nodeagent.rules.mig.solve import solve
-from tests.support.mig import MIG_MODELS, follow, is_allowed, list_feasible, partitions_of, wish
+from tests.support.mig import MIG_MODELS, cut, follow, is_allowed, list_feasible, wish
 
 
 @st.composite
@@ -17,11 +17,6 @@ def two_layouts(draw: st.DrawFn) -> tuple[str, str, str]:
     model = draw(st.sampled_from(MIG_MODELS))
     layouts = st.sampled_from(list_feasible(model)).map(" ".join)
     return model, draw(layouts), draw(layouts)
-
-
-def cut(model: str, profiles: str) -> GpuPartitions:
-    empty = partitions_of(model)
-    return follow(solve(list_targets(wish(profiles), empty.profiles), empty), empty)
 
 
 @given(two_layouts(), st.data())

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions
 from nodeagent.rules.mig.partitions import LayoutInfeasible, aim_at, assume_placements, is_met, list_targets
 from nodeagent.rules.mig.solve import Kept, Solution, solve
-from tests.support.mig import MIG_MODELS, find_model, follow, list_feasible, partitions_of, wish
+from tests.support.mig import MIG_MODELS, cut, find_model, follow, list_feasible, partitions_of, wish
 
 H100 = "h100-sxm5-80gb"
 OF_H100 = "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
@@ -14,11 +14,6 @@ OF_H100 = "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
 
 def plan(profiles: str, there: GpuPartitions, busy: tuple[int, ...] = ()) -> Solution:
     return solve(list_targets(wish(profiles), there.profiles), there, busy)
-
-
-def cut(profiles: str, model: str = H100) -> GpuPartitions:
-    empty = partitions_of(model)
-    return follow(plan(profiles, empty), empty)
 
 
 def describe(solution: Solution) -> tuple[list[int | None], list[tuple[str, int]]]:
@@ -35,7 +30,7 @@ def test_places_are_chosen_so_that_all_fit() -> None:
 
 def test_what_fits_already_stays() -> None:
     """Only what differs is written."""
-    there = cut("3g.40gb 2g.20gb 1g.10gb 1g.10gb")
+    there = cut(H100, "3g.40gb 2g.20gb 1g.10gb 1g.10gb")
     solution = plan("3g.40gb 1g.10gb 1g.10gb 1g.10gb 1g.10gb", there)
     assert describe(solution) == ([0], [("1g.10gb", 0), ("1g.10gb", 1)])
     assert len(solution.kept) == 3
@@ -45,7 +40,7 @@ def test_what_fits_already_stays() -> None:
 
 def test_an_instance_that_somebody_uses_stays_where_another_way_is_cheaper() -> None:
     """Nobody is disturbed for the sake of fewer calls."""
-    there = cut("1g.10gb " * 7)
+    there = cut(H100, "1g.10gb " * 7)
     alone, one_used = plan("3g.40gb 1g.10gb", there), plan("3g.40gb 1g.10gb", there, busy=(there.instances[0].id,))
     assert alone.writes == one_used.writes
     assert [one.instance.start for one in one_used.kept] == [0]
@@ -81,7 +76,7 @@ def test_compute_instances_change_within_an_instance_that_stays(
     there: str, wanted: str, destroyed: tuple[ComputeInstance, ...], created: tuple[int, ...]
 ) -> None:
     """Memory that is given out already need not be cut again."""
-    before = cut(there)
+    before = cut(H100, there)
     solution = plan(wanted, before)
     assert solution == Solution(kept=(Kept(instance=before.instances[0], destroyed=destroyed, created=created),))
     assert is_met(wish(wanted), follow(solution, before))
@@ -89,8 +84,8 @@ def test_compute_instances_change_within_an_instance_that_stays(
 
 def test_the_way_back_leads_to_the_very_places() -> None:
     """Whatever lies there now."""
-    before = cut("1g.10gb 3g.40gb")
-    there = cut("2g.20gb 2g.20gb")
+    before = cut(H100, "1g.10gb 3g.40gb")
+    there = cut(H100, "2g.20gb 2g.20gb")
     back = follow(solve(aim_at(before), there), there)
     assert {(one.profile_id, one.start, one.size) for one in back.instances} == {
         (one.profile_id, one.start, one.size) for one in before.instances
@@ -99,7 +94,7 @@ def test_the_way_back_leads_to_the_very_places() -> None:
 
 def test_an_instance_whose_place_is_not_told_is_made_anew() -> None:
     """Nobody knows whether it is in the way."""
-    there = cut("3g.40gb")
+    there = cut(H100, "3g.40gb")
     blind = replace(there, instances=(replace(there.instances[0], start=None),))
     assert describe(plan("3g.40gb", blind)) == ([None], [("3g.40gb", 0)])
 

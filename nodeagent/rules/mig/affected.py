@@ -10,10 +10,10 @@ from typing import Final
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
-from nodeagent.rules.mig.steps import Write, WriteKind
 
 _NAMED: Final = 3
 """Those that a line of text names one by one."""

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import GpuPartitions
+from nodeagent.model.mig import GpuPartitions, Write, WriteKind
 from nodeagent.model.values import Value
-from nodeagent.rules.mig.steps import Goal, Write, WriteKind
+from nodeagent.rules.mig.steps import Goal
 from nodeagent.rules.mig.wanted import Wanted
 
 OWNER: Final = "mig"

@@ -7,65 +7,14 @@ before anything is built on it.
 """
 
 from collections.abc import Collection, Iterator
-from enum import StrEnum
-from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.model.mig import GpuInstance, GpuPartitions
+from nodeagent.model.mig import GpuInstance, GpuPartitions, Write, WriteKind
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, aim_at, is_met, list_targets
 from nodeagent.rules.mig.solve import Solution, solve
 from nodeagent.rules.mig.wanted import Wanted
-
-NEWEST: Final = -1
-"""In the place of an instance's id: the one that was made just before."""
-
-
-class WriteKind(StrEnum):
-    """The calls that change a GPU."""
-
-    MODE_ON = "mode-on"
-    MODE_OFF = "mode-off"
-    RESET = "reset"
-    DESTROY_COMPUTE = "destroy-compute"
-    DESTROY = "destroy"
-    CREATE = "create"
-    CREATE_COMPUTE = "create-compute"
-
-
-_WORDS: Final = {
-    WriteKind.MODE_ON: "switch MIG on",
-    WriteKind.MODE_OFF: "switch MIG off",
-    WriteKind.RESET: "reset the GPU, so that its new mode counts",
-    WriteKind.DESTROY_COMPUTE: "destroy compute instance {compute} of {place}",
-    WriteKind.DESTROY: "destroy {place} ({profile}{at})",
-    WriteKind.CREATE: "create GPU instance {profile}{at}",
-    WriteKind.CREATE_COMPUTE: "create a compute instance of {slices} in {place}",
-}
-
-
-class Write(Value, frozen=True, omit_defaults=True):
-    """One call that changes a GPU."""
-
-    kind: WriteKind
-    instance: int = NEWEST
-    """The GPU instance that is destroyed, or in which something is made or destroyed."""
-    compute: int = 0
-    profile_id: int = 0
-    profile: str = ""
-    """For people."""
-    start: int = 0
-    size: int = 0
-    slices: int = 0
-
-    def describe(self) -> str:
-        """As a plan and the journal show it."""
-        place = "it" if self.instance == NEWEST else f"GPU instance {self.instance}"
-        at = f" at slot {self.start}" if self.start >= 0 else ""
-        return _WORDS[self.kind].format(
-            place=place, at=at, compute=self.compute, profile=self.profile, slices=self.slices
-        )
 
 
 class Goal(Value, frozen=True):

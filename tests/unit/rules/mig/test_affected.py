@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
+from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.rules.mig.affected import describe_in_the_way, find_in_the_way, list_affected, list_busy
-from nodeagent.rules.mig.steps import Write, WriteKind
 from tests.support.gpus import make_gpu, mig_uuid
 
 GPU = make_gpu(0, mig=["3g.40gb", "1g.10gb", "1g.10gb"])

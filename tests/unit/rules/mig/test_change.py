@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent.model.journal import Change, Step
+from nodeagent.model.mig import Write, WriteKind
 from nodeagent.rules.mig.change import (
     OWNER,
     ChangeUnreadable,
@@ -12,7 +13,7 @@ from nodeagent.rules.mig.change import (
     read_progress,
     write_step,
 )
-from nodeagent.rules.mig.steps import Goal, Write, WriteKind
+from nodeagent.rules.mig.steps import Goal
 from tests.support.gpus import gpu_uuid
 from tests.support.mig import cut, wish
 

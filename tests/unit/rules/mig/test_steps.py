@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.model.mig import GpuPartitions
+from nodeagent.model.mig import GpuPartitions, WriteKind
 from nodeagent.rules.mig.partitions import LayoutInfeasible, assume_placements
-from nodeagent.rules.mig.steps import Goal, RebootNeeded, WriteKind, check_goal, plan_writes
+from nodeagent.rules.mig.steps import Goal, RebootNeeded, check_goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 from tests.support.mig import cut, find_model, partitions_of, wish
 

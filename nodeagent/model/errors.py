@@ -8,7 +8,8 @@ NodeagentError
 │   └── DriverReleased         handles were given up on purpose
 ├── GpuError                   one GPU, the others are fine
 │   ├── GpuUnknown             nobody knows a device of that name
-│   └── GpuLost                it fell off the bus
+│   ├── GpuLost                it fell off the bus
+│   └── PartitionRefused       its driver refuses to cut it otherwise
 ├── AllocationError            an Allocate that must be refused
 │   ├── RequestInvalid         it asks for what cannot be asked for
 │   │   └── DeviceUnknown      a device that the resource does not have
@@ -85,6 +86,14 @@ class GpuLost(GpuError):
     def __init__(self, gpu: str, reason: str) -> None:
         super().__init__(f"GPU {gpu} is lost: {reason}")
         self.gpu, self.reason = gpu, reason
+
+
+class PartitionRefused(GpuError):
+    """The driver refused one call that changes how a GPU is cut; what was done before it stands."""
+
+    def __init__(self, what: str, reason: str, *, in_use: bool = False) -> None:
+        super().__init__(f"cannot {what}: {reason}")
+        self.what, self.reason, self.in_use = what, reason, in_use
 
 
 class AllocationError(NodeagentError):

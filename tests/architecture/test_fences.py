@@ -176,6 +176,8 @@ def test_fences_would_see_a_break() -> None:
     assert impure_imports("nodeagent/components/cdi/component.py", "import anyio") == []
     assert impure_imports("nodeagent/components/web/view.py", "from nodeagent.core.values import Envelope") == []
     assert impure_imports("nodeagent/components/web/view.py", "import nodeagent.core.clock") == ["nodeagent.core.clock"]
-    assert impure_imports("nodeagent/rules/mig.py", "import nodeagent.core.values") == ["nodeagent.core.values"]
+    assert impure_imports("nodeagent/rules/mig/profiles.py", "import nodeagent.core.values") == [
+        "nodeagent.core.values"
+    ]
     assert impure_imports("nodeagent/rules/offer/layout.py", "import os") == ["os"]
     assert foreign_imports("import yaml, os", ("anyio",)) == ["yaml"]

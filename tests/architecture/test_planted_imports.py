@@ -32,7 +32,7 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (LINES, "nodeagent.app.errors", "nodeagent.cli.version"),
     (COMPONENTS, "nodeagent.components.labeler.values", "nodeagent.components.exporter.series.rates"),
     (COMPONENTS, "nodeagent.components.exporter.series.rates", "nodeagent.components.web.verdict"),
-    (RULES, "nodeagent.rules.mig", "nodeagent.core.clock"),
+    (RULES, "nodeagent.rules.mig.profiles", "nodeagent.core.clock"),
     (RULES, "nodeagent.rules.selectors", "nodeagent.edge.host.machine.boot_id"),
     (RULES, "nodeagent.rules.cdi_names", "anyio"),
     (EDGES, "nodeagent.edge.kube.errors", "nodeagent.edge.kubelet.errors"),

@@ -49,5 +49,5 @@ def test_a_change_by_others_is_read_as_it_stands_or_refused(key: str, value: Any
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda content: content.decode("latin-1")))
 def test_any_text_is_refused_and_never_fatal(text: str) -> None:
     """Whoever may write annotations of a node could write anything."""
-    with pytest.raises(PublicationUnreadable, match="cannot read nvidia.com/gpu-fractions"):
+    with pytest.raises(PublicationUnreadable, match=r"cannot read nvidia\.com/gpu-fractions"):
         read_published(text)

@@ -154,3 +154,5 @@ class CdiState(Value, frozen=True):
     """The program that makes a linker cache in each container; empty where none is run."""
     no_hook_reason: str = ""
     """Why none is."""
+    shim: str = ""
+    """The program that stands before the low-level runtime; empty where none is in place."""

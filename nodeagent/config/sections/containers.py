@@ -80,6 +80,13 @@ class RuntimeSettings(Section):
         what="add the runtime class entry named nvidia",
         why="only pods that ask for that runtime class need it",
     )
+    shim: bool = knob(
+        Flag(),
+        default=False,
+        what="install a program before runc that gives GPUs to containers which ask by NVIDIA_VISIBLE_DEVICES, as the"
+        " runtime class named nvidia; the section shim says how",
+        why="the device plugin needs no such program; images and scripts that ask by environment do",
+    )
     restart: Literal["never", "when_idle", "now"] = knob(
         OneOf(("never", "when_idle", "now")),
         "never",

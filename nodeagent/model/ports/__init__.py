@@ -7,7 +7,8 @@ from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
-    HookInstaller,
+    ProgramInstaller,
+    ShimHost,
     SpecDirectories,
     Withdraw,
 )
@@ -53,7 +54,6 @@ __all__ = [
     "GpuEvent",
     "GpuForgetting",
     "GpuSource",
-    "HookInstaller",
     "KubeletCheckpoint",
     "LabelFile",
     "NodeApi",
@@ -63,6 +63,8 @@ __all__ = [
     "PodResources",
     "ProcessPlace",
     "ProcessPlaces",
+    "ProgramInstaller",
+    "ShimHost",
     "SpecDirectories",
     "ValidationMarkers",
     "Withdraw",

@@ -58,6 +58,11 @@ class RuntimeRecord(Value, frozen=True):
     check_flag: str = ""
     """The flag among them that only newer releases know; empty where all do."""
 
+    notes: tuple[str, ...] = ()
+    """Patterns of files, one for each container, that hold the path of the low-level runtime it was made by."""
+    monitor: str = ""
+    """The program beside each container that was told this path instead; empty where there is none."""
+
     def find_place(self, flavour: RuntimeFlavour) -> RuntimePlace:
         """Where it is in this distribution; any other is as the plain one."""
         return next((each for each in self.places if each.flavour is flavour), self.places[0])

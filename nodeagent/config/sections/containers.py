@@ -59,10 +59,10 @@ class RuntimeSettings(Section):
         what="switch CDI on in the runtime's configuration where it is off",
         why="another program's configuration is changed when asked for; where CDI is on nothing needs changing",
     )
-    kind: Literal["auto", "containerd", "crio", "docker"] = knob(
-        OneOf(("auto", "containerd", "crio", "docker")),
+    kind: Literal["auto", "containerd", "crio", "docker", "podman"] = knob(
+        OneOf(("auto", "containerd", "crio", "docker", "podman")),
         "auto",
-        "which runtime serves the kubelet",
+        "which runtime serves the kubelet, or on a machine without one, people",
         "it is found from the kubelet's endpoint, sockets and processes",
     )
     socket: Path | None = knob(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartFolder, PartLimit
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
@@ -117,6 +117,18 @@ class PartFolders(Protocol):
 
         Raises:
             NodeagentError: they cannot be listed.
+        """
+        ...
+
+
+class PartLibrary(Protocol):
+    """The library that holds containers to their parts."""
+
+    async def install(self) -> LibraryFiles:
+        """Have it on the host.
+
+        Raises:
+            NodeagentError: it cannot be put there.
         """
         ...
 

@@ -13,11 +13,10 @@ from typing import Final, Protocol, TypeVar
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.fractions.bind import Choice, Start, check_request, choose, is_same_pod
+from nodeagent.components.fractions.bind import Choice, Start, check_request, choose, is_same_pod, list_names
 from nodeagent.components.fractions.decide import (
     PartView,
     list_resources,
-    name_files,
     plan_limits,
     plan_lists,
     plan_view,
@@ -238,7 +237,7 @@ class Fractions:
             binding = await self._bind(choice, view)
         self._tell_waiting(who, "")
         _refuse_broken(binding, view)
-        await self._write_files(binding, view)
+        await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
             await self._tending.remove_files(table.bindings[number])
 
@@ -322,14 +321,13 @@ class Fractions:
         self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(fact.gpus))
         return binding
 
-    async def _write_files(self, binding: Binding, view: PartView) -> None:
-        name = name_files(binding)
-        folder = await self._folders.write(name, plan_limits(binding, view.capacities))
+    async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
+        folder = await self._folders.write(names[0], plan_limits(binding, view.capacities))
         mounts = (
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
         )
-        await self._specs.write_part(name, [part.gpu for part in binding.parts], mounts)
+        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
 
     def _find_view(self) -> PartView:
         if self._view is None:

@@ -1,4 +1,4 @@
-"""The specification of one container that has parts of GPUs: one name, and all that the container needs in one file."""
+"""The specification of one container that has parts of GPUs: its names, and all that it needs, in one file."""
 
 from collections.abc import Iterable, Sequence
 
@@ -27,12 +27,12 @@ class PartUndescribed(NodeagentError):
 
 
 def plan_part(
-    name: str,
+    names: Sequence[str],
     gpus: Sequence[GpuUuid],
     mounts: Iterable[ContainerMount],
     node: tuple[Inventory, DriverFiles, SpecWishes],
 ) -> Spec:
-    """The file in which this name means these GPUs.
+    """The file in which each of these names means these GPUs.
 
     Raises:
         PartUndescribed: one of them has no device node.
@@ -44,9 +44,10 @@ def plan_part(
         if gpu not in edits:
             raise PartUndescribed(gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node"))
     merged = _merge([edits[gpu] for gpu in gpus])
-    device = Device(name=name, container_edits=replace(merged, mounts=tuple(map(_render_mount, mounts))))
+    merged = replace(merged, mounts=tuple(map(_render_mount, mounts)))
+    devices = tuple(Device(name=name, container_edits=merged) for name in names)
     common = plan_common_edits(files, wishes.hook)
-    return build_for(PART_KIND, (device,), common, groups=wishes.groups)
+    return build_for(PART_KIND, devices, common, groups=wishes.groups)
 
 
 def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:

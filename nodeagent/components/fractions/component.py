@@ -20,6 +20,7 @@ from nodeagent.components.fractions.bind import (
     choose,
     describe_pod,
     find_bindings,
+    list_names,
 )
 from nodeagent.components.fractions.decide import (
     PartView,
@@ -252,7 +253,7 @@ class Fractions:
             binding = await self._bind(choice, view)
         self._tell_waiting(who, "")
         _refuse_broken(binding, view)
-        await self._write_files(binding, view)
+        await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
             await self._tending.remove_files(table.bindings[number])
 
@@ -316,9 +317,8 @@ class Fractions:
         waiting = {who: lines for who, (_, lines) in self._waiting.items()}
         self._bus.publish_state(PartReasons(bound=dict(self._bound_why), waiting=waiting), source=self.name)
 
-    async def _write_files(self, binding: Binding, view: PartView) -> None:
-        name = name_files(binding)
-        folder = await self._folders.write(name, plan_limits(binding, view.capacities))
+    async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
+        folder = await self._folders.write(names[0], plan_limits(binding, view.capacities))
         mounts = [
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
@@ -329,7 +329,7 @@ class Fractions:
                 ContainerMount(container_path=f"{PLACE}/{files.library.rpartition('/')[2]}", host_path=files.library),
                 ContainerMount(container_path=PRELOAD, host_path=files.preload),
             ]
-        await self._specs.write_part(name, [part.gpu for part in binding.parts], mounts)
+        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
 
     def _find_view(self) -> PartView:
         if self._view is None:

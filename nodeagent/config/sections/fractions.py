@@ -54,7 +54,7 @@ class FractionsSettings(Section):
         QUALIFIED, "nvidia.com/gpu", "resource that counts shares (hami)", "what pods of HAMi ask for"
     )
     shares_per_gpu: int = knob(Whole(1, 1024), 10, "shares of one GPU at most (hami)", "as in HAMi")
-    memory_overcommit: float = knob(
+    memory_overcommit_ratio: float = knob(
         Number(1.0, 10.0),
         1.0,
         "how much memory is promised for each byte that there is; more than 1 promises more than there is",

@@ -57,6 +57,8 @@ QUIET = frozenset(
         "LabelState",
         "NodeSample",
         "Offering",
+        "PartOffers",
+        "PartTable",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",

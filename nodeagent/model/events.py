@@ -18,6 +18,7 @@ from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 
@@ -259,6 +260,7 @@ STATES: tuple[type[Value], ...] = (
     ChosenDoors,
     PartTable,
     PartOffers,
+    PartUsage,
     ClaimTable,
     LabelState,
     ClusterNode,

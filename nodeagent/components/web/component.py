@@ -26,6 +26,7 @@ from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
 from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
+    QUIET_TYPES,
     QueryMalformed,
     build_event,
     is_wanted,
@@ -57,7 +58,6 @@ from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.ports import AgentControl
-from nodeagent.model.telemetry import NodeSample
 
 KEEPALIVE_SECONDS = 15.0
 PAGES = ("/", "/gpus/{name}", "/pods/{namespace}/{name}", "/conditions/{code}")
@@ -166,7 +166,7 @@ class WebComponent:
 
     async def _write_past(self) -> None:
         """Write what is told now, where anything but readings came since the last time."""
-        newest = max((one.seq for one in self._bus.history() if not isinstance(one.value, NodeSample)), default=0)
+        newest = max((one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES), default=0)
         if newest == self._written:
             return
         trouble = await self._store.write(encode_past(self._list_events()))

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
+from nodeagent.edge.container_runtime.cri import CriAnswer, CriContainers, ask_runtime, list_containers
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
@@ -17,6 +17,7 @@ from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
+from nodeagent.model.usage import ContainerName
 from tests.fakes.cri import FakeCri
 
 EFFECTIVE = {"enableCDI": True, "containerd": {"runtimes": {"runc": {}, "nvidia": {}}}}
@@ -80,6 +81,38 @@ async def test_nobody_at_the_socket_is_an_error(host: Path) -> None:
     """Whether it is missing or left over."""
     with pytest.raises(RuntimeSilent):
         await ask_runtime(str(host / "missing"))
+
+
+async def test_running_containers_are_named_by_their_labels(host: Path) -> None:
+    """One that no kubelet has made has no name that a pod's author would know."""
+    fake = FakeCri()
+    fake.containers = {
+        "c0ffee": {
+            "io.kubernetes.container.name": "main",
+            "io.kubernetes.pod.name": "train-0",
+            "io.kubernetes.pod.namespace": "ml",
+            "io.kubernetes.pod.uid": "u-1",
+        },
+        "beef": {"made-by": "hand"},
+    }
+    async with fake.serving(host / "s"):
+        named = await list_containers(str(host / "s"))
+        assert await CriContainers(lambda: str(host / "s")).read_names() == named
+    assert named == {"c0ffee": ContainerName(namespace="ml", pod="train-0", container="main", pod_uid="u-1")}
+    assert fake.asked_for == bytes.fromhex("0a0412020801"), "those that run, by the filter's second field"
+
+
+async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None:
+    """Nonsense, nobody there, and no runtime known at all."""
+    fake = FakeCri()
+    fake.raw_containers = b"\x0a\x05ab"
+    async with fake.serving(host / "s"):
+        with pytest.raises(RuntimeSilent, match="does not end"):
+            await list_containers(str(host / "s"))
+    with pytest.raises(RuntimeSilent):
+        await list_containers(str(host / "missing"))
+    with pytest.raises(RuntimeSilent, match=r"`runtime\.socket` names it"):
+        await CriContainers(lambda: "").read_names()
 
 
 async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:

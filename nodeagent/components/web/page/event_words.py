@@ -56,6 +56,7 @@ QUIET = frozenset(
         "LabelState",
         "NodeSample",
         "Offering",
+        "PartUsage",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",

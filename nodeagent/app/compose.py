@@ -159,13 +159,19 @@ class Composition:
     def _part_specs(self) -> tuple[ComponentSpec, ...]:
         fractions = ComponentSpec(
             "fractions",
-            lambda: self.kubelet.build_fractions(self.containers.part_specs),
+            self._build_fractions,
             needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
             opens=("parts_known",),
             vital=True,
             stop_stage=10,
         )
         return (fractions,)
+
+    def _build_fractions(self) -> Component:
+        from nodeagent.app.parts_side import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
+
+        sides = (self.kubelet, self.containers, self.cluster)
+        return build_fractions(self.bus, self.conditions, self.clock, self.live, sides)
 
     async def aclose(self) -> None:
         """End what is not a component."""

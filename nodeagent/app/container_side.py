@@ -33,7 +33,7 @@ class ContainerSide:
         self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
     ) -> None:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
-        self._is_simulation = plan.simulation is not None
+        self.is_simulation = plan.simulation is not None
         self._runtime: HostRuntime | None = None
         self.part_specs = PartSpecsDoor()
         self._workers = [WorkerThread("driver files"), WorkerThread("cdi directories")]
@@ -44,7 +44,7 @@ class ContainerSide:
         if self._live.now.cdi.enabled:
             build = self._choose_build("cdi", CDI_GATE, self._build_cdi, CDI_MODULES)
             specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
-        if not self._is_simulation:
+        if not self.is_simulation:
             build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)
             specs.append(ComponentSpec("runtime", build, needs=("driver_ready",), opens=(RUNTIME_GATE,), stop_stage=10))
         return tuple(specs)
@@ -59,7 +59,7 @@ class ContainerSide:
             strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy
         )
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
-        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self._is_simulation else tuple(gates)
+        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -94,7 +94,7 @@ class ContainerSide:
         settings = self._live.now
         host = HostPaths(settings.node.host_root)
         # A simulation has its directory to itself: what the host's own directories hold is none of its business.
-        others = () if self._is_simulation else DEFAULT_DIRECTORIES
+        others = () if self.is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
             self._bus,
             self._conditions,
@@ -102,7 +102,7 @@ class ContainerSide:
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
             hook=None
-            if self._is_simulation
+            if self.is_simulation
             else HookProgram(self._workers[0], host=host, shared=settings.node.state_dir),
             parts=self.part_specs,
         )

@@ -11,11 +11,9 @@ from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.durations import Durations
-from nodeagent.core.life.component import Component
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.handout import HandoutReader
 from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
@@ -26,11 +24,9 @@ from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
-from nodeagent.model.ports import DevicePlugin, PartSpecs
+from nodeagent.model.ports import DevicePlugin
 
 MACHINE_ID = "etc/machine-id"
-PART_FOLDERS = "parts"
-"""Below the state directory: what containers are told of their limits."""
 
 
 class KubeletSide:
@@ -40,19 +36,17 @@ class KubeletSide:
         self._node_name = node_name
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
-        self._account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
+        self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self._call_times = JournalTally(), CallTimes()
         self.door = JournalDoor(str(settings.node.state_dir))
         self.parts = PartsDoor()
-        self._folders = WorkerThread("part folders")
 
     def close(self) -> None:
         """End threads and connections."""
-        self._account.close()
+        self.account.close()
         self._handout.close()
-        self._folders.close()
 
     def build_allocations(self) -> Allocations:
         """The keeper of the journal."""
@@ -62,7 +56,7 @@ class KubeletSide:
             self._conditions,
             self._clock,
             self._live,
-            self._account,
+            self.account,
             store=JournalDisk(node.state_dir, tally=self._journal_tally),
             door=self.door,
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
@@ -95,23 +89,6 @@ class KubeletSide:
             others=self.parts,
         )
 
-    def build_fractions(self, specs: PartSpecs) -> Component:
-        """Who gives GPUs in parts."""
-        from nodeagent.components.fractions.component import Fractions  # noqa: PLC0415 - only where it is on
-        from nodeagent.edge.host.vgpu.part_folders import HostPartFolders  # noqa: PLC0415 - likewise
-
-        return Fractions(
-            self._bus,
-            self._conditions,
-            self._clock,
-            self._live,
-            self.parts,
-            ledger=self.door,
-            kubelet=self._account,
-            specs=specs,
-            folders=HostPartFolders(self._live.now.node.state_dir / PART_FOLDERS, self._folders),
-        )
-
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
         kubelet = self._live.now.kubelet
         session: PluginSession | RegistrySession
@@ -124,7 +101,7 @@ class KubeletSide:
                 report=report,
                 report_crash=self._note_crash,
                 times=self._call_times,
-                read_allocatable=self._account.read_allocatable,
+                read_allocatable=self.account.read_allocatable,
             )
         else:
             session = RegistrySession(

@@ -1,14 +1,11 @@
 """Builds who measures what containers use of their parts of GPUs."""
 
-from collections.abc import Callable
-
 from nodeagent.app.late import LateStart
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
 from nodeagent.core.life.component import Component, ComponentSpec
-from nodeagent.model.runtime import RuntimeState
 
 USAGE_MODULE = "nodeagent.components.usage.component"
 
@@ -33,27 +30,13 @@ class UsageSide:
             self._worker.close()
 
     def _build(self) -> Component:
-        from nodeagent.components.usage.component import Usage  # noqa: PLC0415 - see `late`
-        from nodeagent.edge.container_runtime.cri import CriContainers  # noqa: PLC0415 - likewise
+        from nodeagent.app.parts_side import Containers  # noqa: PLC0415 - see `late`
+        from nodeagent.components.usage.component import Usage  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
 
         if self._live.now.gpus.simulated_profile is not None:
             # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
             return Usage(self._bus, self._clock)
         self._worker = self._worker or WorkerThread("places of processes with parts")
-        return Usage(
-            self._bus, self._clock, places=HostProcessPlaces(self._worker), names=CriContainers(self._find_socket())
-        )
-
-    def _find_socket(self) -> Callable[[], str]:
-        from nodeagent.edge.host.machine.host_paths import HostPaths  # noqa: PLC0415 - see `late`
-
-        host = HostPaths(self._live.now.node.host_root)
-
-        def find() -> str:
-            state = self._bus.latest(RuntimeState)
-            known = state.value.socket if state is not None else ""
-            socket = known or str(self._live.now.runtime.socket or "")
-            return str(host.here(socket)) if socket else ""
-
-        return find
+        containers = Containers(self._bus, is_made_up=False)
+        return Usage(self._bus, self._clock, places=HostProcessPlaces(self._worker), list_containers=containers.list)

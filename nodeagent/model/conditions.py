@@ -280,6 +280,12 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="nothing to do if pods end soon; else move pods, or send the pod elsewhere: see `nodeagent fractions`",
     ),
     ConditionDefinition(
+        code="part-orphaned",
+        severity="warning",
+        title="a container uses a part of a GPU of which the kubelet knows nothing any more",
+        remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
+    ),
+    ConditionDefinition(
         code="pod-resources-unavailable",
         severity="warning",
         title="the kubelet does not say which pod holds which device",

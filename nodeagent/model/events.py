@@ -238,6 +238,13 @@ class PartBound(Value, frozen=True):
     reason: str
 
 
+class PartReleased(Value, frozen=True):
+    """A binding has ended, or a promise that nobody redeemed was taken back."""
+
+    number: int
+    reason: str
+
+
 class PartRefused(Value, frozen=True):
     """Parts of GPUs were not promised, or a container that has the promise must wait."""
 
@@ -288,6 +295,7 @@ FACTS: tuple[type[Value], ...] = (
     DevicesAllocated,
     DevicesFreed,
     PartBound,
+    PartReleased,
     PartRefused,
     AllocationRefused,
     AllocationDiffered,

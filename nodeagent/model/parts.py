@@ -1,6 +1,7 @@
 """Parts of GPUs as they reach containers."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid, ResourceName
@@ -42,8 +43,27 @@ class PodRequest(Value, frozen=True):
     annotations: Mapping[str, str] = {}
     containers: tuple[ContainerRequest, ...] = ()
     """Init containers first, each kind in its order."""
-    starting: tuple[str, ...] | None = None
-    """Those that may start now; `None` where the pod's state does not tell."""
+
+
+class ContainerState(StrEnum):
+    """What the container runtime says of a container."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+class PodContainer(Value, frozen=True):
+    """One container of a pod, as the container runtime has it."""
+
+    id: str
+    pod_uid: str
+    name: str
+    state: ContainerState
+    namespace: str = ""
+    pod: str = ""
+    """Of the pod, as the kubelet has told the runtime."""
 
 
 class PartOffers(Value, frozen=True):

@@ -6,15 +6,6 @@ from nodeagent.model.journal import Enforcement
 from nodeagent.model.values import Value
 
 
-class ContainerName(Value, frozen=True):
-    """Which container of which pod an id of the container runtime means."""
-
-    namespace: str
-    pod: str
-    container: str
-    pod_uid: str = ""
-
-
 class PartUse(Value, frozen=True):
     """One container's part of one GPU, and what it uses of that; `None` where that cannot be told."""
 

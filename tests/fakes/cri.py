@@ -56,7 +56,7 @@ class FakeCri:
         self.containers: dict[str, dict[str, str]] = {}
         """The labels of each by its id."""
         self.raw_containers: bytes | None = None
-        self.asked_for = b""
+        self.container_state = 1
 
     def __mapping__(self) -> dict[str, Handler]:
         return {
@@ -95,14 +95,13 @@ class FakeCri:
         await stream.send_message(self.raw_status if self.raw_status is not None else status)
 
     async def _list(self, stream: Stream[bytes, bytes]) -> None:
-        self.asked_for = await stream.recv_message() or b""
-        listed = b"".join(encode_field(1, _encode_container(*one)) for one in self.containers.items())
+        await stream.recv_message()
+        listed = b"".join(encode_field(1, self._encode(*one)) for one in self.containers.items())
         await stream.send_message(self.raw_containers if self.raw_containers is not None else listed)
 
-
-def _encode_container(number: str, labels: Mapping[str, str]) -> bytes:
-    """Its id, its name as metadata, its state, and its labels."""
-    metadata = encode_field(3, encode_field(1, "x"))
-    running = encode_number(6 << 3) + encode_number(1)
-    pairs = [encode_field(8, encode_field(1, key) + encode_field(2, text)) for key, text in labels.items()]
-    return encode_field(1, number) + metadata + running + b"".join(pairs)
+    def _encode(self, number: str, labels: Mapping[str, str]) -> bytes:
+        """Its id, its name as metadata, its state, and its labels."""
+        metadata = encode_field(3, encode_field(1, labels.get("io.kubernetes.container.name", "")))
+        state = encode_number(6 << 3) + encode_number(self.container_state) if self.container_state else b""
+        pairs = [encode_field(8, encode_field(1, key) + encode_field(2, text)) for key, text in labels.items()]
+        return encode_field(1, number) + metadata + state + b"".join(pairs)

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from nodeagent.config.schema import Settings
-from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid
@@ -32,16 +31,6 @@ class View(NamedTuple):
     """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs that are not given whole, or not to anybody new, and why."""
-
-
-def explain_driver(state: DriverState | None) -> str:
-    """Why no device can be used now for the driver's sake; empty when they can, or nobody looks after the driver.
-
-    A driver that is stuck may be so with one GPU: which ones is for health to say.
-    """
-    if state is None or state.ready or state.phase is DriverPhase.STUCK:
-        return ""
-    return f"the driver is not ready: {state.detail or state.phase}"
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:

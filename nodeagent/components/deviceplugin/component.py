@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nodeagent.components.deviceplugin.account import decide_conditions, find_parted, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    explain_driver,
     explain_loss,
     explain_unfitness,
     find_named,
@@ -249,7 +248,7 @@ class DevicePlugins:
         health = self._bus.latest(HealthReport)
         driver = self._bus.latest(DriverState)
         no_channel = find_missing_channels(settings.device_plugin, facts)
-        blocked = no_channel or explain_driver(driver.value if driver is not None else None)
+        blocked = no_channel or (driver.value.obstacle if driver is not None else "")
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
         cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)

@@ -6,21 +6,25 @@ do not tell yet the kubelet is told to ask again.
 """
 
 import secrets
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.fractions.bind import Choice, Start, check_request, choose
+from nodeagent.components.fractions.bind import Choice, Start, check_request, choose, is_same_pod
 from nodeagent.components.fractions.decide import (
     PartView,
     list_resources,
+    name_files,
     plan_limits,
     plan_lists,
     plan_view,
 )
 from nodeagent.components.fractions.door import PartsDoor
+from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.gathered import Gathered
@@ -29,12 +33,12 @@ from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import (
     AllocationError,
     CallerUnclear,
     DeviceUnhealthy,
-    DeviceUnknown,
     JournalUnavailable,
     NodeagentError,
     NoRoom,
@@ -47,95 +51,33 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
 from nodeagent.model.parts import PartOffers, PodRequest
-from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerMount, PluginOptions
+from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing
 from nodeagent.rules.cdi_names import PART_KIND, qualify
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
 from nodeagent.rules.fractions.profiles import CoresProfile
-from nodeagent.rules.fractions.tokens import prefer_tokens
+
+T = TypeVar("T")
 
 PLACE: Final = "/run/nodeagent/vgpu"
 """Where a container finds its limits; the library looks for them there."""
+REQUEST_SECONDS: Final = 1.0
+"""How long a start waits for the API server to know of a pod that the kubelet knows."""
+RETRY_SECONDS: Final = 5.0
 START_SECONDS: Final = 5.0
 """How long a start may take; the kubelet waits 30 s for it."""
 
 
-class KubeletRecords(Protocol):
-    """The kubelet's own word on who holds what."""
-
-    async def read_pods(self) -> PodListing:
-        """Its list.
-
-        Raises:
-            NodeagentError: it cannot be asked now.
-        """
-        ...
-
-    async def read_checkpoint(self) -> KubeletCheckpoint:
-        """Its notes.
-
-        Raises:
-            NodeagentError: there are none, or they make no sense.
-        """
-        ...
-
-
 class PodRequests(Protocol):
-    """What pods ask for, as far as somebody can be asked."""
+    """What pods ask for, by the API server."""
 
-    async def find(self, namespace: str, name: str, uid: str) -> PodRequest | None:
-        """The pod; `None` where it is not known (yet)."""
+    def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
+        """All pods of the node by namespace and name, now and after each change, until something breaks.
+
+        Raises:
+            NodeagentError: they cannot be followed (any longer).
+        """
         ...
-
-
-class TokenPlugin:
-    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
-
-    options = PluginOptions(preferred_allocation=True, pre_start=True)
-
-    def __init__(self, resource: ResourceName, door: PartsDoor, live: LiveSettings) -> None:
-        self._resource, self._door, self._live = resource, door, live
-        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
-        self._healthy: dict[DeviceId, bool] = {}
-
-    @property
-    def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
-        return self._resource
-
-    def update(self, devices: tuple[AdvertisedDevice, ...]) -> None:
-        """Offer these from now on."""
-        if self._list.put(devices):
-            self._healthy = {device.id: device.healthy for device in devices}
-
-    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
-        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
-        return await self._list.wait_other(known, self._live.now.device_plugin.health_coalesce_seconds)
-
-    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """Ids of as few GPUs as can be, at one NUMA node."""
-        return prefer_tokens(available, must_include, size)
-
-    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """Promise these ids; durable when it is returned.
-
-        Raises:
-            AllocationError: they must not be promised.
-        """
-        for device in devices:
-            if device not in self._healthy:
-                raise DeviceUnknown(self._resource, device)
-            if not self._healthy[device]:
-                raise DeviceUnhealthy(device, "nothing of its GPU can be given now, see `nodeagent status`")
-        return await self._door.find_keeper().allocate(self._resource, devices)
-
-    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Give the container its parts.
-
-        Raises:
-            AllocationError: it must not start now.
-        """
-        await self._door.find_keeper().pre_start(self._resource, devices)
 
 
 class Fractions:
@@ -155,12 +97,41 @@ class Fractions:
         kubelet: KubeletRecords,
         specs: PartSpecs,
         folders: PartFolders,
-        pods: PodRequests | None = None,
+        sources: Sources,
+        open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
+        """Wire it up.
+
+        Args:
+            bus: where the GPUs' states come from and what is given is told.
+            conditions: where this part's conditions are set.
+            clock: the time.
+            live: the settings in force.
+            door: by which the kubelet's questions come.
+            ledger: the journal's part for what is given here.
+            kubelet: who holds what by the kubelet's own records.
+            specs: writes what a name means to container runtimes.
+            folders: what containers are told of their limits.
+            sources: who else knows what containers there are.
+            open_pods: what the API server says of pods; none where it cannot be asked.
+        """
         self._bus, self._conditions, self._clock, self._live, self._door = bus, conditions, clock, live, door
-        self._ledger, self._kubelet, self._specs, self._folders, self._pods = ledger, kubelet, specs, folders, pods
+        self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
+        self._open_pods = open_pods
+        self._requests = Gathered[Mapping[tuple[str, str], PodRequest]]({})
         self._view: PartView | None = None
         self._turn = anyio.Lock(fast_acquire=True)
+        self._tending = Tending(
+            bus,
+            conditions,
+            clock,
+            ledger,
+            Files(specs, folders),
+            kubelet,
+            sources,
+            turn=self._turn,
+            note=self._forget_waiting,
+        )
         self._waker, self._news = Waker(), News()
         self._waiting: dict[str, str] = {}
         self._log = get_logger(component=self.name)
@@ -174,6 +145,8 @@ class Fractions:
                 await self._waker.wait()
             with self._door.lead_to(self):
                 task_status.started()
+                tasks.start_soon(self._follow_pods, name="fractions pods")
+                tasks.start_soon(self._tending.run, name="fractions tended")
                 while True:
                     await self._waker.wait()
                     self._refresh()
@@ -200,7 +173,7 @@ class Fractions:
             offering.value,
             health.value if health is not None else None,
             self._live.now.fractions,
-            _explain_driver(driver.value if driver is not None else None),
+            driver.value.obstacle if driver is not None else "",
         )
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
@@ -252,8 +225,7 @@ class Fractions:
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         caller = await self._identify(view, devices)
-        pod = await self._pods.find(*_split(caller)) if self._pods is not None else None
-        start = Start(caller, pod, self._live.now.fractions.use_scheduler_choice)
+        start = Start(caller, await self._find_request(caller.pod), self._live.now.fractions.use_scheduler_choice)
         who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
         async with self._turn:
             # What has changed since, such as a GPU that was lost, counts.
@@ -268,7 +240,7 @@ class Fractions:
         _refuse_broken(binding, view)
         await self._write_files(binding, view)
         for number in choice.leaving:
-            await self._remove_files(table.bindings[number])
+            await self._tending.remove_files(table.bindings[number])
 
     async def _identify(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
         """Whose these ids are, by the kubelet's list and its notes; either may be missing, not both."""
@@ -299,6 +271,39 @@ class Fractions:
         records = Records(listed=listing.containers, noted=checkpoint.containers)
         return find_caller(records, first, rest[0] if isinstance(view.profile, CoresProfile) else None, devices)
 
+    async def _follow_pods(self) -> None:
+        """Know what pods ask for and what schedulers wrote on them; what was known last is better than nothing."""
+        if self._open_pods is None:
+            return
+        pods = await self._open_pods()
+        while True:
+            try:
+                async with aclosing(pods.follow()) as tables:
+                    async for table in tables:
+                        self._requests.put(table)
+            except NodeagentError as error:
+                self._log.warning("pod_requests_not_followed", error=str(error))
+            await anyio.sleep(RETRY_SECONDS)
+
+    async def _find_request(self, pod: PodIdentity) -> PodRequest | None:
+        """What the API server says of a pod; it may know of it a moment later than the kubelet."""
+        if self._open_pods is None:
+            return None
+        known = self._requests.value
+        with anyio.move_on_after(REQUEST_SECONDS):
+            while True:
+                found = known.get((pod.namespace, pod.name))
+                if found is not None and is_same_pod(found.pod, pod):
+                    return found
+                known = await self._requests.wait_other(known, 0.0)
+        return None
+
+    def _forget_waiting(self, listing: PodListing) -> None:
+        """Say no more of a container that it waits when its pod has gone."""
+        active = {f"{pod.namespace}/{pod.name}" for pod in listing.pods}
+        for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
+            self._tell_waiting(who, "")
+
     async def _bind(self, choice: Choice, view: PartView) -> Binding:
         """Write down what was chosen; what it has already stays as it is."""
         if choice.placement is None:
@@ -318,21 +323,13 @@ class Fractions:
         return binding
 
     async def _write_files(self, binding: Binding, view: PartView) -> None:
-        name = _name_of(binding)
+        name = name_files(binding)
         folder = await self._folders.write(name, plan_limits(binding, view.capacities))
         mounts = (
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
         )
         await self._specs.write_part(name, [part.gpu for part in binding.parts], mounts)
-
-    async def _remove_files(self, binding: Binding) -> None:
-        """What is left of a container that has ended; what cannot be removed now is looked for again later."""
-        try:
-            await self._specs.remove_part(_name_of(binding))
-            await self._folders.remove(_name_of(binding))
-        except NodeagentError as error:
-            self._log.warning("part_files_left", binding=binding.number, error=str(error))
 
     def _find_view(self) -> PartView:
         if self._view is None:
@@ -360,25 +357,9 @@ class Fractions:
         self._conditions.replace("part-no-room", {key: f"{key}: {text}" for key, text in self._waiting.items()})
 
 
-def _split(caller: Caller) -> tuple[str, str, str]:
-    return caller.pod.namespace, caller.pod.name, caller.pod.uid
-
-
-def _name_of(binding: Binding) -> str:
-    """The unqualified name of a binding, by which its files are called."""
-    return binding.cdi_name.partition("=")[2] or f"b{binding.number}"
-
-
 def _refuse_broken(binding: Binding, view: PartView) -> None:
     """See that a container does not start on a GPU that does not work."""
     for part in binding.parts:
         gpu = view.inventory.find_gpu(part.gpu)
         if gpu is None or gpu.lost:
             raise DeviceUnhealthy(part.gpu, gpu.lost if gpu is not None else "it is not on this node any more")
-
-
-def _explain_driver(state: DriverState | None) -> str:
-    """Why nothing can be given for the driver's sake; empty where something can, or nobody looks after the driver."""
-    if state is None or state.ready or state.phase is DriverPhase.STUCK:
-        return ""
-    return f"the driver is not ready: {state.detail or state.phase}"

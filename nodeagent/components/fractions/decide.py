@@ -162,3 +162,15 @@ def plan_limits(binding: Binding, capacities: Iterable[GpuPart]) -> tuple[PartLi
         )
         for part in binding.parts
     )
+
+
+def describe_binding(binding: Binding) -> str:
+    """Whose a binding is."""
+    return (
+        f"{binding.pod.namespace}/{binding.pod.name} ({binding.container}), since its start bound as {binding.number}"
+    )
+
+
+def name_files(binding: Binding) -> str:
+    """The unqualified name of a binding, by which its files are called."""
+    return binding.cdi_name.partition("=")[2] or f"b{binding.number}"

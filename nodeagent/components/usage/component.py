@@ -5,7 +5,7 @@ that is old. The container runtime is asked at most once in ten seconds, and onl
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -21,13 +21,15 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import PartTable
-from nodeagent.model.ports import ContainerNames, ProcessPlace, ProcessPlaces
+from nodeagent.model.parts import PodContainer
+from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import ContainerName, PartUsage
+from nodeagent.model.usage import PartUsage
 
 NAMES_SECONDS: Final = 10.0
 """Between two looks at the container runtime."""
 _NOBODY: Final = PartTable()
+Listing = Callable[[], Awaitable[tuple[PodContainer, ...]]]
 
 
 class Usage:
@@ -36,12 +38,12 @@ class Usage:
     name = "usage"
 
     def __init__(
-        self, bus: Bus, clock: Clock, *, places: ProcessPlaces | None = None, names: ContainerNames | None = None
+        self, bus: Bus, clock: Clock, *, places: ProcessPlaces | None = None, list_containers: Listing | None = None
     ) -> None:
-        """`places` and `names` are missing where processes are made up."""
-        self._bus, self._clock, self._places, self._runtime = bus, clock, places, names
+        """`places` and the container runtime's listing are missing where processes are made up."""
+        self._bus, self._clock, self._places, self._list = bus, clock, places, list_containers
         self._waker, self._unnamed, self._news = Waker(), Waker(), News()
-        self._names: Mapping[str, ContainerName] = {}
+        self._names: Mapping[str, PodContainer] = {}
         self._placed: Mapping[int, ProcessPlace] = {}
         self._problem = ""
         self._log = get_logger(component=self.name)
@@ -50,8 +52,8 @@ class Usage:
         """Measure each sample, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="usage states")
-            if self._runtime is not None:
-                tasks.start_soon(self._ask_names, self._runtime, name="usage names")
+            if self._list is not None:
+                tasks.start_soon(self._ask_names, self._list, name="usage names")
             task_status.started()
             while True:
                 rest_seconds = await self._refresh()
@@ -96,12 +98,12 @@ class Usage:
             return {}
         return await self._places.read_places(list_processes(table, sample))
 
-    async def _ask_names(self, runtime: ContainerNames) -> None:
+    async def _ask_names(self, list_containers: Listing) -> None:
         while True:
             await self._unnamed.wait()
             problem = ""
             try:
-                self._names = await runtime.read_names()
+                self._names = {each.id: each for each in await list_containers()}
             except NodeagentError as error:
                 problem = str(error)
             if problem and problem != self._problem:

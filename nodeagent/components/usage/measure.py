@@ -12,13 +12,14 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
-from nodeagent.model.usage import ContainerName, ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
 from nodeagent.rules.placement.space import CORES
 
 Places = Mapping[int, ProcessPlace]
-Names = Mapping[str, ContainerName]
+Names = Mapping[str, PodContainer]
 """By the id of the container."""
 
 
@@ -145,11 +146,11 @@ def find_owners(pid: int, tenants: tuple[Binding, ...], places: Places, names: N
     name = names.get(place.container_id)
     of_pod = tuple(each for each in tenants if _is_of_pod(each.pod, place, name))
     if name is not None:
-        return tuple(each for each in of_pod if each.container == name.container)[-1:]
+        return tuple(each for each in of_pod if each.container == name.name)[-1:]
     return of_pod or tuple(each for each in alone if not each.pod.uid)
 
 
-def _is_of_pod(pod: PodIdentity, place: ProcessPlace, name: ContainerName | None) -> bool:
+def _is_of_pod(pod: PodIdentity, place: ProcessPlace, name: PodContainer | None) -> bool:
     """By uid where the pod's is known, by its name where the runtime tells that."""
     if pod.uid:
         return pod.uid == place.pod_uid

@@ -56,6 +56,7 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
+from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.ports import AgentControl
 
@@ -226,6 +227,7 @@ class WebComponent:
             "/api/v1/state": lambda: _json(state()),
             "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
             "/api/v1/allocations": lambda: _json(state().allocations),
+            "/api/v1/parts": lambda: _json(self._list_parts()),
             "/api/v1/doors": lambda: _json(self._list_doors()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
@@ -244,6 +246,10 @@ class WebComponent:
             Route("GET", "/api/v1/gpus/{name}", self._gpu),
             Route("GET", "/api/v1/events", self._events),
         ]
+
+    def _list_parts(self) -> tuple[Binding, ...]:
+        table = self._bus.latest(PartTable)
+        return tuple(table.value.bindings.values()) if table is not None else ()
 
     def _list_doors(self) -> tuple[GpuDoor, ...]:
         offering = self._bus.latest(Offering)

@@ -1,14 +1,14 @@
-"""Asks a runtime over its CRI socket who it is, which configuration it has in force, and which containers it runs.
+"""Asks a runtime over its CRI socket who it is, which configuration it has in force, and which containers it has.
 
 Owns the calls `Version`, `Status` and `ListContainers`. What the daemon says about itself counts more than what its
 files say: files are read at its next start.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
@@ -22,18 +22,15 @@ from nodeagent.edge.container_runtime.protobuf_fields import (
 )
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
-from nodeagent.model.usage import ContainerName
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
+_POD = "io.kubernetes.pod"
+"""What the labels begin with by which the kubelet says whose a container is."""
+_STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
-_RUNNING = b"\x0a\x04\x12\x02\x08\x01"
-"""A `ListContainersRequest` whose filter has the state `CONTAINER_RUNNING`."""
-_CONTAINERS: Final = 1
-_ID, _LABELS = 1, 8
-_OF_KUBERNETES: Final = "io.kubernetes"
-"""What the labels begin with in which the kubelet says whose a container is."""
 
 
 class CriAnswer(Value, frozen=True):
@@ -55,65 +52,35 @@ async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer
     Raises:
         RuntimeSilent: nobody, or not in time, or nonsense.
     """
-    with _hearing(socket, timeout_seconds):
-        with anyio.fail_after(timeout_seconds):
-            version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
-            status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
+    with _translating(socket, timeout_seconds):
+        version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
+        status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
         return _describe(version, status)
 
 
-async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> dict[str, ContainerName]:
-    """The containers that run now, by their ids; those that no kubelet has made are left out.
+async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple[PodContainer, ...]:
+    """All containers of pods, those too that have ended and are still kept.
 
     Raises:
         RuntimeSilent: nobody answers, or not in time, or nonsense.
     """
-    with _hearing(socket, timeout_seconds):
-        with anyio.fail_after(timeout_seconds):
-            answer = await _call(socket, "ListContainers", _RUNNING, timeout_seconds)
-        containers = [content for number, content in parse_fields(answer) if number == _CONTAINERS]
-        named = {parse_texts(content).get(_ID, ""): _name(parse_text_map(content, _LABELS)) for content in containers}
-    return {container: name for container, name in named.items() if container and name.container}
-
-
-class CriContainers:
-    """The port `ContainerNames` over the socket of the runtime that serves the kubelet."""
-
-    def __init__(self, find_socket: Callable[[], str], *, timeout_seconds: float = 5.0) -> None:
-        self._find_socket, self._timeout_seconds = find_socket, timeout_seconds
-
-    async def read_names(self) -> Mapping[str, ContainerName]:
-        """The containers that run now, by their ids.
-
-        Raises:
-            RuntimeSilent: the runtime is not known, or does not answer.
-        """
-        socket = self._find_socket()
-        if not socket:
-            raise RuntimeSilent("the container runtime", "its socket is not known; `runtime.socket` names it")
-        return await list_containers(socket, timeout_seconds=self._timeout_seconds)
+    with _translating(socket, timeout_seconds):
+        answer = await _call(socket, "ListContainers", b"", timeout_seconds)
+        return tuple(_parse_container(content) for number, content in parse_fields(answer) if number == 1)
 
 
 @contextmanager
-def _hearing(socket: str, timeout_seconds: float) -> Iterator[None]:
-    """Call what goes wrong by one name."""
+def _translating(socket: str, timeout_seconds: float) -> Iterator[None]:
+    """Whatever goes wrong with the questions asked within, it is one error."""
     try:
-        yield
+        with anyio.fail_after(timeout_seconds):
+            yield
     except TimeoutError as error:
         raise RuntimeSilent(socket, f"nothing within {timeout_seconds:g} s") from error
     except AnswerRefused as error:
         raise RuntimeSilent(socket, f"{error.status.name.lower()}, {error.text or 'without a reason'}") from error
     except (OSError, AnswerBroken, AnswerMalformed) as error:
         raise RuntimeSilent(socket, str(error) or type(error).__name__) from error
-
-
-def _name(labels: Mapping[str, str]) -> ContainerName:
-    return ContainerName(
-        namespace=labels.get(f"{_OF_KUBERNETES}.pod.namespace", ""),
-        pod=labels.get(f"{_OF_KUBERNETES}.pod.name", ""),
-        container=labels.get(f"{_OF_KUBERNETES}.container.name", ""),
-        pod_uid=labels.get(f"{_OF_KUBERNETES}.pod.uid", ""),
-    )
 
 
 async def _call(socket: str, name: str, request: bytes, timeout_seconds: float) -> bytes:
@@ -152,3 +119,17 @@ def _find_runtimes(config: Any) -> tuple[str, ...] | None:
     containerd = config.get("containerd") if isinstance(config, dict) else None
     runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
     return tuple(runtimes) if isinstance(runtimes, dict) else None
+
+
+def _parse_container(message: bytes) -> PodContainer:
+    contents, labels = dict(parse_fields(message)), parse_text_map(message, 8)
+    # A number that is zero is not sent.
+    state = parse_numbers(message).get(6, 0)
+    return PodContainer(
+        id=contents.get(1, b"").decode("utf-8", "replace"),
+        pod_uid=labels.get(f"{_POD}.uid", ""),
+        name=parse_texts(contents.get(3, b"")).get(1, ""),
+        state=_STATES[state] if state < len(_STATES) else ContainerState.UNKNOWN,
+        namespace=labels.get(f"{_POD}.namespace", ""),
+        pod=labels.get(f"{_POD}.name", ""),
+    )

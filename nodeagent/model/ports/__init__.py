@@ -5,7 +5,6 @@ Each port is implemented by an edge and used by a component; the simulation impl
 
 from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
-    ContainerNames,
     ContainerRuntime,
     DriverFileSource,
     HookInstaller,
@@ -45,7 +44,6 @@ __all__ = [
     "AllocationJournal",
     "ConfigurationControl",
     "ContainerDevices",
-    "ContainerNames",
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",

@@ -1,6 +1,6 @@
 """What is asked of the driver's files, CDI directories and container runtimes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -17,7 +17,6 @@ from nodeagent.model.runtime import (
     RuntimeKind,
     TrialAnswer,
 )
-from nodeagent.model.usage import ContainerName
 
 Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
 """Makes of a file that others have edited one without our part, `None` for none at all; raises a NodeagentError."""
@@ -115,18 +114,6 @@ class PartFolders(Protocol):
 
         Raises:
             NodeagentError: they cannot be listed.
-        """
-        ...
-
-
-class ContainerNames(Protocol):
-    """Which container an id of the runtime means."""
-
-    async def read_names(self) -> Mapping[str, ContainerName]:
-        """The containers that run now, by their ids.
-
-        Raises:
-            NodeagentError: the runtime does not tell now.
         """
         ...
 

@@ -9,15 +9,15 @@ import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.container_runtime.cri import CriAnswer, CriContainers, ask_runtime, list_containers
+from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime, list_containers
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
-from nodeagent.model.usage import ContainerName
 from tests.fakes.cri import FakeCri
 
 EFFECTIVE = {"enableCDI": True, "containerd": {"runtimes": {"runc": {}, "nvidia": {}}}}
@@ -83,9 +83,13 @@ async def test_nobody_at_the_socket_is_an_error(host: Path) -> None:
         await ask_runtime(str(host / "missing"))
 
 
-async def test_running_containers_are_named_by_their_labels(host: Path) -> None:
-    """One that no kubelet has made has no name that a pod's author would know."""
+@pytest.mark.parametrize(
+    ("number", "state"), [(0, "created"), (1, "running"), (2, "exited"), (3, "unknown"), (7, "unknown")]
+)
+async def test_containers_are_known_by_what_the_kubelet_wrote_on_them(host: Path, number: int, state: str) -> None:
+    """One that no kubelet has made belongs to no pod."""
     fake = FakeCri()
+    fake.container_state = number
     fake.containers = {
         "c0ffee": {
             "io.kubernetes.container.name": "main",
@@ -96,14 +100,17 @@ async def test_running_containers_are_named_by_their_labels(host: Path) -> None:
         "beef": {"made-by": "hand"},
     }
     async with fake.serving(host / "s"):
-        named = await list_containers(str(host / "s"))
-        assert await CriContainers(lambda: str(host / "s")).read_names() == named
-    assert named == {"c0ffee": ContainerName(namespace="ml", pod="train-0", container="main", pod_uid="u-1")}
-    assert fake.asked_for == bytes.fromhex("0a0412020801"), "those that run, by the filter's second field"
+        listed = await list_containers(str(host / "s"))
+    assert listed == (
+        PodContainer(
+            id="c0ffee", pod_uid="u-1", name="main", state=ContainerState(state), namespace="ml", pod="train-0"
+        ),
+        PodContainer(id="beef", pod_uid="", name="", state=ContainerState(state)),
+    )
 
 
 async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None:
-    """Nonsense, nobody there, and no runtime known at all."""
+    """Nonsense, and nobody there."""
     fake = FakeCri()
     fake.raw_containers = b"\x0a\x05ab"
     async with fake.serving(host / "s"):
@@ -111,8 +118,6 @@ async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None
             await list_containers(str(host / "s"))
     with pytest.raises(RuntimeSilent):
         await list_containers(str(host / "missing"))
-    with pytest.raises(RuntimeSilent, match=r"`runtime\.socket` names it"):
-        await CriContainers(lambda: "").read_names()
 
 
 async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:

@@ -12,9 +12,10 @@ from nodeagent.components.usage.component import NAMES_SECONDS, Usage
 from nodeagent.core.channels.bus import Bus
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.journal import Binding
+from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import ProcessSample
-from nodeagent.model.usage import ContainerName, PartUsage
+from nodeagent.model.usage import PartUsage
 from tests.support.samples import make_inventory
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, name, place, run, sample, tabulate
@@ -23,11 +24,11 @@ pytestmark = pytest.mark.virtual_time
 
 
 class Host:
-    """Processes and a container runtime; implements both ports."""
+    """Processes and a container runtime."""
 
     def __init__(self) -> None:
         self.places: dict[int, ProcessPlace] = {}
-        self.names: dict[str, ContainerName] = {}
+        self.containers: tuple[PodContainer, ...] = ()
         self.problem = ""
         self.asked: list[float] = []
         self.looked_up: list[tuple[int, ...]] = []
@@ -36,11 +37,11 @@ class Host:
         self.looked_up.append(tuple(pids))
         return {pid: self.places[pid] for pid in pids if pid in self.places}
 
-    async def read_names(self) -> Mapping[str, ContainerName]:
+    async def list(self) -> tuple[PodContainer, ...]:
         self.asked.append(anyio.current_time())
         if self.problem:
             raise JournalUnavailable("the runtime", self.problem)
-        return dict(self.names)
+        return self.containers
 
 
 class World:
@@ -71,7 +72,7 @@ async def open_world(*bindings: Binding, is_simulated: bool = False) -> AsyncIte
     world.bus.publish_state(make_inventory(), source="inventory")
     world.tell(*bindings)
     host = None if is_simulated else world.host
-    component = Usage(world.bus, world.clock, places=host, names=host)
+    component = Usage(world.bus, world.clock, places=host, list_containers=host.list if host is not None else None)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: component.run(task_status=task_status))
         yield world
@@ -139,7 +140,7 @@ async def test_the_runtime_is_asked_where_a_pod_does_not_say_enough() -> None:
         times = world.host.asked
         assert len(times) == 3
         assert min(after - before for before, after in pairwise(times)) >= NAMES_SECONDS
-        world.host.names = {"l": name("a", "left")}
+        world.host.containers = (name("a", "left", "l"),)
         for _ in range(15):
             world.sample(run(10))
             await anyio.sleep(1)
@@ -157,7 +158,7 @@ async def test_a_runtime_that_does_not_answer_is_said_once(log_lines: list[Mutab
         assert len(world.host.asked) == 3
         assert [line["event"] for line in log_lines] == ["containers_not_named"]
         assert world.cores() == {"left": None, "right": None}
-        world.host.problem, world.host.names = "", {"l": name("a", "right")}
+        world.host.problem, world.host.containers = "", (name("a", "right", "l"),)
         for _ in range(12):
             world.sample(run(10))
             await anyio.sleep(1)

@@ -27,6 +27,7 @@ from nodeagent.components.web.api.records import (
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
+from nodeagent.model.journal import Binding
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.values import Value
 
@@ -49,6 +50,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/parts": tuple[Binding, ...],
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],

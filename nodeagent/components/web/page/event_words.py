@@ -29,6 +29,7 @@ from nodeagent.model.events import (
     MigLayoutChanged,
     PartBound,
     PartRefused,
+    PartReleased,
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
@@ -172,6 +173,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     PartBound: lambda one, names: (
         f"{one.pod.namespace}/{one.pod.name} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
     ),
+    PartReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
     PartRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",

@@ -2,9 +2,9 @@
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
-from nodeagent.model.usage import ContainerName
 from tests.support.samples import make_uuid
 
 GIB = 1024**3
@@ -55,6 +55,13 @@ def place(pod: str, container_id: str = "c") -> ProcessPlace:
     return ProcessPlace(pod_uid=f"u-{pod}", container_id=container_id)
 
 
-def name(pod: str, container: str) -> ContainerName:
+def name(pod: str, container: str, container_id: str = "c") -> PodContainer:
     """As the runtime tells it."""
-    return ContainerName(namespace="ml", pod=pod, container=container, pod_uid=f"u-{pod}")
+    return PodContainer(
+        id=container_id,
+        pod_uid=f"u-{pod}",
+        name=container,
+        state=ContainerState.RUNNING,
+        namespace="ml",
+        pod=pod,
+    )

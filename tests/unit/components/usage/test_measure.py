@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from nodeagent.components.usage.measure import list_processes, list_unnamed, measure
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.journal import Enforcement, PartTable
+from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.model.usage import ContainerName, PartUsage
+from nodeagent.model.usage import PartUsage
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import GIB, START, bind, name, place, run, sample, tabulate
 
@@ -25,7 +26,7 @@ def look(
     table: PartTable,
     now: NodeSample | None,
     places: Mapping[int, ProcessPlace] | None = None,
-    names: Mapping[str, ContainerName] | None = None,
+    names: Mapping[str, PodContainer] | None = None,
 ) -> PartUsage:
     return measure(table, make_inventory(), now, places or {}, names or {})
 

@@ -90,6 +90,7 @@ class Composition:
             clearing=self.clearing,
             forgetting=self.forgetting,
             choosing=self.choosing,
+            parts=self.kubelet.parts,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:

@@ -137,9 +137,9 @@ class PartsUnavailable(AllocationError):
 class NoRoom(AllocationError):
     """No GPU has so much free now; the kubelet asks again, and it succeeds when there is room."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, looked_at: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.looked_at = reason, looked_at
 
 
 class BindingRefused(AllocationError):

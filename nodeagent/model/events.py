@@ -14,7 +14,7 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Door, Offering
-from nodeagent.model.parts import PartOffers
+from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
@@ -267,6 +267,7 @@ STATES: tuple[type[Value], ...] = (
     ChosenDoors,
     PartTable,
     PartOffers,
+    PartReasons,
     PartUsage,
     ClaimTable,
     LabelState,

@@ -66,6 +66,27 @@ class PodContainer(Value, frozen=True):
     """Of the pod, as the kubelet has told the runtime."""
 
 
+class PartWish(Value, frozen=True):
+    """Other limits for a running container, as a person asks for them; `None` leaves one as it is."""
+
+    pod: str
+    """Its name, with the namespace and a slash before it where the name alone is not enough."""
+    container: str = ""
+    """Where the pod has several with parts."""
+    cores: int | None = None
+    memory_bytes: int | None = None
+    who: str = ""
+
+
+class PartReasons(Value, frozen=True):
+    """State: how GPUs were chosen, in lines of text, since the agent began."""
+
+    bound: Mapping[int, tuple[str, ...]] = {}
+    """By the number of the binding."""
+    waiting: Mapping[str, tuple[str, ...]] = {}
+    """For each container that waits for room, why."""
+
+
 class PartOffers(Value, frozen=True):
     """State: the resources that count parts of GPUs, and the GPUs that they stand for."""
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodeagent.components.fractions.decide import PartView, plan_account
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import NoRoom, RequestInvalid
+from nodeagent.model.errors import ControlRefused, NoRoom, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, PartTable, Reservation
 from nodeagent.model.parts import PodRequest
@@ -15,7 +17,8 @@ from nodeagent.rules.fractions.requests import check_cores, read_core_limit, rea
 from nodeagent.rules.fractions.tokens import find_near
 from nodeagent.rules.fractions.wishes import Wish, read_wish
 from nodeagent.rules.placement.evaluators import Demand
-from nodeagent.rules.placement.place import Placement, place
+from nodeagent.rules.placement.place import Placement, place, render_placement
+from nodeagent.rules.placement.space import CORES
 
 
 class Start(NamedTuple):
@@ -73,7 +76,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     near = find_near(caller.cores, view.gpus)
     placement = place(space, demand, wish=wish.gpus, near=near)
     if not placement.shares:
-        raise NoRoom(placement.rule)
+        raise NoRoom(placement.rule, render_placement(placement))
     reservations = find_promises(table, caller, resources)
     binding = Binding(
         number=0,
@@ -87,6 +90,47 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         why=placement.rule,
     )
     return Choice(binding, standing.superseded, placement, wish.problem)
+
+
+def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
+    """A binding with other limits on the GPUs that it has; `None` leaves one as it is.
+
+    Raises:
+        ControlRefused: it has whole GPUs, or the numbers make no sense.
+    """
+    if any(part.cores >= CORES for part in binding.parts):
+        raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
+    if cores is not None and not 1 <= cores < CORES:
+        raise ControlRefused(f"{cores} cores are no part of a GPU: give 1 to {CORES - 1}")
+    if memory_bytes is not None and memory_bytes < 1:
+        raise ControlRefused(f"{memory_bytes} bytes are no part of a GPU's memory: give more")
+    parts = tuple(
+        replace(
+            part,
+            cores=part.cores if cores is None else cores,
+            memory_bytes=part.memory_bytes if memory_bytes is None else memory_bytes,
+        )
+        for part in binding.parts
+    )
+    core_limit = binding.core_limit
+    if core_limit is not None and cores is not None:
+        core_limit = max(core_limit, cores)
+    return replace(binding, parts=parts, core_limit=core_limit)
+
+
+def describe_pod(binding: Binding) -> str:
+    """Whose a binding is, for people."""
+    return f"{binding.pod.namespace}/{binding.pod.name} ({binding.container})"
+
+
+def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, ...]:
+    """Those of a pod, named with its namespace or without, and of one of its containers where that is named."""
+    return tuple(
+        binding
+        for binding in table.bindings.values()
+        if pod in {binding.pod.name, f"{binding.pod.namespace}/{binding.pod.name}"}
+        and container in {"", binding.container}
+    )
 
 
 def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:

@@ -6,16 +6,24 @@ do not tell yet the kubelet is told to ask again.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.fractions.bind import Choice, Start, check_request, choose, is_same_pod
+from nodeagent.components.fractions.bind import (
+    Choice,
+    Start,
+    change_parts,
+    check_request,
+    choose,
+    describe_pod,
+    find_bindings,
+)
 from nodeagent.components.fractions.decide import (
     PartView,
+    describe_parts,
     list_resources,
     name_files,
     plan_limits,
@@ -24,20 +32,20 @@ from nodeagent.components.fractions.decide import (
 )
 from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.requests.component import PodRequests, Requests
 from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
-from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import (
     AllocationError,
     CallerUnclear,
+    ControlRefused,
     DeviceUnhealthy,
     JournalUnavailable,
     NodeagentError,
@@ -50,34 +58,20 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartOffers, PodRequest
+from nodeagent.model.parts import PartOffers, PartReasons, PartWish
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing
 from nodeagent.rules.cdi_names import PART_KIND, qualify
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
 from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
 PLACE: Final = "/run/nodeagent/vgpu"
 """Where a container finds its limits; the library looks for them there."""
-REQUEST_SECONDS: Final = 1.0
-"""How long a start waits for the API server to know of a pod that the kubelet knows."""
-RETRY_SECONDS: Final = 5.0
 START_SECONDS: Final = 5.0
 """How long a start may take; the kubelet waits 30 s for it."""
-
-
-class PodRequests(Protocol):
-    """What pods ask for, by the API server."""
-
-    def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
-        """All pods of the node by namespace and name, now and after each change, until something breaks.
-
-        Raises:
-            NodeagentError: they cannot be followed (any longer).
-        """
-        ...
 
 
 class Fractions:
@@ -117,8 +111,7 @@ class Fractions:
         """
         self._bus, self._conditions, self._clock, self._live, self._door = bus, conditions, clock, live, door
         self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
-        self._open_pods = open_pods
-        self._requests = Gathered[Mapping[tuple[str, str], PodRequest]]({})
+        self._requests = Requests(open_pods)
         self._view: PartView | None = None
         self._turn = anyio.Lock(fast_acquire=True)
         self._tending = Tending(
@@ -133,7 +126,8 @@ class Fractions:
             note=self._forget_waiting,
         )
         self._waker, self._news = Waker(), News()
-        self._waiting: dict[str, str] = {}
+        self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._bound_why: dict[int, tuple[str, ...]] = {}
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -145,7 +139,7 @@ class Fractions:
                 await self._waker.wait()
             with self._door.lead_to(self):
                 task_status.started()
-                tasks.start_soon(self._follow_pods, name="fractions pods")
+                tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
                 while True:
                     await self._waker.wait()
@@ -223,9 +217,26 @@ class Fractions:
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
 
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; the port's contract is in `model.ports`."""
+        async with self._turn:
+            found = find_bindings(self._find_table(), wish.pod, wish.container)
+            if len(found) != 1:
+                several = ", ".join(map(describe_pod, found))
+                raise ControlRefused(f"{wish.pod} means {several}: name one" if found else f"no part of {wish.pod}")
+            changed = change_parts(found[0], wish.cores, wish.memory_bytes)
+            view = self._find_view()
+            try:
+                binding = await self._ledger.bind(changed, view.capacities)
+                await self._folders.write(name_files(binding), plan_limits(binding, view.capacities))
+            except NodeagentError as error:
+                raise ControlRefused(str(error)) from error
+        self._tell_bound(binding, f"set by {wish.who}")
+        return f"{describe_pod(binding)} has {describe_parts(binding)}"
+
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         caller = await self._identify(view, devices)
-        start = Start(caller, await self._find_request(caller.pod), self._live.now.fractions.use_scheduler_choice)
+        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions.use_scheduler_choice)
         who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
         async with self._turn:
             # What has changed since, such as a GPU that was lost, counts.
@@ -233,7 +244,7 @@ class Fractions:
             try:
                 choice = choose(start, view, table, self._clock.wall())
             except NoRoom as error:
-                self._tell_waiting(who, error.reason)
+                self._tell_waiting(who, error.reason, error.looked_at)
                 raise
             binding = await self._bind(choice, view)
         self._tell_waiting(who, "")
@@ -271,33 +282,6 @@ class Fractions:
         records = Records(listed=listing.containers, noted=checkpoint.containers)
         return find_caller(records, first, rest[0] if isinstance(view.profile, CoresProfile) else None, devices)
 
-    async def _follow_pods(self) -> None:
-        """Know what pods ask for and what schedulers wrote on them; what was known last is better than nothing."""
-        if self._open_pods is None:
-            return
-        pods = await self._open_pods()
-        while True:
-            try:
-                async with aclosing(pods.follow()) as tables:
-                    async for table in tables:
-                        self._requests.put(table)
-            except NodeagentError as error:
-                self._log.warning("pod_requests_not_followed", error=str(error))
-            await anyio.sleep(RETRY_SECONDS)
-
-    async def _find_request(self, pod: PodIdentity) -> PodRequest | None:
-        """What the API server says of a pod; it may know of it a moment later than the kubelet."""
-        if self._open_pods is None:
-            return None
-        known = self._requests.value
-        with anyio.move_on_after(REQUEST_SECONDS):
-            while True:
-                found = known.get((pod.namespace, pod.name))
-                if found is not None and is_same_pod(found.pod, pod):
-                    return found
-                known = await self._requests.wait_other(known, 0.0)
-        return None
-
     def _forget_waiting(self, listing: PodListing) -> None:
         """Say no more of a container that it waits when its pod has gone."""
         active = {f"{pod.namespace}/{pod.name}" for pod in listing.pods}
@@ -311,16 +295,23 @@ class Fractions:
         binding = await self._ledger.bind(choice.binding, view.capacities, choice.leaving)
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        fact = PartBound(
-            number=binding.number,
-            pod=binding.pod,
-            container=binding.container,
-            gpus=tuple(part.gpu for part in binding.parts),
-            reason=choice.placement.rule,
-        )
-        self._bus.publish_fact(fact, source=self.name)
-        self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(fact.gpus))
+        self._bound_why[binding.number] = render_placement(choice.placement)
+        self._tell_bound(binding, choice.placement.rule)
         return binding
+
+    def _tell_bound(self, binding: Binding, reason: str) -> None:
+        gpus = tuple(part.gpu for part in binding.parts)
+        fact = PartBound(number=binding.number, pod=binding.pod, container=binding.container, gpus=gpus, reason=reason)
+        self._bus.publish_fact(fact, source=self.name)
+        self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(gpus))
+        self._tell_reasons()
+
+    def _tell_reasons(self) -> None:
+        """How GPUs were chosen for those that have them now, and why others wait."""
+        living = self._find_table().bindings
+        self._bound_why = {number: lines for number, lines in self._bound_why.items() if number in living}
+        waiting = {who: lines for who, (_, lines) in self._waiting.items()}
+        self._bus.publish_state(PartReasons(bound=dict(self._bound_why), waiting=waiting), source=self.name)
 
     async def _write_files(self, binding: Binding, view: PartView) -> None:
         name = name_files(binding)
@@ -346,15 +337,16 @@ class Fractions:
         refused = PartRefused(resource=resource, count=count, reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
 
-    def _tell_waiting(self, who: str, reason: str) -> None:
+    def _tell_waiting(self, who: str, reason: str, looked_at: tuple[str, ...] = ()) -> None:
         """Say of a container that it waits for room, or that it does so no more."""
-        if self._waiting.get(who, "") == reason:
+        if self._waiting.get(who, ("",))[0] == reason:
             return
         if reason:
-            self._waiting[who] = reason
+            self._waiting[who] = (reason, looked_at)
         else:
             del self._waiting[who]
-        self._conditions.replace("part-no-room", {key: f"{key}: {text}" for key, text in self._waiting.items()})
+        self._conditions.replace("part-no-room", {key: f"{key}: {text}" for key, (text, _) in self._waiting.items()})
+        self._tell_reasons()
 
 
 def _refuse_broken(binding: Binding, view: PartView) -> None:

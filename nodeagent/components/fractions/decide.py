@@ -11,6 +11,7 @@ from nodeagent.model.journal import Binding, GpuPart, PartTable
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.units import render_bytes
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
 from nodeagent.rules.fractions.tokens import TokenGroup, plan_tokens
 from nodeagent.rules.placement.space import CORES, Space, plan_space
@@ -174,3 +175,10 @@ def describe_binding(binding: Binding) -> str:
 def name_files(binding: Binding) -> str:
     """The unqualified name of a binding, by which its files are called."""
     return binding.cdi_name.partition("=")[2] or f"b{binding.number}"
+
+
+def describe_parts(binding: Binding) -> str:
+    """How much a container has."""
+    return ", ".join(
+        f"{part.cores} cores and {render_bytes(part.memory_bytes)} of {part.gpu}" for part in binding.parts
+    )

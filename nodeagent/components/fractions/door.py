@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodeagent.model.errors import PartsUnavailable
+from nodeagent.model.errors import ControlRefused, PartsUnavailable
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.parts import PartWish
 from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import DevicePlugin
 
@@ -29,9 +30,17 @@ class PartKeeper(Protocol):
         """
         ...
 
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; says what it has now.
+
+        Raises:
+            ControlRefused: no such container, or the GPU has not so much left.
+        """
+        ...
+
 
 class PartsDoor:
-    """Leads to them; implements the port `PluginSource`."""
+    """Leads to them; implements the ports `PluginSource` and `PartSetting`."""
 
     def __init__(self) -> None:
         self._keeper: PartKeeper | None = None
@@ -50,6 +59,16 @@ class PartsDoor:
     def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
         """Who answers for which resource."""
         return self.plugins
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits, on a person's word.
+
+        Raises:
+            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts at the moment.
+        """
+        if self._keeper is None:
+            raise ControlRefused("no parts of GPUs are given: `fractions.enabled` is off, or the part is starting")
+        return await self._keeper.set_part(wish)
 
     def find_keeper(self) -> PartKeeper:
         """Who is asked now.

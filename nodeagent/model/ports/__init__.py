@@ -13,7 +13,7 @@ from nodeagent.model.ports.containers import (
     SpecDirectories,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl
+from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -63,6 +63,7 @@ __all__ = [
     "NodeFactSource",
     "PartFolders",
     "PartLedger",
+    "PartSetting",
     "PartSpecs",
     "PluginSource",
     "PodApi",

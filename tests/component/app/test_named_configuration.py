@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
+from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.offering.door import ChoosingDoor
 from nodeagent.config.live import LiveSettings
@@ -73,6 +74,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         clearing=NobodyClears(),
         forgetting=ForgettingDoor(),
         choosing=ChoosingDoor(),
+        parts=PartsDoor(),
     )
     try:
         yield control

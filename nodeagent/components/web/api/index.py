@@ -57,5 +57,10 @@ INDEX = Index(
         ),
         Endpoint(call="POST /api/v1/forget", gives='no longer misses a GPU that is gone: {"gpu", "who"}', where=ADMIN),
         Endpoint(call="POST /api/v1/door", gives='has a GPU go through a door: {"gpu", "door", "who"}', where=ADMIN),
+        Endpoint(
+            call="POST /api/v1/part",
+            gives='gives a running container other limits: {"pod", "container", "cores", "memory_bytes", "who"}',
+            where=ADMIN,
+        ),
     ),
 )

@@ -40,7 +40,7 @@ def build_fractions(
         clock,
         live,
         kubelet.parts,
-        ledger=kubelet.door,
+        ledger=kubelet.relay,
         kubelet=kubelet.account,
         specs=containers.part_specs,
         folders=HostPartFolders(state_dir / PART_FOLDERS, WorkerThread("part folders")),

@@ -30,8 +30,8 @@ from nodeagent.components.fractions.decide import (
     plan_lists,
     plan_view,
 )
-from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
 from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
 from nodeagent.config.live import LiveSettings
@@ -75,7 +75,7 @@ START_SECONDS: Final = 5.0
 
 
 class Fractions:
-    """The component; the kubelet's questions come through the door."""
+    """The component; the kubelet's questions come through the relay."""
 
     name = "fractions"
 
@@ -85,7 +85,7 @@ class Fractions:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        door: PartsDoor,
+        relay: PartsRelay,
         *,
         ledger: PartLedger,
         kubelet: KubeletRecords,
@@ -101,7 +101,7 @@ class Fractions:
             conditions: where this part's conditions are set.
             clock: the time.
             live: the settings in force.
-            door: by which the kubelet's questions come.
+            relay: by which the kubelet's questions come.
             ledger: the journal's part for what is given here.
             kubelet: who holds what by the kubelet's own records.
             specs: writes what a name means to container runtimes.
@@ -109,7 +109,7 @@ class Fractions:
             sources: who else knows what containers there are.
             open_pods: what the API server says of pods; none where it cannot be asked.
         """
-        self._bus, self._conditions, self._clock, self._live, self._door = bus, conditions, clock, live, door
+        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
         self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
@@ -137,7 +137,7 @@ class Fractions:
             tasks.start_soon(self._watch_settings, name="fractions settings")
             while not self._refresh():
                 await self._waker.wait()
-            with self._door.lead_to(self):
+            with self._relay.lead_to(self):
                 task_status.started()
                 tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
@@ -171,12 +171,12 @@ class Fractions:
         )
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._door.plugins.get(resource)
+            plugin = self._relay.plugins.get(resource)
             if not isinstance(plugin, TokenPlugin):
-                plugin = self._door.plugins[resource] = TokenPlugin(resource, self._door, self._live)
+                plugin = self._relay.plugins[resource] = TokenPlugin(resource, self._relay, self._live)
             plugin.update(devices)
-        for resource in self._door.plugins.keys() - lists.keys():
-            del self._door.plugins[resource]
+        for resource in self._relay.plugins.keys() - lists.keys():
+            del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
         offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
         self._bus.publish_state(offers, source=self.name, cause=cause)

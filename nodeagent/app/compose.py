@@ -14,6 +14,7 @@ from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.usage_side import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
@@ -69,6 +70,7 @@ class Composition:
         registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.usage = UsageSide(self.bus, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
@@ -129,6 +131,7 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
+            *self.usage.specs(),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
@@ -176,6 +179,7 @@ class Composition:
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        self.usage.close()
         self.late.close()
         await self.cluster.aclose()
 

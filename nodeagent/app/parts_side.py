@@ -48,12 +48,12 @@ def build_fractions(
         specs=containers.part_specs,
         folders=HostPartFolders(state_dir / PART_FOLDERS, files),
         library=HostVgpuLibrary(state_dir / LIBRARY_FOLDER, files),
-        sources=Sources(_Containers(bus, is_made_up=containers.is_simulation).list, places),
+        sources=Sources(Containers(bus, is_made_up=containers.is_simulation).list, places),
         open_pods=cluster.open_pod_requests if cluster.has_api else None,
     )
 
 
-class _Containers:
+class Containers:
     """The containers of this node, by the runtime that was found."""
 
     def __init__(self, bus: Bus, *, is_made_up: bool) -> None:

@@ -72,6 +72,9 @@ class PodContainer(Value, frozen=True):
     pod_uid: str
     name: str
     state: ContainerState
+    namespace: str = ""
+    pod: str = ""
+    """Of the pod, as the kubelet has told the runtime."""
 
 
 class PartWish(Value, frozen=True):

@@ -26,7 +26,8 @@ from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
-_POD_UID = "io.kubernetes.pod.uid"
+_POD = "io.kubernetes.pod"
+"""What the labels begin with by which the kubelet says whose a container is."""
 _STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
@@ -140,12 +141,14 @@ def _find_text(value: Any, at: Sequence[str]) -> str:
 
 
 def _parse_container(message: bytes) -> PodContainer:
-    contents = dict(parse_fields(message))
+    contents, labels = dict(parse_fields(message)), parse_text_map(message, 8)
     # A number that is zero is not sent.
     state = parse_numbers(message).get(6, 0)
     return PodContainer(
         id=contents.get(1, b"").decode("utf-8", "replace"),
-        pod_uid=parse_text_map(message, 8).get(_POD_UID, ""),
+        pod_uid=labels.get(f"{_POD}.uid", ""),
         name=parse_texts(contents.get(3, b"")).get(1, ""),
         state=_STATES[state] if state < len(_STATES) else ContainerState.UNKNOWN,
+        namespace=labels.get(f"{_POD}.namespace", ""),
+        pod=labels.get(f"{_POD}.name", ""),
     )

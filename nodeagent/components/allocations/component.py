@@ -12,7 +12,6 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.ledger import Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
@@ -30,6 +29,7 @@ from nodeagent.components.allocations.reconcile import (
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.grants import Ended, Entry, Freed, Granted
 from nodeagent.components.allocations.room import Room, describe_shortage

@@ -12,7 +12,6 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import Moment, plan_returns
-from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.evidence.kernel_log import (
     XID_NOT_INITIALISED,
     XID_OFF_THE_BUS,
@@ -29,6 +28,7 @@ from nodeagent.components.health.looks import Deafness, Look, Looks, Pace
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import VerdictBook
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.render import list_changes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus

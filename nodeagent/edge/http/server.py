@@ -1,7 +1,7 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the entrance. An answer that
-its reader does not take within the limit ends with its connection; nobody else waits for it.
+Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the entrance. An answer
+that its reader does not take within the limit ends with its connection; nobody else waits for it.
 """
 
 import asyncio

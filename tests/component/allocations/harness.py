@@ -9,9 +9,9 @@ import anyio.lowlevel
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import Ledger, replay
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
-from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.expected import LABEL
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings

@@ -122,7 +122,7 @@ def test_what_happens_to_many_devices_is_told_once() -> None:
     (chain,) = build_chains(tell_history(history, names))
     assert [link.text for link in chain.links[1:]] == [
         "GPU 0, GPU 1 and 4 more appeared",
-        "GPU 6 vanished: x",
+        "GPU 6 is lost: x",
         "GPU 7 appeared",
     ]
 

@@ -13,15 +13,15 @@ from nodeagent.components.web.page.gpus import decide_style, render_gpu_facts, r
 from nodeagent.components.web.page.markup import esc, prose
 from nodeagent.components.web.page.overview import Page as Rendered
 from nodeagent.components.web.page.overview import PageView, render_document
-from nodeagent.components.web.page.parts import render_parts, render_software
+from nodeagent.components.web.page.parts import render_device, render_parts, render_software
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.gpu import Fabric, FabricPhase, Mig
+from nodeagent.model.gpu import Fabric, FabricPhase, KnownGpu, Mig
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
 from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
-from tests.support.samples import make_gpu, make_mig, make_uuid
+from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
 PATHS = (
@@ -78,6 +78,14 @@ def test_no_text_from_outside_becomes_markup(path: str) -> None:
 def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
     """Quotes and angles are written out, control and direction characters are made visible."""
     assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
+
+
+def test_an_allocation_of_a_gpu_that_is_gone_says_so() -> None:
+    """By the number that it had, and its UUID on demand; one that nobody knows goes by its UUID."""
+    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
+    gpus = GpusRecord(generation=1, vanished=(gone,))
+    assert render_device(f"{gone.uuid}::1", gpus) == f'<span title="{gone.uuid}::1">GPU 9 (gone) replica 1</span>'
+    assert render_device("GPU-x", gpus) == "<code>GPU-x</code>"
 
 
 def test_commands_stand_out_in_a_remedy() -> None:

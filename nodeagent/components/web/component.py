@@ -26,12 +26,10 @@ from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
 from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
+    EventQuery,
     QueryMalformed,
     build_event,
-    is_wanted,
-    parse_follow,
-    parse_last_seen,
-    parse_types,
+    parse_query,
     render_event,
 )
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
@@ -303,18 +301,16 @@ class WebComponent:
 
     async def _events(self, request: Request) -> Answer:
         try:
-            types, last_seen = parse_types(request.query), parse_last_seen(request.headers, request.query)
-            is_followed = parse_follow(request.query)
+            query = parse_query(request.headers, request.query)
         except QueryMalformed as error:
             return render_problem(400, str(error), "see /api/v1/openapi.json")
-        if not is_followed:
-            wanted = [one for one in self._list_events() if is_wanted(one.type, types)]
-            return _json([one for one in wanted if last_seen is None or one.seq > last_seen])
+        if not query.is_followed:
+            return _json(query.select(self._list_events()))
         if self._streams >= self._live.now.http.max_event_streams:
             return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
-        return Stream(self._follow(types, last_seen))
+        return Stream(self._follow(query))
 
-    async def _follow(self, types: frozenset[str] | None, last_seen: int | None) -> AsyncIterator[bytes]:
+    async def _follow(self, query: EventQuery) -> AsyncIterator[bytes]:
         self._streams += 1
         try:
             with self._bus.tap(client=f"event stream {self._streams}") as tap:
@@ -322,14 +318,14 @@ class WebComponent:
                 yield KEEPALIVE
                 for envelope in self._bus.history():
                     newest, event = envelope.seq, build_event(envelope, teller)
-                    if last_seen is not None and newest > last_seen and is_wanted(event.type, types):
+                    if query.misses(event):
                         yield render_event(event)
                 said_at = anyio.current_time()
                 while not self._stopping.is_set():
                     item, line = None, b""
                     with anyio.move_on_after(KEEPALIVE_SECONDS):
                         item = await anext(tap)
-                    if item is not None and item.seq > newest and is_wanted(type(item.value).__name__, types):
+                    if item is not None and item.seq > newest and query.wants(type(item.value).__name__):
                         teller.names = self._view.names()
                         line = render_event(build_event(item, teller))
                     # What is not wanted keeps coming too; a reader must be told all the same that somebody is there.

@@ -24,7 +24,7 @@ ROUTINE_MAX = 4
 ROUTINE = frozenset({"DevicesAllocated", "DevicesFreed"})
 ALIKE = frozenset({"GpuAppeared", "GpuVanished", "VerdictChanged", "MigLayoutChanged"})
 """What happens to many devices at once is told once for all of them."""
-NAMED = re.compile(r"(GPU \d+(?: \S*\dg\.\S+)?) (.+)")
+NAMED = re.compile(r"(GPU \d+(?::\d+ \(\S+\)| \(gone\))?) (.+)")
 NAMES_TOLD = 3
 NAMING = ("gpu", "device", "devices")
 """Fields by which an event says what it is about."""

@@ -41,6 +41,7 @@ from nodeagent.rules.ids import find_uuid, name_device
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
+GONE = " (gone)"
 LABELS_TOLD = 6
 QUIET = frozenset(
     {
@@ -67,7 +68,7 @@ def build_names(inventory: Inventory | None) -> Names:
     if inventory is None:
         return {}
     # The driver counts anew: the number of one that is gone may be another's now.
-    names = {str(gone.uuid): f"GPU {gone.index} (gone)" for gone in inventory.vanished}
+    names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
     names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
     for gpu in inventory.gpus:
         names |= {str(device.uuid): name_device(gpu, device) for device in gpu.mig_devices}
@@ -147,7 +148,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     ),
     GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
     GpuVanished: lambda one, names: (
-        f"{_call(one.gpu, names)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
+        f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
     ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",

@@ -150,6 +150,7 @@ def test_a_gpu_that_is_gone_keeps_its_number_and_says_so() -> None:
     gone = KnownGpu(uuid=make_uuid(9), name="H100", index=0, address=make_gpu(9).pci.address)
     names = build_names(Inventory(generation=1, gpus=(make_gpu(0),), vanished=(gone,)))
     assert names == {make_uuid(0): "GPU 0", make_uuid(9): "GPU 0 (gone)"}
+    assert describe_event(GpuVanished(gpu=gone.uuid, generation=2, is_gone=True), names) == "GPU 0 is gone"
 
 
 def test_of_the_conditions_the_change_is_told() -> None:

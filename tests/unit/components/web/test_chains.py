@@ -23,7 +23,7 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.health import Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
@@ -147,7 +147,8 @@ def test_what_happens_to_all_parts_of_a_gpu_is_told_once() -> None:
     cut = replace(gpu, mig=replace(gpu.mig, devices=devices))
     names = build_names(Inventory(generation=1, gpus=(cut,), vanished=(gone,)))
     history = [make_envelope(1, LOST)]
-    for number, uuid in enumerate([gpu.uuid, *(one.uuid for one in devices), gone.uuid]):
+    uuids: list[DeviceUuid] = [gpu.uuid, *(one.uuid for one in devices), gone.uuid]
+    for number, uuid in enumerate(uuids):
         changed = VerdictChanged(device=uuid, before=Verdict.UNKNOWN, after=Verdict.HEALTHY)
         history.append(make_envelope(2 + number, changed, cause=1))
     (chain,) = build_chains(tell_history(history, names))

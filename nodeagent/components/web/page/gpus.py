@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
-from nodeagent.components.web.page.markup import age, esc, gpu_path, mark, pairs, pod_link, prose, section
+from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, mark, pairs, pod_link, prose, section
 from nodeagent.components.web.page.stats import is_true_now
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
@@ -143,8 +143,9 @@ def _render_block(
         words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
     if sick and health is not None:
         words.append(f"{health.verdict}: {health.reason}")
-    style = f"w{width}{place}{' held-by' if holder is not None else ''}{' bad' if sick else ''}"
-    sign = "✗ " if sick else "" if width == 1 else "● " if holder is not None else "○ "
+    trouble = VERDICT_STYLES[health.verdict] if sick and health is not None else ""
+    style = f"w{width}{place}{' held-by' if holder is not None else ''}{f' {trouble}' if trouble else ''}"
+    sign = f"{SYMBOLS[trouble]} " if trouble else "" if width == 1 else "● " if holder is not None else "○ "
     return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(_shorten(device.profile, width))}</li>'
 
 

@@ -244,6 +244,8 @@ def render_labels(labels: LabelState | None) -> str:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
     notes = f"<p>{mark('bad', 'not written')} {prose(labels.last_error)}</p>" if labels.last_error else ""
+    later = ", ".join(f"{key}={value}" if value else f"{key} to go" for key, value in labels.held_back.items())
+    notes += f'<p class="small">Held back until it has lasted: {esc(later)}</p>' if later else ""
     if not labels.applied:
         # one word about all of them rather than the same word on each
         notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""

@@ -160,3 +160,13 @@ def test_a_summary_that_says_the_same_again_is_not_told() -> None:
     other = make_envelope(3, ADVERTISED)
     history = [make_envelope(1, LOST), make_envelope(2, LOST), other, make_envelope(4, LOST)]
     assert [outline(chain) for chain in build_chains(tell_history(history, {}))] == [[(3, 0)], [(1, 0)]]
+
+
+def test_what_followed_from_a_summary_stays_together() -> None:
+    """Also where it says what the last one said: a GPU that becomes suspect changes no count."""
+    history = [make_envelope(1, LOST), make_envelope(2, LOST), make_envelope(3, ADVERTISED, cause=2)]
+    history.append(make_envelope(4, ADVERTISED, cause=2))
+    assert [outline(chain) for chain in build_chains(tell_history(history, {}))] == [
+        [(2, 0), (3, 1), (4, 1)],
+        [(1, 0)],
+    ]

@@ -7,12 +7,15 @@ from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
+    PartFolders,
+    PartLibrary,
+    PartSpecs,
     ProgramInstaller,
     ShimHost,
     SpecDirectories,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl
+from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -29,12 +32,13 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import GpuDoorKeeper
+from nodeagent.model.ports.journal import GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
     DevicePlugin,
     KubeletCheckpoint,
+    PluginSource,
     PodListing,
     PodResources,
 )
@@ -61,7 +65,13 @@ __all__ = [
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PartFolders",
+    "PartLedger",
+    "PartLibrary",
+    "PartSetting",
+    "PartSpecs",
     "PartitionSession",
+    "PluginSource",
     "PodApi",
     "PodListing",
     "PodResources",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
@@ -73,6 +74,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         clearing=NobodyClears(),
         forgetting=ForgettingRelay(),
         choosing=ChoosingRelay(),
+        parts=PartsRelay(),
     )
     try:
         yield control

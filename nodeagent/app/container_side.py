@@ -1,5 +1,6 @@
 """Builds the parts that make GPUs visible in containers: specifications and runtime configuration."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 
 if TYPE_CHECKING:
+    from nodeagent.components.cdi.keep_shim import ShimKeeper
     from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 
 CDI_GATE = "cdi_ready"
@@ -20,8 +22,9 @@ RUNTIME_GATE = "runtime_ready"
 CDI_MODULES = (
     "nodeagent.components.cdi.component",
     "nodeagent.app.driver_files",
-    "nodeagent.edge.host.driver.hook_program",
+    "nodeagent.edge.host.files.host_program",
 )
+SHIM_MODULES = ("nodeagent.app.shim_side",)
 RUNTIME_MODULES = ("nodeagent.components.runtime.component", "nodeagent.app.runtime_edge")
 
 
@@ -40,7 +43,8 @@ class ContainerSide:
         """Who of them exists with these settings."""
         specs = []
         if self._live.now.cdi.enabled:
-            build = self._choose_build("cdi", CDI_GATE, self._build_cdi, CDI_MODULES)
+            modules = (*CDI_MODULES, *SHIM_MODULES) if self._has_shim else CDI_MODULES
+            build = self._choose_build("cdi", CDI_GATE, self._build_cdi, modules)
             specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
         if not self._is_simulation:
             build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)
@@ -64,6 +68,16 @@ class ContainerSide:
         if self._runtime is not None:
             self._runtime.close()
 
+    @property
+    def _has_shim(self) -> bool:
+        """Whether the runtime shim is wanted, or what it looks up is still there from when it was."""
+        settings = self._live.now
+        if self._is_simulation:
+            return False
+        table = settings.shim.table_dir
+        places = (table, settings.node.host_root / table.relative_to("/"))
+        return settings.runtime.shim or any(map(os.path.lexists, places))
+
     def _choose_build(
         self, name: str, gate: str, build: Callable[[], Component], modules: tuple[str, ...]
     ) -> Callable[[], Component]:
@@ -83,8 +97,8 @@ class ContainerSide:
     def _build_cdi(self) -> Component:
         from nodeagent.app.driver_files import choose_driver_files  # noqa: PLC0415 - see `late`
         from nodeagent.components.cdi.component import Cdi  # noqa: PLC0415 - likewise
-        from nodeagent.edge.host.driver.hook_program import HookProgram  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.files.cdi_files import DEFAULT_DIRECTORIES, SpecFiles  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.files.host_program import HostProgram  # noqa: PLC0415 - likewise
         from nodeagent.edge.host.machine.host_paths import HostPaths  # noqa: PLC0415 - likewise
 
         settings = self._live.now
@@ -99,5 +113,11 @@ class ContainerSide:
             SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
             hook=None
             if self._is_simulation
-            else HookProgram(self._workers[0], host=host, shared=settings.node.state_dir),
+            else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
+            shim=self._build_shim() if self._has_shim else None,
         )
+
+    def _build_shim(self) -> "ShimKeeper":
+        from nodeagent.app.shim_side import build_shim_keeper  # noqa: PLC0415 - off means that it is not loaded
+
+        return build_shim_keeper(self._live, self._workers[0])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -39,7 +39,7 @@ class KubeletSide:
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self._call_times = JournalTally(), CallTimes()
-        self.door = JournalDoor(str(settings.node.state_dir))
+        self.relay = JournalRelay(str(settings.node.state_dir))
 
     def close(self) -> None:
         """End threads and connections."""
@@ -56,7 +56,7 @@ class KubeletSide:
             self._live,
             self._account,
             store=JournalDisk(node.state_dir, tally=self._journal_tally),
-            door=self.door,
+            relay=self.relay,
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
         )
 
@@ -78,7 +78,7 @@ class KubeletSide:
     def build_plugins(self) -> DevicePlugins:
         """The device plugin."""
         return DevicePlugins(
-            self._bus, self._conditions, self._live, self.door, serve=self._serve, read_facts=self._read_facts
+            self._bus, self._conditions, self._live, self.relay, serve=self._serve, read_facts=self._read_facts
         )
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:

@@ -17,6 +17,7 @@ NodeagentError
 │   ├── DeviceHeld             a living pod holds it
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
+├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
 ├── FaultUnknown               the simulation was asked for a fault it does not know
 └── ControlRefused             a person asked the agent for something it will not do
 """
@@ -146,6 +147,14 @@ class JournalUnavailable(AllocationError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write the allocation journal {path}: {reason}")
         self.path, self.reason = path, reason
+
+
+class PublicationUnreadable(NodeagentError):
+    """What a node says of its GPUs on its object makes no sense to this version."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"cannot read {key} of the node: {reason}")
+        self.key, self.reason = key, reason
 
 
 class FaultUnknown(NodeagentError):

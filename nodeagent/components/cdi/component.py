@@ -7,6 +7,7 @@ Refuses to touch them while there is no working driver: what a running upgrade s
 
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskStatus
@@ -40,8 +41,11 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ports import DriverFileSource, HookInstaller, SpecDirectories
+from nodeagent.model.ports import DriverFileSource, ProgramInstaller, SpecDirectories
 from nodeagent.model.runtime import CdiState, RuntimeState
+
+if TYPE_CHECKING:
+    from nodeagent.components.cdi.keep_shim import ShimKeeper
 
 REVIEW_SECONDS = 30.0
 """How long a change that no watch notices, such as a new firmware file, may go unseen."""
@@ -66,7 +70,8 @@ class Cdi:
         driver_files: DriverFileSource,
         directories: SpecDirectories,
         *,
-        hook: HookInstaller | None = None,
+        hook: ProgramInstaller | None = None,
+        shim: "ShimKeeper | None" = None,
     ) -> None:
         """Wire it up.
 
@@ -77,9 +82,11 @@ class Cdi:
             driver_files: finds the driver.
             directories: where specifications lie.
             hook: puts the hook program on the host; none where there is no host to put it on.
+            shim: keeps the runtime shim; none where nobody wants it and nothing of it is left.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
+        self._shim = shim
         self._own_paths = plan_own_paths(directories.locate)
         self._attention = Waker()
         self._parsed: dict[SpecContent, SpecReading] = {}
@@ -164,11 +171,13 @@ class Cdi:
         if changes.write or changes.remove:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
-        state = render_state(inventory.value.generation, readings, self._own_paths, left_out, layout)
+        shim, trouble = await self._keep_shim(inventory.value, files, layout, driver.value)
+        state = render_state(inventory.value.generation, readings, self._own_paths, left_out, layout, shim=shim)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
         problems = decide_problems(readings, left_out, files, driver.value.driver_version)
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
+        self._conditions.replace("shim-not-kept", {"": trouble} if trouble else {}, cause=envelope)
         return True
 
     def _plan(
@@ -201,6 +210,21 @@ class Cdi:
                 raise
             return Layout(reason=str(error))
         return Layout(hook=path)
+
+    async def _keep_shim(
+        self, inventory: Inventory, files: DriverFiles, layout: Layout, driver: DriverState
+    ) -> tuple[str, str]:
+        """The runtime shim's program, empty where there is none, and what is in the way; the files do without it."""
+        if self._shim is None:
+            return "", ""
+        cuda = ".".join(map(str, driver.cuda_version or ()))
+        try:
+            done = await self._shim.keep(inventory, files, layout.hook, cuda)
+        except NodeagentError as error:
+            return "", str(error)
+        if done.written:
+            self._log.info("shim_kept", written=done.written)
+        return done.program, ""
 
     def _read_runtime(self) -> RuntimeState | None:
         envelope = self._bus.latest(RuntimeState)

@@ -5,6 +5,7 @@ are read at its next start.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class CriAnswer(Value, frozen=True):
     """`None` when it does not tell."""
     handlers: tuple[str, ...] | None = None
     """Runtime classes; `None` when it does not tell."""
+    programs: Mapping[str, str] = {}
+    """The low-level runtime behind a class, of those for which it tells."""
+    default_handler: str = ""
+    """The class of a container that asks for none; empty when it does not tell."""
     is_ready: bool | None = None
     """Its own condition `RuntimeReady`; `None` when it does not tell."""
 
@@ -72,11 +77,14 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
         # CRI-O has text of its own there, which says nothing about CDI: it has no switch for it.
         config = {}
     enabled = config.get("enableCDI") if isinstance(config, dict) else None
+    runtimes = _find_runtimes(config)
     return CriAnswer(
         name=version.get(2, ""),
         version=version.get(3, ""),
         cdi_enabled=enabled if isinstance(enabled, bool) else None,
-        handlers=tuple(handlers) or _find_runtimes(config),
+        handlers=tuple(handlers) or (tuple(runtimes) if runtimes is not None else None),
+        programs=find_programs(runtimes, ("options", "BinaryName")),
+        default_handler=_find_text(config, ("containerd", "defaultRuntimeName")),
         is_ready=_find_ready(status),
     )
 
@@ -91,7 +99,19 @@ def _find_ready(status: bytes) -> bool | None:
     return None
 
 
-def _find_runtimes(config: Any) -> tuple[str, ...] | None:
+def find_programs(runtimes: Mapping[str, Any] | None, at: Sequence[str]) -> dict[str, str]:
+    """The program of each runtime that says one, at this place of what it says."""
+    found = {name: _find_text(entry, at) for name, entry in (runtimes or {}).items()}
+    return {name: program for name, program in found.items() if program}
+
+
+def _find_runtimes(config: Any) -> dict[str, Any] | None:
     containerd = config.get("containerd") if isinstance(config, dict) else None
     runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
-    return tuple(runtimes) if isinstance(runtimes, dict) else None
+    return runtimes if isinstance(runtimes, dict) else None
+
+
+def _find_text(value: Any, at: Sequence[str]) -> str:
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

@@ -7,7 +7,8 @@ from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
-    HookInstaller,
+    ProgramInstaller,
+    ShimHost,
     SpecDirectories,
     Withdraw,
 )
@@ -28,7 +29,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import DoorMemory
+from nodeagent.model.ports.journal import GpuDoorKeeper
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -47,16 +48,15 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DoorChoosing",
-    "DoorMemory",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",
     "GpuClearing",
+    "GpuDoorKeeper",
     "GpuEvent",
     "GpuForgetting",
     "GpuPartitioning",
     "GpuSource",
-    "HookInstaller",
     "KubeletCheckpoint",
     "LabelFile",
     "NodeApi",
@@ -67,6 +67,8 @@ __all__ = [
     "PodResources",
     "ProcessPlace",
     "ProcessPlaces",
+    "ProgramInstaller",
+    "ShimHost",
     "SpecDirectories",
     "ValidationMarkers",
     "Withdraw",

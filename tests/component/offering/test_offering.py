@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings
@@ -57,7 +57,7 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings(doors=DoorsSettings(**doors)))
-        self.memory, self.choosing = Memory(self.bus), ChoosingDoor()
+        self.memory, self.choosing = Memory(self.bus), ChoosingRelay()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:

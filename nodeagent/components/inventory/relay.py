@@ -7,7 +7,7 @@ from nodeagent.model.errors import ControlRefused
 from nodeagent.model.ports import GpuForgetting
 
 
-class ForgettingDoor:
+class ForgettingRelay:
     """Implements `model.ports.GpuForgetting` for as long as the process lives."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import AllocationJournal, DoorMemory
+from nodeagent.model.ports import AllocationJournal, GpuDoorKeeper
 
 
-class Keeper(AllocationJournal, DoorMemory, Protocol):
+class Keeper(AllocationJournal, GpuDoorKeeper, Protocol):
     """Who keeps the journal, and remembers what ended."""
 
     @property
@@ -25,7 +25,7 @@ class Keeper(AllocationJournal, DoorMemory, Protocol):
         ...
 
 
-class JournalDoor:
+class JournalRelay:
     """Leads to whoever keeps the journal now."""
 
     def __init__(self, path: str) -> None:

@@ -30,10 +30,10 @@ _HEADER_BYTES: Final = 16384
 class _Visit:
     """One accepted socket, what became of it, and what its connection tells of itself."""
 
-    __slots__ = ("caller", "door", "ends", "entering", "handler", "spoke")
+    __slots__ = ("caller", "ends", "entering", "entrance", "handler", "spoke")
 
-    def __init__(self, door: "Door", caller: socket.socket) -> None:
-        self.door, self.caller = door, caller
+    def __init__(self, entrance: "Entrance", caller: socket.socket) -> None:
+        self.entrance, self.caller = entrance, caller
         self.handler: ProblemHandler | None = None
         self.entering: asyncio.Task[None] | None = None
         self.spoke = False
@@ -45,22 +45,22 @@ class _Visit:
         self.ends = ends
         if not self.spoke:
             self.spoke = True
-            self.door.begins(self)
+            self.entrance.begins(self)
 
     def serves(self) -> None:
         """A request is here, whole but for its body."""
-        self.door.crowd.serve(self, self.door.now())
+        self.entrance.crowd.serve(self, self.entrance.now())
 
     def rests(self, *, is_read: bool) -> None:
         """Its answer is gone; what came after its request may be the beginning of the next."""
         self.spoke = is_read and not self.ends
-        self.door.crowd.rest(self)
+        self.entrance.crowd.rest(self)
         if self.spoke:
-            self.door.begins(self)
+            self.entrance.begins(self)
 
     def leaves(self) -> None:
         """The connection is gone."""
-        self.door.crowd.leave(self)
+        self.entrance.crowd.leave(self)
 
     def show_out(self) -> None:
         """End it, wherever it is."""
@@ -70,7 +70,7 @@ class _Visit:
         elif self.entering is not None:
             self.entering.cancel()
         else:
-            self.door.forget(self)
+            self.entrance.forget(self)
             self.caller.close()
 
     def call_time(self) -> None:
@@ -83,8 +83,8 @@ class _Visit:
             self.handler.force_close()
 
 
-class Door:
-    """The door of one listener; belongs to the event loop's thread."""
+class Entrance:
+    """The entrance of one listener; belongs to the event loop's thread."""
 
     def __init__(
         self,

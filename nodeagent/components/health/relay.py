@@ -7,7 +7,7 @@ from nodeagent.model.errors import ControlRefused
 from nodeagent.model.ports import GpuClearing
 
 
-class ClearingDoor:
+class ClearingRelay:
     """Implements `model.ports.GpuClearing` for as long as the process lives."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from nodeagent.model.offering import Door
 from nodeagent.model.ports import DoorChoosing
 
 
-class ChoosingDoor:
+class ChoosingRelay:
     """Implements `model.ports.DoorChoosing` for as long as the process lives."""
 
     def __init__(self) -> None:

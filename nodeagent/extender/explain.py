@@ -70,7 +70,9 @@ def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
     state = _tell_state(cluster, pod)
     with cluster.aside(pod.uid):
         found = decider.filter(pod, tuple(cluster.nodes), only_best=False)
-        best = tuple(_tell_node(cluster, decider, pod, name) for name in found.fitting[:NODES_TOLD])
+        best = tuple(
+            _tell_node(cluster, decider, pod, name) for name in decider.list_best(pod, found.fitting, NODES_TOLD)
+        )
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for name, text in (*found.failed.items(), *found.hopeless.items()):
         grouped[text].append(name)

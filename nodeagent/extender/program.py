@@ -35,6 +35,8 @@ from nodeagent.extender.service import Service
 from nodeagent.extender.settings import plan_patience, plan_profiles
 
 TELL_REPEATS_SECONDS = 10.0
+YOUNG_OBJECTS = 50_000
+"""So many new objects are made before any is looked at; Python's own number is 700."""
 _log = get_logger(component="extender")
 
 
@@ -163,11 +165,19 @@ def _plan_client(settings: Settings) -> ClientSettings:
 
 
 async def _settle(picture: Picture) -> None:
-    """What was listed stays for long: no collection need look at all of it again, which would hold up an answer."""
     await picture.wait_synced()
+    settle_heap()
+    _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
+
+
+def settle_heap() -> None:
+    """What was listed stays for long: no collection need look at it again, which held up one answer in fifty.
+
+    An answer makes as many objects as there are nodes, and all of them go with it: otherwise each would be looked at.
+    """
     gc.collect()
     gc.freeze()
-    _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
 async def _tell_repeats() -> None:

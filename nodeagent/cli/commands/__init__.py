@@ -2,6 +2,7 @@
 
 from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.fractions import FRACTIONS
+from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
@@ -31,6 +32,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        EXTENDER,
         COMPLETION,
         UNINSTALL,
         VERSION,

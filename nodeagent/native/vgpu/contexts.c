@@ -14,6 +14,14 @@
 static struct lock changing;
 static CUcontext primary[DEVICES_MOST];
 
+CUresult cuInit(unsigned flags)
+{
+    CUresult result = DRIVER_CALL(cuInit, flags);
+    if (result == CUDA_SUCCESS)
+        ledger_attach();
+    return result;
+}
+
 static bool begin(struct claim *claim, CUdevice device)
 {
     unsigned slot = devices_find_slot(device);

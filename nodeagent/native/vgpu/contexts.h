@@ -8,6 +8,9 @@
 #include "driver.h"
 #include "hooks.h"
 
+/* From here on the agent sees this process in the usage file. */
+HOOK CUresult cuInit(unsigned flags);
+
 HOOK CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
 HOOK CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 HOOK CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *wanted, int count, unsigned flags, CUdevice device);

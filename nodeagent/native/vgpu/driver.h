@@ -50,6 +50,7 @@
     DRIVER(cuGraphInstantiate_v2, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))                            \
     DRIVER(cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *))                                 \
     DRIVER(cuGraphNodeGetType, (CUgraphNode, CUgraphNodeType *))                                                      \
+    DRIVER(cuInit, (unsigned))                                                                                        \
     DRIVER(cuMemAlloc, (CUdeviceptr_v1 *, unsigned))                                                                  \
     DRIVER(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream))                                                        \
     DRIVER(cuMemAllocAsync_ptsz, (CUdeviceptr *, size_t, CUstream))                                                   \

@@ -8,7 +8,10 @@
 
 #define KNOWN_VERSION 13050 /* of CUDA: in a later one a base name may mean what is not known here */
 
-/* CUDA(symbol, base name, since, per thread); ADDRESS(symbol) for one whose base name has meant several. */
+/*
+ * CUDA(symbol, base name, since, per thread); ADDRESS(symbol) for one whose base name has meant several; NVML(symbol), of
+ * which there are no base names.
+ */
 #define HOOKS                                                                        \
     CUDA(cuArray3DCreate, cuArray3DCreate, 2000, 0)                                  \
     CUDA(cuArray3DCreate_v2, cuArray3DCreate, 3020, 0)                               \
@@ -39,6 +42,7 @@
     CUDA(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, 0)       \
     CUDA(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams, 12000, 1)  \
     ADDRESS(cuGraphInstantiate_v2)                                                   \
+    CUDA(cuInit, cuInit, 2000, 0)                                                    \
     CUDA(cuMemAlloc, cuMemAlloc, 2000, 0)                                            \
     CUDA(cuMemAllocAsync, cuMemAllocAsync, 11020, 0)                                 \
     CUDA(cuMemAllocAsync_ptsz, cuMemAllocAsync, 11020, 1)                            \
@@ -67,21 +71,43 @@
     CUDA(cuMipmappedArrayCreate, cuMipmappedArrayCreate, 5000, 0)                    \
     CUDA(cuMipmappedArrayDestroy, cuMipmappedArrayDestroy, 5000, 0)                  \
     CUDA(cuStreamSynchronize, cuStreamSynchronize, 2000, 0)                          \
-    CUDA(cuStreamSynchronize_ptsz, cuStreamSynchronize, 7000, 1)
+    CUDA(cuStreamSynchronize_ptsz, cuStreamSynchronize, 7000, 1)                     \
+    NVML(nvmlDeviceClearEccErrorCounts)                                              \
+    NVML(nvmlDeviceGetComputeRunningProcesses)                                       \
+    NVML(nvmlDeviceGetComputeRunningProcesses_v2)                                    \
+    NVML(nvmlDeviceGetComputeRunningProcesses_v3)                                    \
+    NVML(nvmlDeviceGetMemoryInfo)                                                    \
+    NVML(nvmlDeviceGetMemoryInfo_v2)                                                 \
+    NVML(nvmlDeviceResetApplicationsClocks)                                          \
+    NVML(nvmlDeviceResetGpuLockedClocks)                                             \
+    NVML(nvmlDeviceResetMemoryLockedClocks)                                          \
+    NVML(nvmlDeviceSetApplicationsClocks)                                            \
+    NVML(nvmlDeviceSetComputeMode)                                                   \
+    NVML(nvmlDeviceSetEccMode)                                                       \
+    NVML(nvmlDeviceSetGpuLockedClocks)                                               \
+    NVML(nvmlDeviceSetMemoryLockedClocks)                                            \
+    NVML(nvmlDeviceSetMigMode)                                                       \
+    NVML(nvmlDeviceSetPersistenceMode)                                               \
+    NVML(nvmlDeviceSetPowerManagementLimit)                                          \
+    NVML(nvmlDeviceSetPowerManagementLimit_v2)
 
 #define CUDA(symbol, base, since, per_thread) extern char symbol##_place[] __asm__(#symbol);
 #define ADDRESS(symbol) CUDA(symbol, , , )
+#define NVML(symbol) CUDA(symbol, , , )
 HOOKS
 #undef CUDA
 #undef ADDRESS
+#undef NVML
 
 /* In the order of their symbols, as strcmp has it. */
 static const struct hook hooks[] = {
 #define CUDA(symbol, base, since, per_thread) {#symbol, #base, symbol##_place, since, per_thread, LIBRARY_CUDA},
 #define ADDRESS(symbol) {#symbol, NULL, symbol##_place, 0, 0, LIBRARY_CUDA},
+#define NVML(symbol) {#symbol, NULL, symbol##_place, 0, 0, LIBRARY_NVML},
     HOOKS
 #undef CUDA
 #undef ADDRESS
+#undef NVML
 };
 #define COUNT (sizeof hooks / sizeof *hooks)
 

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 
 #include "claim.h"
+#include "files.h"
+#include "ledger.h"
 #include "pools.h"
 
 /* A stream may be of another context than the current one; the three that have no context of their own are of that one. */
@@ -35,20 +37,26 @@ static CUdevice find_device_of(CUmemoryPool handle)
     return -1;
 }
 
-/* NULL for what no pool grows by: what is captured becomes part of a graph. */
-static struct pool *choose(CUmemoryPool handle, CUstream stream, bool per_thread)
+static struct pool *find_pool(CUmemoryPool handle, CUstream stream)
+{
+    struct pool *known = pools_find(handle);
+    CUdevice device = known ? -1 : handle ? find_device_of(handle) : find_device(stream);
+    if (!handle && DRIVER_CALL(cuDeviceGetMemPool, &handle, device) != CUDA_SUCCESS)
+        return NULL;
+    return known ? known : pools_add(handle, device);
+}
+
+/* False where nothing may be allocated. No pool for what none is charged with: what is captured becomes part of a graph. */
+static bool choose(struct pool **pool, CUmemoryPool handle, size_t bytes, CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult asked = per_thread ? DRIVER_CALL(cuStreamIsCapturing_ptsz, stream, &status)
                                 : DRIVER_CALL(cuStreamIsCapturing, stream, &status);
-    if (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
-        return NULL;
-    if (handle) {
-        struct pool *known = pools_find(handle);
-        return known ? known : pools_add(handle, find_device_of(handle));
-    }
-    CUdevice device = find_device(stream);
-    return DRIVER_CALL(cuDeviceGetMemPool, &handle, device) == CUDA_SUCCESS ? pools_add(handle, device) : NULL;
+    *pool = NULL;
+    if (bytes == 0 || (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE))
+        return true;
+    *pool = find_pool(handle, stream);
+    return *pool || ledger_reserve(FILES_NO_SLOT, bytes) != LEDGER_DENIED;
 }
 
 static CUresult ask_current(CUdeviceptr *at, size_t bytes, CUmemoryPool handle, CUstream stream)
@@ -85,26 +93,34 @@ static CUresult give_back_per_thread(CUdeviceptr at, CUstream stream)
 
 CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream)
 {
-    struct pool *pool = bytes ? choose(NULL, stream, false) : NULL;
+    struct pool *pool;
+    if (!choose(&pool, NULL, bytes, stream, false))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return pool ? pools_take(pool, at, bytes, stream, ask_current, give_back) : ask_current(at, bytes, NULL, stream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *at, size_t bytes, CUstream stream)
 {
-    struct pool *pool = bytes ? choose(NULL, stream, true) : NULL;
+    struct pool *pool;
+    if (!choose(&pool, NULL, bytes, stream, true))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return pool ? pools_take(pool, at, bytes, stream, ask_current_per_thread, give_back_per_thread)
                 : ask_current_per_thread(at, bytes, NULL, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, CUmemoryPool handle, CUstream stream)
 {
-    struct pool *pool = bytes && handle ? choose(handle, stream, false) : NULL;
+    struct pool *pool = NULL;
+    if (handle && !choose(&pool, handle, bytes, stream, false))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return pool ? pools_take(pool, at, bytes, stream, ask_pool, give_back) : ask_pool(at, bytes, handle, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *at, size_t bytes, CUmemoryPool handle, CUstream stream)
 {
-    struct pool *pool = bytes && handle ? choose(handle, stream, true) : NULL;
+    struct pool *pool = NULL;
+    if (handle && !choose(&pool, handle, bytes, stream, true))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return pool ? pools_take(pool, at, bytes, stream, ask_pool_per_thread, give_back_per_thread)
                 : ask_pool_per_thread(at, bytes, handle, stream);
 }

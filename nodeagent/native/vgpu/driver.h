@@ -22,6 +22,7 @@
     DRIVER(cuCtxPopCurrent_v2, (CUcontext *))                                                                         \
     DRIVER(cuCtxPushCurrent_v2, (CUcontext))                                                                          \
     DRIVER(cuCtxSynchronize, (void))                                                                                  \
+    DRIVER(cuCtxSynchronize_v2, (CUcontext))                                                                          \
     DRIVER(cuDeviceGetCount, (int *))                                                                                 \
     DRIVER(cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                                     \
     DRIVER(cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                            \

@@ -25,6 +25,7 @@
     CUDA(cuCtxDestroy, cuCtxDestroy, 2000, 0)                                        \
     CUDA(cuCtxDestroy_v2, cuCtxDestroy, 4000, 0)                                     \
     CUDA(cuCtxSynchronize, cuCtxSynchronize, 2000, 0)                                \
+    CUDA(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, 0)                            \
     CUDA(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease, 7000, 0)              \
     CUDA(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, 11000, 0)          \
     CUDA(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset, 7000, 0)                  \

@@ -203,3 +203,8 @@ CUresult cuCtxSynchronize(void)
 {
     return settle(DRIVER_CALL(cuCtxSynchronize));
 }
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    return settle(DRIVER_CALL(cuCtxSynchronize_v2, context));
+}

@@ -22,5 +22,6 @@ HOOK CUresult cuStreamSynchronize(CUstream stream);
 HOOK CUresult cuStreamSynchronize_ptsz(CUstream stream);
 HOOK CUresult cuEventSynchronize(CUevent event);
 HOOK CUresult cuCtxSynchronize(void);
+HOOK CUresult cuCtxSynchronize_v2(CUcontext context);
 
 #endif

@@ -56,7 +56,9 @@ def test_to_the_limit_and_not_past_it(place: Place, tmp_path: Path, symbol: str)
         check(place, driver, LIMIT)
 
 
-@pytest.mark.parametrize("wait", ["cuStreamSynchronize", "cuStreamSynchronize_ptsz", "cuCtxSynchronize", "event"])
+@pytest.mark.parametrize(
+    "wait", ["cuStreamSynchronize", "cuStreamSynchronize_ptsz", "cuCtxSynchronize", "cuCtxSynchronize_v2", "event"]
+)
 def test_what_is_freed_is_kept_until_the_program_waits(place: Place, driver: FakeDriver, wait: str) -> None:
     place.create(LIMIT)
     with limit(place, driver) as one:

@@ -19,7 +19,8 @@ enum {
     NO_DEVICE = 100,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
-    NOT_FOUND = 500
+    NOT_FOUND = 500,
+    NOT_SUPPORTED = 801
 };
 
 struct context {

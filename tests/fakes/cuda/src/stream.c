@@ -80,6 +80,13 @@ EXPORT result cuCtxSynchronize(void)
     return synchronize();
 }
 
+EXPORT result cuCtxSynchronize_v2(struct context *context)
+{
+    BEGIN;
+    (void)context;
+    return synchronize();
+}
+
 EXPORT result cuEventCreate(struct event **event, unsigned flags)
 {
     BEGIN;

@@ -27,6 +27,9 @@ from nodeagent.model.events import (
     LabelsApplied,
     LabelsContested,
     MigLayoutChanged,
+    PartBound,
+    PartRefused,
+    PartReleased,
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
@@ -54,6 +57,10 @@ QUIET = frozenset(
         "LabelState",
         "NodeSample",
         "Offering",
+        "PartOffers",
+        "PartReasons",
+        "PartTable",
+        "PartUsage",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",
@@ -166,6 +173,11 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"allocation {one.number}: {_list(one.devices, names)} handed out as {one.resource}"
     ),
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
+    PartBound: lambda one, names: (
+        f"{one.pod.namespace}/{one.pod.name} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+    ),
+    PartReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
+    PartRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
     LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",

@@ -1,6 +1,6 @@
 """The doors of all GPUs, and what is said of them."""
 
-from nodeagent.components.offering.decide import decide_conditions, plan_offering
+from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
 from nodeagent.model.allocation import Allocation, PodIdentity
@@ -30,7 +30,7 @@ def test_without_rules_every_gpu_is_given_whole_and_nothing_is_said() -> None:
     """Also one that somebody has: nobody is in anybody's way."""
     offering = plan_offering(TWO, Settings(), {}, [held(0)])
     assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [(Door.WHOLE, True, True)] * 2
-    assert not any(decide_conditions(offering).values())
+    assert not any(decide_conditions(offering, list_served(Settings())).values())
 
 
 def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
@@ -45,7 +45,7 @@ def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
         Door.NONE,
         False,
     )
-    waits = decide_conditions(offering)["door-waits"]
+    waits = decide_conditions(offering, list_served(Settings()))["door-waits"]
     assert waits == {gpu_uuid(0): first.describe()}
     assert "until ns/train (main) is gone, then none (set by a person)" in first.describe()
 
@@ -62,7 +62,7 @@ def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
     settings = Settings(doors=DoorsSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope"))))
     offering = plan_offering(TWO, settings, {}, [])
     assert not offering.doors[0].is_open
-    found = decide_conditions(offering)
+    found = decide_conditions(offering, list_served(Settings()))
     assert found["door-unserved"] == {gpu_uuid(0): "GPU 0: door fractions (doors.rules[0])"}
     assert "doors.rules[0] (fractions) and doors.rules[1] (none) both name GPU 0" in found["doors-unclear"][""]
     assert "'nope' means no GPU of this node" in found["doors-unclear"][""]

@@ -28,7 +28,8 @@ UNHANDLED = {
     r"cuMemAllocHost(_v2)?|cuMemHostAlloc|cuMemHostRegister(_v2)?": "the host's memory",
     r"cuIpcOpenMemHandle(_v2)?|cuImportExternalMemory|cuMemImportFromShareableHandle|cuMemPoolImport\w+"
     r"|cuLogicalEndpointImport": "another process has it, and pays",
-    r"cuModuleLoad\w*|cuModuleGetLoadingMode|cuLibraryLoad\w+|cuLink\w+|cuFuncLoad|cuFuncIsLoaded": "what code takes nobody says",
+    r"cuModuleLoad\w*|cuModuleGetLoadingMode|cuLibraryLoad\w+|cuLink\w+": "nobody says what code takes",
+    r"cuFuncLoad|cuFuncIsLoaded": "likewise",
     r"cuMemAddressReserve|cuLogicalEndpointIdReserve": "numbers, and no memory behind them",
     r"cuMulticast\w+|cuLogicalEndpoint(Bind\w+|Create)": "joins memory that is charged where it is made",
     r"cuMemMapArrayAsync(_ptsz)?": "joins memory that is charged as long as its handle is there",

@@ -133,6 +133,8 @@ class Fractions:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Offer what there is, until cancelled; ready when it is known what that is."""
+        # Who waited is not known any more: the kubelet asks again, and then it is said again.
+        self._conditions.replace("part-no-room", {})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="fractions states")
             tasks.start_soon(self._watch_settings, name="fractions settings")

@@ -14,15 +14,16 @@ from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.usage_side import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -65,10 +66,11 @@ class Composition:
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
-        self.clearing, self.forgetting, self.choosing = ClearingDoor(), ForgettingDoor(), ChoosingDoor()
+        self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
         registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.usage = UsageSide(self.bus, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
@@ -129,6 +131,7 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
+            *self.usage.specs(),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
@@ -176,6 +179,7 @@ class Composition:
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        self.usage.close()
         self.late.close()
         await self.cluster.aclose()
 
@@ -199,7 +203,7 @@ class Composition:
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.door, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -282,7 +286,7 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
-            list_history=lambda: tabulate_history(self.kubelet.door.history),
+            list_history=lambda: tabulate_history(self.kubelet.relay.history),
             capacity=self.capacity,
             names=(self.node, os.uname().nodename),
             conditions=self.conditions,

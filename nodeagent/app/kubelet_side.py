@@ -5,9 +5,9 @@ from pathlib import Path
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
-from nodeagent.components.fractions.door import PartsDoor
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -40,8 +40,8 @@ class KubeletSide:
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self._call_times = JournalTally(), CallTimes()
-        self.door = JournalDoor(str(settings.node.state_dir))
-        self.parts = PartsDoor()
+        self.relay = JournalRelay(str(settings.node.state_dir))
+        self.parts = PartsRelay()
 
     def close(self) -> None:
         """End threads and connections."""
@@ -58,7 +58,7 @@ class KubeletSide:
             self._live,
             self.account,
             store=JournalDisk(node.state_dir, tally=self._journal_tally),
-            door=self.door,
+            relay=self.relay,
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
         )
 
@@ -83,7 +83,7 @@ class KubeletSide:
             self._bus,
             self._conditions,
             self._live,
-            self.door,
+            self.relay,
             serve=self._serve,
             read_facts=self._read_facts,
             others=self.parts,

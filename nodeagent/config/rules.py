@@ -121,6 +121,11 @@ def _resource_names(settings: Settings) -> Iterator[Breach]:
             yield f"resources.{kind}[{index}].name", pattern.name
 
 
+def _shim(settings: Settings) -> Iterator[Breach]:
+    if settings.runtime.shim and not settings.cdi.enabled:
+        yield "runtime.shim", "what it looks up is made with the CDI specifications; set cdi.enabled: true too"
+
+
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
@@ -130,5 +135,6 @@ RULES: Final = (
     Rule(("metrics.stale_after_seconds", "inventory.sample_seconds"), _stale),
     Rule(("device_plugin.default_config", "device_plugin.config_dir"), _default_config),
     Rule(("sharing.mps", "device_plugin.mig_strategy"), _mps),
+    Rule(("runtime.shim", "cdi.enabled"), _shim),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),
 )

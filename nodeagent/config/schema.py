@@ -24,6 +24,7 @@ from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
+from nodeagent.config.sections.shim import ShimSettings
 
 S = TypeVar("S", bound=Section)
 
@@ -56,6 +57,7 @@ class Settings(Section):
     journal: JournalSettings = _section(JournalSettings)
     cdi: CdiSettings = _section(CdiSettings)
     runtime: RuntimeSettings = _section(RuntimeSettings)
+    shim: ShimSettings = _section(ShimSettings)
     labels: LabelsSettings = _section(LabelsSettings)
     kubernetes: KubernetesSettings = _section(KubernetesSettings)
     metrics: MetricsSettings = _section(MetricsSettings)

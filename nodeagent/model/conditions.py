@@ -53,6 +53,13 @@ CONTAINER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="shim-not-kept",
+        severity="error",
+        title="the runtime shim is not as it should be, containers that ask for GPUs by environment may not start",
+        remedy="mend what the detail names, or set `runtime.shim: false`; `nodeagent doctor` shows what is in place",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="runtime-not-found",
         severity="warning",
         title="the container runtime that serves the kubelet is not known",

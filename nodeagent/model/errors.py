@@ -8,7 +8,8 @@ NodeagentError
 │   └── DriverReleased         handles were given up on purpose
 ├── GpuError                   one GPU, the others are fine
 │   ├── GpuUnknown             nobody knows a device of that name
-│   └── GpuLost                it fell off the bus
+│   ├── GpuLost                it fell off the bus
+│   └── PartitionRefused       its driver refuses to cut it otherwise
 ├── AllocationError            an Allocate that must be refused
 │   ├── RequestInvalid         it asks for what cannot be asked for
 │   │   └── DeviceUnknown      a device that the resource does not have
@@ -19,6 +20,7 @@ NodeagentError
 │   ├── BindingRefused         a binding that goes against the account
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
+├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
 ├── FaultUnknown               the simulation was asked for a fault it does not know
 └── ControlRefused             a person asked the agent for something it will not do
 """
@@ -88,6 +90,14 @@ class GpuLost(GpuError):
     def __init__(self, gpu: str, reason: str) -> None:
         super().__init__(f"GPU {gpu} is lost: {reason}")
         self.gpu, self.reason = gpu, reason
+
+
+class PartitionRefused(GpuError):
+    """The driver refused one call that changes how a GPU is cut; what was done before it stands."""
+
+    def __init__(self, what: str, reason: str, *, in_use: bool = False) -> None:
+        super().__init__(f"cannot {what}: {reason}")
+        self.what, self.reason, self.in_use = what, reason, in_use
 
 
 class AllocationError(NodeagentError):
@@ -164,6 +174,14 @@ class JournalUnavailable(AllocationError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write the allocation journal {path}: {reason}")
         self.path, self.reason = path, reason
+
+
+class PublicationUnreadable(NodeagentError):
+    """What a node says of its GPUs on its object makes no sense to this version."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"cannot read {key} of the node: {reason}")
+        self.key, self.reason = key, reason
 
 
 class FaultUnknown(NodeagentError):

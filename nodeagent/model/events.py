@@ -18,6 +18,7 @@ from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 
@@ -267,6 +268,7 @@ STATES: tuple[type[Value], ...] = (
     PartTable,
     PartOffers,
     PartReasons,
+    PartUsage,
     ClaimTable,
     LabelState,
     ClusterNode,

@@ -62,7 +62,7 @@ def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRe
         return records
     left = {record.gpu.uuid for record in kept}
     pairs = tuple(pair for pair in records.pairs if pair.left in left and pair.right in left)
-    return replace(records, gpus=tuple(kept), pairs=pairs, missing=())
+    return replace(records, gpus=tuple(kept), pairs=pairs, missing=(), vanished=())
 
 
 def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
@@ -71,7 +71,7 @@ def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
     if not allocations:
         return None
     mig = record.gpu.mig
-    if mig is None or not mig.devices:
+    if mig is None or not mig.devices or record.gpu.uuid in held:
         return replace(record, allocations=allocations)
     devices = tuple(device for device in mig.devices if device.uuid in held)
     gpu = replace(record.gpu, mig=replace(mig, devices=devices))

@@ -17,7 +17,10 @@ FRACTIONS = Command(
             "every container with a part of a GPU, and those that wait for one",
             runs="nodeagent.cli.parts.commands:show",
             exits=(ExitCode.UNREACHABLE,),
-            description="Asks the running agent. CORES are hundredths of a GPU's compute.",
+            description=(
+                "Asks the running agent. CORES are hundredths of a GPU's compute. Cores and memory are shown as used\n"
+                "and promised, with - where nothing tells what is used."
+            ),
             arguments=(*ASKING, *TABLE),
             examples=(Example("nodeagent fractions list -o wide", "with the reason for each"),),
         ),

@@ -141,7 +141,8 @@ GPUS = Command(
                 ExitCode.UNWELL,
                 ExitCode.UNREACHABLE,
             ),
-            description="Only the running agent judges.\nExit code 1: not every device is healthy.",
+            description="Only the running agent judges.\nExit code 1: not every device is healthy, "
+            "one that should be there is gone, or what is known of them is old.",
             arguments=(*ASKING, *TABLE, GPU, POD),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),

@@ -86,16 +86,18 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The verdict on every device; the exit code says whether all are healthy."""
+    """The verdict on every device; the exit code says whether all that should be there are known to be healthy."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_judged(settings, environ)
     records = _narrow(arguments, streams, records)
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     advice = advise(records, colour=wants_colour(streams.out, environ))
-    after = [*advice, *list_troubles(read_troubles(settings, environ))]
+    is_narrowed = arguments.gpu is not None or arguments.pod is not None
+    troubles = read_troubles(settings, environ, of_absence=not is_narrowed)
+    after = [*advice, *list_troubles(troubles)]
     write_table(arguments, streams, devices, tabulate_health(records, time.time()), after, answerer)
-    is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
+    is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices) and not troubles
     return ExitCode.OK if is_well else ExitCode.UNWELL
 
 

@@ -123,7 +123,7 @@ def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
 
 def _others(state: StateRecord, width: int) -> list[str]:
     facts = [
-        f"{len(state.allocations)} allocations",
+        f"{(held := len(state.allocations))} {'allocation' if held == 1 else 'allocations'}",
         *(
             f"{one.name}: {sum(device.healthy for device in one.devices)} of {len(one.devices)} healthy"
             for one in (state.plugin.resources if state.plugin is not None else ())

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import say_simulated
@@ -15,11 +15,12 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.parts import PartRecord, PartsRecord, WaitingRecord
 from nodeagent.components.web.api.records import GpusRecord
-from nodeagent.model.journal import Binding
+from nodeagent.model.journal import Binding, GpuPart
 from nodeagent.model.nearest import suggest
 from nodeagent.model.units import render_age, render_bytes
+from nodeagent.model.usage import PartUse
 
-HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "FOR", "WHY")
+HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "HELD BY", "FOR", "WHY")
 WAITS = "waits"
 
 
@@ -31,7 +32,8 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
     parts = agent.read(f"{API}/parts", PartsRecord)
     gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
     names = name_devices(record.gpu for record in gpus.gpus)
-    write_table(arguments, streams, parts, tabulate(parts, names, now_seconds=time.time()), answerer=agent)
+    table = tabulate(parts, names, now_seconds=time.time())
+    write_table(arguments, streams, parts, table, _tell_undivided(parts), agent)
     return ExitCode.OK
 
 
@@ -42,18 +44,45 @@ def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float
             _name(record.binding),
             record.binding.container,
             names.get(part.gpu, "gone"),
-            str(part.cores) if part.cores else "any",
-            render_bytes(part.memory_bytes),
+            f"{_show(used.cores_used)} of {part.cores or 'any'}",
+            f"{_show(used.memory_used_bytes, render_bytes)} of {render_bytes(part.memory_bytes)}",
+            str(record.binding.enforcement),
             render_age(now_seconds - record.binding.since_seconds),
             record.binding.why or "-",
         )
         for record in parts.bound
-        for part in record.binding.parts
+        for part, used in _pair(record)
     ]
     for waiting in parts.waiting:
         pod, _, container = waiting.container.partition(" ")
-        rows.append((pod, container.strip("()"), WAITS, "-", "-", "-", _reason(waiting)))
-    return Table(HEAD, rows, giving_way=("WHY", "CONTAINER"), nothing="no container has a part of a GPU")
+        rows.append((pod, container.strip("()"), WAITS, "-", "-", "-", "-", _reason(waiting)))
+    return Table(
+        HEAD, rows, giving_way=("WHY", "CONTAINER"), wide=("HELD BY",), nothing="no container has a part of a GPU"
+    )
+
+
+def _pair(record: PartRecord) -> list[tuple[GpuPart, PartUse]]:
+    """Each part with what is used of it, as far as that was measured."""
+    used = {each.gpu: each for each in record.used}
+    return [(part, used.get(part.gpu) or _measure_nothing(part)) for part in record.binding.parts]
+
+
+def _measure_nothing(part: GpuPart) -> PartUse:
+    return PartUse(gpu=part.gpu, index=None, cores=part.cores, memory_bytes=part.memory_bytes)
+
+
+def _show(count: int | None, render: Callable[[int], str] = str) -> str:
+    return "-" if count is None else render(count)
+
+
+def _tell_undivided(parts: PartsRecord) -> list[str]:
+    """What is used by one of several containers, a line each."""
+    return [
+        f"of GPU {_show(one.index)}, {_show(one.cores_used)} cores and {_show(one.memory_used_bytes, render_bytes)} are"
+        f" used in {one.pod.namespace}/{one.pod.name}: by {' or '.join(one.containers)}, the container runtime has not"
+        " told which"
+        for one in parts.undivided
+    ]
 
 
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:

@@ -149,7 +149,8 @@ def _make_device(
 ) -> TopDevice:
     gpu = record.gpu
     uuid = device.uuid if device is not None else gpu.uuid
-    holders = [one for one in record.allocations if any(find_uuid(id_) == uuid for id_ in one.devices)]
+    # Who has the whole has each part of it, also where it was cut under the pod.
+    holders = [one for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
     return TopDevice(
         gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),
@@ -231,7 +232,7 @@ def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     lines = [first.lstrip(), *rest]
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []
     rows = [device_row(device) for device in top.devices]
-    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY), layout)]
+    lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, nothing="no GPU"), layout)]
     rows = [process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
         lines += ["", *lay_out(Table(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY), layout)]

@@ -12,7 +12,6 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
-from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
@@ -30,6 +29,7 @@ from nodeagent.components.allocations.reconcile import (
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.roles.grants import Ended, Entry, Freed, Granted
 from nodeagent.components.allocations.room import Room, describe_shortage
 from nodeagent.config.live import LiveSettings
@@ -56,7 +56,7 @@ TEND_SECONDS = 1.0
 
 
 class Allocations:
-    """The component; other parts reach it through the door."""
+    """The component; other parts reach it through the relay."""
 
     name = "allocations"
 
@@ -69,11 +69,11 @@ class Allocations:
         kubelet: Kubelet,
         *,
         store: JournalStore,
-        door: JournalDoor,
+        relay: JournalRelay,
         node: Node,
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._kubelet, self._store, self._door, self._node = kubelet, store, door, node
+        self._kubelet, self._store, self._relay, self._node = kubelet, store, relay, node
         self._log = get_logger(component=self.name)
         self._book = Book(store, live, node, self._note_journal)
         self._trouble = ""
@@ -98,7 +98,7 @@ class Allocations:
         """
         try:
             await self._recover()
-            with self._door.lead_to(self):
+            with self._relay.lead_to(self):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._tell_granted_forever, name="allocations told")
                     task_status.started()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
+from nodeagent.components.cdi.plan_mounts import READ_ONLY
 from nodeagent.components.cdi.plan_specs import SpecWishes, build_for, plan_common_edits
 from nodeagent.components.cdi.spec import ContainerEdits, Device, Mount, Spec
 from nodeagent.model.cdi import DriverFiles
@@ -14,7 +15,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.rules.cdi_names import PART_KIND
 
-_BIND = ("nosuid", "nodev", "noexec", "bind")
+_WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind")
 
 
 class PartUndescribed(NodeagentError):
@@ -59,5 +60,5 @@ def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
 
 
 def _render_mount(mount: ContainerMount) -> Mount:
-    options = ("ro", *_BIND) if mount.read_only else ("rw", *_BIND)
+    options = READ_ONLY if mount.read_only else _WRITABLE
     return Mount(host_path=mount.host_path, container_path=mount.container_path, options=options)

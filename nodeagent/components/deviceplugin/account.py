@@ -75,7 +75,8 @@ def plan_account(
             if reason := parted[gpu.uuid]:
                 unoffered.append(_tell(gpu, None, UnofferedCause.UNFIT, reason))
         elif gpu.uuid in view.closed:
-            unoffered.append(_tell(gpu, None, UnofferedCause.DOOR, view.closed[gpu.uuid]))
+            cause = UnofferedCause.DRAINING if gpu.uuid in view.draining else UnofferedCause.DOOR
+            unoffered.append(_tell(gpu, None, cause, view.closed[gpu.uuid]))
         else:
             unoffered += _explain_gpu(gpu, planned.get(gpu.uuid, {}), plan, view, offered)
     unoffered += _list_absent(inventory)

@@ -31,6 +31,8 @@ class View(NamedTuple):
     """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs that are not given whole, or not to anybody new, and why."""
+    draining: frozenset[GpuUuid] = frozenset()
+    """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
@@ -60,7 +62,9 @@ def _explain_namelessness(uuid: str, view: View) -> str:
     if view.named is None or uuid in view.named:
         return ""
     gpu = view.inventory.find_gpu(uuid)
-    if gpu is not None and gpu.uuid == uuid and gpu.mig_devices:
+    if gpu is not None and gpu.uuid == uuid and gpu.mig_enabled:
+        if not gpu.mig_devices:
+            return "MIG is on and it has no MIG device: create some, or switch MIG off"
         return (
             "it is cut into MIG devices, and containers get those one by one: set `device_plugin.mig_strategy` to"
             " single or mixed, or switch MIG off"

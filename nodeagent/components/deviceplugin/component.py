@@ -252,7 +252,8 @@ class DevicePlugins:
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
         cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
-        view = View(inventory.value, health.value if health is not None else None, blocked, named, closed)
+        draining = offering.value.list_waiting() if offering is not None else frozenset()
+        view = View(inventory.value, health.value if health is not None else None, blocked, named, closed, draining)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
         wanted = dict.fromkeys(resource.name for resource in planned.plan.resources if is_on)

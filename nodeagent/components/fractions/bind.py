@@ -1,15 +1,16 @@
 """What a container that starts is given: what it has already, or what is chosen for it now; pure."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.decide import PartView, name_files, plan_account
+from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, PartTable, Reservation
+from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
 from nodeagent.model.parts import PodRequest
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile
@@ -20,6 +21,8 @@ from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
 
+_ENFORCEMENTS: Final = (str(Enforcement.ADVISE), str(Enforcement.LIBRARY))
+
 
 class Start(NamedTuple):
     """A container that starts, with all that was found out about it."""
@@ -27,8 +30,7 @@ class Start(NamedTuple):
     caller: Caller
     pod: PodRequest | None
     """What the API server says of its pod; `None` where nobody can be asked."""
-    obey: bool = True
-    """Whether a scheduler's choice counts."""
+    settings: FractionsSettings = FractionsSettings()
 
 
 class Choice(NamedTuple):
@@ -76,7 +78,7 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     # Promised once more, they are another container's than before, which was told a name of its own.
     leaving = tuple(number for number in (standing.same, *standing.superseded) if number is not None)
     demand, core_limit = read_demand(start, view)
-    wish = _read_choice(start, view) if start.obey else Wish()
+    wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
     space = plan_account(view, table, leaving)
     near = find_near(caller.cores, view.gpus)
     placement = place(space, demand, wish=wish.gpus, near=near)
@@ -91,9 +93,25 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         since_seconds=now_seconds,
         cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
+        enforcement=read_enforcement(start, demand),
         why=placement.rule,
     )
     return Choice(binding, leaving, placement, wish.problem)
+
+
+def read_enforcement(start: Start, demand: Demand) -> Enforcement:
+    """What holds the container to its part; nothing has to where it has whole GPUs.
+
+    Raises:
+        RequestInvalid: the pod asks for another one that there is not.
+    """
+    if demand.is_exclusive:
+        return Enforcement.ADVISE
+    key = start.settings.enforcement_annotation
+    chosen = start.pod.annotations.get(key) if start.pod is not None else None
+    if chosen not in (None, *_ENFORCEMENTS):
+        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give {' or '.join(_ENFORCEMENTS)}")
+    return Enforcement(chosen or start.settings.enforcement)
 
 
 def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:

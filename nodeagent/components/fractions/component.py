@@ -31,8 +31,8 @@ from nodeagent.components.fractions.decide import (
     plan_lists,
     plan_view,
 )
-from nodeagent.components.fractions.door import PartsDoor
 from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
 from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
 from nodeagent.config.live import LiveSettings
@@ -57,11 +57,11 @@ from nodeagent.model.events import ConfigurationReloaded, PartBound, PartRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, Enforcement, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartOffers, PartReasons, PartWish
+from nodeagent.model.parts import PLACE, PartOffers, PartReasons, PartWish
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
-from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartLibrary, PartSpecs, PodListing
 from nodeagent.rules.cdi_names import PART_KIND, qualify
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
 from nodeagent.rules.fractions.profiles import CoresProfile
@@ -69,14 +69,14 @@ from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
-PLACE: Final = "/run/nodeagent/vgpu"
-"""Where a container finds its limits; the library looks for them there."""
+PRELOAD: Final = "/etc/ld.so.preload"
+"""Where a container's dynamic linker is told what to load before all else."""
 START_SECONDS: Final = 5.0
 """How long a start may take; the kubelet waits 30 s for it."""
 
 
 class Fractions:
-    """The component; the kubelet's questions come through the door."""
+    """The component; the kubelet's questions come through the relay."""
 
     name = "fractions"
 
@@ -86,12 +86,13 @@ class Fractions:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        door: PartsDoor,
+        relay: PartsRelay,
         *,
         ledger: PartLedger,
         kubelet: KubeletRecords,
         specs: PartSpecs,
         folders: PartFolders,
+        library: PartLibrary,
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
@@ -102,16 +103,18 @@ class Fractions:
             conditions: where this part's conditions are set.
             clock: the time.
             live: the settings in force.
-            door: by which the kubelet's questions come.
+            relay: by which the kubelet's questions come.
             ledger: the journal's part for what is given here.
             kubelet: who holds what by the kubelet's own records.
             specs: writes what a name means to container runtimes.
             folders: what containers are told of their limits.
+            library: what holds containers to their parts.
             sources: who else knows what containers there are.
             open_pods: what the API server says of pods; none where it cannot be asked.
         """
-        self._bus, self._conditions, self._clock, self._live, self._door = bus, conditions, clock, live, door
+        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
         self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
+        self._library = library
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
         self._turn = anyio.Lock(fast_acquire=True)
@@ -140,7 +143,7 @@ class Fractions:
             tasks.start_soon(self._watch_settings, name="fractions settings")
             while not self._refresh():
                 await self._waker.wait()
-            with self._door.lead_to(self):
+            with self._relay.lead_to(self):
                 task_status.started()
                 tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
@@ -174,12 +177,12 @@ class Fractions:
         )
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
-            plugin = self._door.plugins.get(resource)
+            plugin = self._relay.plugins.get(resource)
             if not isinstance(plugin, TokenPlugin):
-                plugin = self._door.plugins[resource] = TokenPlugin(resource, self._door, self._live)
+                plugin = self._relay.plugins[resource] = TokenPlugin(resource, self._relay, self._live)
             plugin.update(devices)
-        for resource in self._door.plugins.keys() - lists.keys():
-            del self._door.plugins[resource]
+        for resource in self._relay.plugins.keys() - lists.keys():
+            del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
         offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
         self._bus.publish_state(offers, source=self.name, cause=cause)
@@ -239,7 +242,7 @@ class Fractions:
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         caller = await self._identify(view, devices)
-        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions.use_scheduler_choice)
+        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions)
         who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
         async with self._turn:
             # What has changed since, such as a GPU that was lost, counts.
@@ -318,10 +321,16 @@ class Fractions:
 
     async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
         folder = await self._folders.write(names[0], plan_limits(binding, view.capacities))
-        mounts = (
+        mounts = [
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
-        )
+        ]
+        if binding.enforcement is Enforcement.LIBRARY:
+            files = await self._library.install()
+            mounts += [
+                ContainerMount(container_path=f"{PLACE}/{files.library.rpartition('/')[2]}", host_path=files.library),
+                ContainerMount(container_path=PRELOAD, host_path=files.preload),
+            ]
         await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
 
     def _find_view(self) -> PartView:

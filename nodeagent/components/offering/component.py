@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.offering.decide import NO_PARTS, decide_conditions, list_served, plan_offering
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
@@ -22,7 +22,7 @@ from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChose
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.offering import Door, Offering
-from nodeagent.model.ports import DoorMemory
+from nodeagent.model.ports import GpuDoorKeeper
 from nodeagent.rules.selectors import find_named
 
 
@@ -34,7 +34,7 @@ class OfferingComponent:
     _chosen: Envelope[DoorChosen] | None = None
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: DoorMemory, choosing: ChoosingDoor
+        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: GpuDoorKeeper, choosing: ChoosingRelay
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._memory, self._choosing = memory, choosing

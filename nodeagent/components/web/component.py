@@ -24,10 +24,11 @@ from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
 from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
-from nodeagent.components.web.api.parts import record_parts
+from nodeagent.components.web.api.parts import PartsRecord, record_parts
 from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
+    QUIET_TYPES,
     QueryMalformed,
     build_event,
     is_wanted,
@@ -61,7 +62,7 @@ from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.parts import PartReasons
 from nodeagent.model.ports import AgentControl
-from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
 
 V = TypeVar("V")
 
@@ -172,7 +173,7 @@ class WebComponent:
 
     async def _write_past(self) -> None:
         """Write what is told now, where anything but readings came since the last time."""
-        newest = max((one.seq for one in self._bus.history() if not isinstance(one.value, NodeSample)), default=0)
+        newest = max((one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES), default=0)
         if newest == self._written:
             return
         trouble = await self._store.write(encode_past(self._list_events()))
@@ -232,7 +233,8 @@ class WebComponent:
             "/api/v1/state": lambda: _json(state()),
             "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
             "/api/v1/allocations": lambda: _json(state().allocations),
-            "/api/v1/parts": lambda: _json(record_parts(self._read(PartTable), self._read(PartReasons))),
+            "/api/v1/parts": lambda: _json(self._record_parts()),
+            "/api/v1/usage": lambda: _json(self._read(PartUsage) or PartUsage()),
             "/api/v1/doors": lambda: _json(self._list_doors()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
@@ -255,6 +257,9 @@ class WebComponent:
     def _read(self, state: type[V]) -> V | None:
         envelope = self._bus.latest(state)
         return envelope.value if envelope is not None else None
+
+    def _record_parts(self) -> PartsRecord:
+        return record_parts(self._read(PartTable), self._read(PartReasons), self._read(PartUsage))
 
     def _list_doors(self) -> tuple[GpuDoor, ...]:
         offering = self._read(Offering)

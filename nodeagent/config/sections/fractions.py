@@ -6,6 +6,7 @@ from nodeagent.config.kinds import Flag, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 ProfileName: TypeAlias = Literal["tencent", "hami"]
+EnforcementName: TypeAlias = Literal["advise", "library"]
 
 _LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 QUALIFIED = Text(
@@ -58,6 +59,20 @@ class FractionsSettings(Section):
         1.0,
         "how much memory is promised for each byte that there is; more than 1 promises more than there is",
         "a promise that cannot be kept ends in somebody's error",
+    )
+    enforcement: EnforcementName = knob(
+        OneOf[EnforcementName](("advise", "library")),
+        "advise",
+        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container",
+        "the library has not been measured on real hardware yet",
+        reload=True,
+    )
+    enforcement_annotation: str = knob(
+        QUALIFIED,
+        "nodeagent.io/gpu-enforcement",
+        "annotation by which a pod chooses another enforcement for itself: advise or library",
+        "one program that the library does not suit need not keep it from all others",
+        reload=True,
     )
     use_scheduler_choice: bool = knob(
         Flag(),

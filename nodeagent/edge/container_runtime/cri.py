@@ -5,7 +5,7 @@ files say: files are read at its next start.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
-_POD_UID = "io.kubernetes.pod.uid"
+_POD = "io.kubernetes.pod"
+"""What the labels begin with by which the kubelet says whose a container is."""
 _STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
@@ -41,6 +42,10 @@ class CriAnswer(Value, frozen=True):
     """`None` when it does not tell."""
     handlers: tuple[str, ...] | None = None
     """Runtime classes; `None` when it does not tell."""
+    programs: Mapping[str, str] = {}
+    """The low-level runtime behind a class, of those for which it tells."""
+    default_handler: str = ""
+    """The class of a container that asks for none; empty when it does not tell."""
     is_ready: bool | None = None
     """Its own condition `RuntimeReady`; `None` when it does not tell."""
 
@@ -95,11 +100,14 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
         # CRI-O has text of its own there, which says nothing about CDI: it has no switch for it.
         config = {}
     enabled = config.get("enableCDI") if isinstance(config, dict) else None
+    runtimes = _find_runtimes(config)
     return CriAnswer(
         name=version.get(2, ""),
         version=version.get(3, ""),
         cdi_enabled=enabled if isinstance(enabled, bool) else None,
-        handlers=tuple(handlers) or _find_runtimes(config),
+        handlers=tuple(handlers) or (tuple(runtimes) if runtimes is not None else None),
+        programs=find_programs(runtimes, ("options", "BinaryName")),
+        default_handler=_find_text(config, ("containerd", "defaultRuntimeName")),
         is_ready=_find_ready(status),
     )
 
@@ -114,19 +122,33 @@ def _find_ready(status: bytes) -> bool | None:
     return None
 
 
-def _find_runtimes(config: Any) -> tuple[str, ...] | None:
+def find_programs(runtimes: Mapping[str, Any] | None, at: Sequence[str]) -> dict[str, str]:
+    """The program of each runtime that says one, at this place of what it says."""
+    found = {name: _find_text(entry, at) for name, entry in (runtimes or {}).items()}
+    return {name: program for name, program in found.items() if program}
+
+
+def _find_runtimes(config: Any) -> dict[str, Any] | None:
     containerd = config.get("containerd") if isinstance(config, dict) else None
     runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
-    return tuple(runtimes) if isinstance(runtimes, dict) else None
+    return runtimes if isinstance(runtimes, dict) else None
+
+
+def _find_text(value: Any, at: Sequence[str]) -> str:
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _parse_container(message: bytes) -> PodContainer:
-    contents = dict(parse_fields(message))
+    contents, labels = dict(parse_fields(message)), parse_text_map(message, 8)
     # A number that is zero is not sent.
     state = parse_numbers(message).get(6, 0)
     return PodContainer(
         id=contents.get(1, b"").decode("utf-8", "replace"),
-        pod_uid=parse_text_map(message, 8).get(_POD_UID, ""),
+        pod_uid=labels.get(f"{_POD}.uid", ""),
         name=parse_texts(contents.get(3, b"")).get(1, ""),
         state=_STATES[state] if state < len(_STATES) else ContainerState.UNKNOWN,
+        namespace=labels.get(f"{_POD}.namespace", ""),
+        pod=labels.get(f"{_POD}.name", ""),
     )

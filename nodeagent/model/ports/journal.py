@@ -8,7 +8,7 @@ from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
 from nodeagent.model.offering import Door
 
 
-class DoorMemory(Protocol):
+class GpuDoorKeeper(Protocol):
     """Remembers the doors that a person has set; told to everybody as `ChosenDoors`."""
 
     async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:

@@ -2,27 +2,19 @@
 #ifndef VGPU_DRIVER_H
 #define VGPU_DRIVER_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef int CUresult;
-typedef int CUdevice;
-typedef void *CUcontext;
-typedef unsigned long long CUdeviceptr;
-typedef unsigned int CUdeviceptr_v1; /* of programs built before CUDA 3.2 */
-
-_Static_assert(sizeof(CUdeviceptr) == 8 && sizeof(size_t) == 8 && sizeof(CUdeviceptr_v1) == 4, "as in CUDA's own ABI");
-
-enum { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_FOUND = 500 };
+#include "cuda_types.h"
 
 /* DRIVER(name, arguments) for each function that is called. */
 #define DRIVER_FUNCTIONS                                                                 \
     DRIVER(cuCtxGetCurrent, (CUcontext *))                                               \
     DRIVER(cuCtxGetDevice, (CUdevice *))                                                 \
-    DRIVER(cuDeviceGetUuid, (uint8_t *, CUdevice))                                       \
-    DRIVER(cuDeviceGetUuid_v2, (uint8_t *, CUdevice))                                    \
+    DRIVER(cuDeviceGetUuid, (CUuuid *, CUdevice))                                       \
+    DRIVER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                    \
     DRIVER(cuDeviceTotalMem, (unsigned *, CUdevice))                                     \
     DRIVER(cuDeviceTotalMem_v2, (size_t *, CUdevice))                                    \
+    DRIVER(cuGetProcAddress, (const char *, void **, int, uint64_t))                      \
+    DRIVER(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))            \
+    DRIVER(cuGetProcAddress_v2_ptsz, (const char *, void **, int, uint64_t, int *))       \
     DRIVER(cuMemAlloc, (CUdeviceptr_v1 *, unsigned))                                     \
     DRIVER(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                       \
     DRIVER(cuMemAllocPitch, (CUdeviceptr_v1 *, unsigned *, unsigned, unsigned, unsigned)) \
@@ -46,11 +38,11 @@ DRIVER_FUNCTIONS
 /* NULL where this driver has no such function, or none is loaded. */
 void *driver_find(enum driver_function which);
 
-/* What the driver's function returns; that it is not found where it is not. */
+/* What the driver's function returns; as a driver that was not started where there is none, or it lacks the function. */
 #define DRIVER_CALL(name, ...)                                  \
     ({                                                          \
         name##_type call_ = (name##_type)driver_find(DRIVER_##name); \
-        call_ ? call_(__VA_ARGS__) : CUDA_ERROR_NOT_FOUND;      \
+        call_ ? call_(__VA_ARGS__) : CUDA_ERROR_NOT_INITIALIZED;      \
     })
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "blocks.h"
+#include "devices.h"
 #include "files.h"
 #include "ledger.h"
 
@@ -17,30 +18,13 @@ struct claim {
     bool counted;
 };
 
-/* The driver of a MIG device says its own UUID only to the newer question. */
-static unsigned find_slot(CUdevice device)
-{
-    uint8_t uuid[VGPU_UUID_BYTES];
-    files_look();
-    if (DRIVER_CALL(cuDeviceGetUuid_v2, uuid, device) != CUDA_SUCCESS &&
-        DRIVER_CALL(cuDeviceGetUuid, uuid, device) != CUDA_SUCCESS)
-        return FILES_NO_SLOT;
-    return files_find_slot(uuid);
-}
-
-static unsigned find_current_slot(void)
-{
-    CUdevice device;
-    return DRIVER_CALL(cuCtxGetDevice, &device) == CUDA_SUCCESS ? find_slot(device) : FILES_NO_SLOT;
-}
-
 /* False where it is past the limit. What the driver will refuse anyway is left to it, with its own error. */
 static bool begin(struct claim *claim, uint64_t bytes)
 {
     *claim = (struct claim){NULL, bytes, FILES_NO_SLOT, false};
     if (bytes == 0 || DRIVER_CALL(cuCtxGetCurrent, &claim->context) != CUDA_SUCCESS || !claim->context)
         return true;
-    claim->slot = find_current_slot();
+    claim->slot = devices_find_current_slot();
     enum verdict verdict = ledger_reserve(claim->slot, bytes);
     claim->counted = verdict == LEDGER_GRANTED;
     return verdict != LEDGER_DENIED;
@@ -96,7 +80,7 @@ static CUresult end_pitched(struct claim *claim, CUresult result, uint64_t at, u
     return end(claim, result, at);
 }
 
-CUresult vgpu_cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
+CUresult cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
 {
     struct claim claim;
     if (!begin(&claim, bytes))
@@ -105,7 +89,7 @@ CUresult vgpu_cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-CUresult vgpu_cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
 {
     struct claim claim;
     if (!begin(&claim, bytes))
@@ -114,7 +98,7 @@ CUresult vgpu_cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-CUresult vgpu_cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
 {
     struct claim claim;
     if (!begin(&claim, guess_pitched(width, height)))
@@ -124,7 +108,7 @@ CUresult vgpu_cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned widt
     return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
 }
 
-CUresult vgpu_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     struct claim claim;
     if (!begin(&claim, guess_pitched(width, height)))
@@ -134,7 +118,7 @@ CUresult vgpu_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, s
     return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
 }
 
-CUresult vgpu_cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
+CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
 {
     struct claim claim;
     if (!begin(&claim, bytes))
@@ -152,14 +136,14 @@ static CUresult end_free(bool found, const struct block *block, CUresult result)
     return result;
 }
 
-CUresult vgpu_cuMemFree(CUdeviceptr_v1 at)
+CUresult cuMemFree(CUdeviceptr_v1 at)
 {
     struct block block;
     bool found = blocks_take(at, &block);
     return end_free(found, &block, DRIVER_CALL(cuMemFree, at));
 }
 
-CUresult vgpu_cuMemFree_v2(CUdeviceptr at)
+CUresult cuMemFree_v2(CUdeviceptr at)
 {
     struct block block;
     bool found = blocks_take(at, &block);
@@ -179,7 +163,7 @@ static uint64_t lower(uint64_t a, uint64_t b)
 /* Within the limit of the current device; others that share it may have left less than that. */
 static void narrow(uint64_t *spare, uint64_t *total)
 {
-    unsigned slot = find_current_slot();
+    unsigned slot = devices_find_current_slot();
     uint64_t limit = read_limit(slot);
     if (limit == FILES_UNLIMITED)
         return;
@@ -188,7 +172,7 @@ static void narrow(uint64_t *spare, uint64_t *total)
     *spare = lower(*spare, used < limit ? limit - used : 0);
 }
 
-CUresult vgpu_cuMemGetInfo(unsigned *spare, unsigned *total)
+CUresult cuMemGetInfo(unsigned *spare, unsigned *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo, spare, total);
     if (result == CUDA_SUCCESS) {
@@ -200,7 +184,7 @@ CUresult vgpu_cuMemGetInfo(unsigned *spare, unsigned *total)
     return result;
 }
 
-CUresult vgpu_cuMemGetInfo_v2(size_t *spare, size_t *total)
+CUresult cuMemGetInfo_v2(size_t *spare, size_t *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo_v2, spare, total);
     if (result == CUDA_SUCCESS) {
@@ -212,18 +196,18 @@ CUresult vgpu_cuMemGetInfo_v2(size_t *spare, size_t *total)
     return result;
 }
 
-CUresult vgpu_cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem, bytes, device);
     if (result == CUDA_SUCCESS)
-        *bytes = (unsigned)lower(*bytes, read_limit(find_slot(device)));
+        *bytes = (unsigned)lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }
 
-CUresult vgpu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem_v2, bytes, device);
     if (result == CUDA_SUCCESS)
-        *bytes = lower(*bytes, read_limit(find_slot(device)));
+        *bytes = lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }

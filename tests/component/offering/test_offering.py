@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings
@@ -57,7 +57,7 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings(doors=DoorsSettings(**doors)))
-        self.memory, self.choosing = Memory(self.bus), ChoosingDoor()
+        self.memory, self.choosing = Memory(self.bus), ChoosingRelay()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -165,7 +165,10 @@ async def test_a_choice_that_cannot_be_remembered_changes_nothing() -> None:
 async def test_what_nobody_serves_is_refused() -> None:
     """A GPU behind it could be had by nobody."""
     async with open_world() as world:
-        with pytest.raises(ControlRefused, match="serves the doors none and whole, not fractions"):
+        with pytest.raises(
+            ControlRefused,
+            match="nobody here serves the door fractions; choose none or whole, or set",
+        ):
             await world.choosing.set_door("1", Door.FRACTIONS, "me")
 
 

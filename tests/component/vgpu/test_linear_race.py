@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.vgpu.build import build_linear, build_linear_race
-from tests.component.vgpu.cuda_talk import OUT, call_driver
+from tests.component.vgpu.build import build_program
+from tests.component.vgpu.cuda_talk import OUT
+from tests.component.vgpu.limited import limit, list_environ
 from tests.component.vgpu.place import Place
 from tests.fakes.cuda.driver import FakeDriver
 
@@ -23,8 +24,8 @@ LIMIT = 1 << 20
 
 def hammer(place: Place, driver: FakeDriver, *, processes: int, threads: int, seconds: float) -> int:
     """How many were killed; each that ends by itself has found nothing wrong."""
-    environ = {**driver.environ(), **place.environ(LD_PRELOAD=str(build_linear()))}
-    words = [str(build_linear_race()), str(threads), "400", str(LIMIT // 8)]
+    environ = list_environ(place, driver)
+    words = [str(build_program("linear_race")), str(threads), "400", str(LIMIT // 8)]
     chance = random.Random(processes)
     running: list[subprocess.Popen[bytes]] = []
     killed = 0
@@ -46,9 +47,8 @@ def check(place: Place, driver: FakeDriver) -> None:
     """To the last byte, as a new process finds it."""
     assert 0 < driver.read().most[0] <= LIMIT
     assert driver.read().sum_used() == 0
-    with call_driver(driver, place.environ(LD_PRELOAD=str(build_linear()))) as one:
-        one.start()
-        assert one.call("vgpu_cuMemAlloc_v2", OUT, LIMIT, route="default")[0] == 0
+    with limit(place, driver) as one:
+        assert one.call("cuMemAlloc_v2", OUT, LIMIT)[0] == 0
         assert place.read().sum_used(0) == driver.read().sum_used() == LIMIT
 
 

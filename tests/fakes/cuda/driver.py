@@ -59,6 +59,8 @@ class FakeDriver:
     version: int = 12080
     pitch: int = 512
     """What the rows of pitched memory are padded to."""
+    unnamed: str = ""
+    """`cuMemAlloc`, where the driver is to give places for it that none of its symbols has."""
     fail: Mapping[str, str] = field(default_factory=dict)
     """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process."""
 
@@ -71,6 +73,7 @@ class FakeDriver:
             "FAKE_CUDA_CONTEXT_BYTES": str(self.context_bytes),
             "FAKE_CUDA_VERSION": str(self.version),
             "FAKE_CUDA_PITCH": str(self.pitch),
+            "FAKE_CUDA_UNNAMED": self.unnamed,
             **({"FAKE_CUDA_FAIL": ",".join(f"{name}={code}" for name, code in self.fail.items())} if self.fail else {}),
         }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.edge.host.driver.hook_program import BUILT
+from nodeagent.edge.host.files.host_program import HOOK
 from tests.integration.cluster.layout import CHECKOUT
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -59,13 +59,13 @@ def built_hook() -> Iterator[Path]:
 
     A wheel would take it along, and another test weighs wheels.
     """
-    was_there = BUILT.exists()
-    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={BUILT.parent.name}", cwd=CHECKOUT)
+    was_there = HOOK.built.exists()
+    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={HOOK.built.parent.name}", cwd=CHECKOUT)
     try:
-        yield BUILT
+        yield HOOK.built
     finally:
         if not was_there:
-            BUILT.unlink()
+            HOOK.built.unlink()
 
 
 def make_root(root: Path, compiler: str) -> Path:

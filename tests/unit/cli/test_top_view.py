@@ -83,6 +83,12 @@ def test_an_instance_shows_its_own_use_and_holder() -> None:
     assert devices[1].uuid == second.uuid
 
 
+def test_who_has_the_whole_has_each_part_of_it() -> None:
+    """A GPU that was cut under its pod is nobody's in no line."""
+    record = make_record(make_sample(mig=make_mig_shares(0, 2)), allocate("a", UUID), mig=2)
+    assert [one.pods for one in build_top(make_state(record), {}).devices] == [("ml/a",), ("ml/a",)]
+
+
 def test_processes_are_named_with_their_pod() -> None:
     """By the pod's UID where it is known, else by the only holder, else as what they are."""
     processes = tuple(make_process(pid, sm=10) for pid in (1, 2, 3))
@@ -120,10 +126,10 @@ def test_text_from_outside_cannot_drive_the_terminal() -> None:
     assert "boo" in text
 
 
-def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
-    """Before the first sample there is nothing to show but the heads."""
+def test_a_node_without_gpus_or_samples_says_so() -> None:
+    """An empty table would look like a failure; before the first sample a GPU has no readings."""
     text = render_top(build_top(make_state(), {}), Layout(100), colour=False)
-    assert "GPU  DEVICE" in text
+    assert text.endswith("\n\nno GPU\n")
     bare = render_top(build_top(make_state(make_record(None)), {}), Layout(100), colour=False)
     assert "NVIDIA H100" in bare
 

@@ -24,6 +24,7 @@ LONG = "/" + "d" * 95
         ("inventory: {sample_seconds: 61}", "metrics.stale_after_seconds: 60 is shorter than inventory.sample_seconds"),
         ("device_plugin: {default_config: a}", "device_plugin.default_config: there are no named configurations"),
         ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing.mps: the MPS control daemon is not run"),
+        ("{runtime: {shim: true}, cdi: {enabled: false}}", "runtime.shim: what it looks up is made with the CDI"),
         ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),
     ],
 )

@@ -5,7 +5,7 @@ Outlives the component behind it: while that is built anew the list stands, and 
 
 from collections.abc import Sequence
 
-from nodeagent.components.fractions.door import PartsDoor
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.gathered import Gathered
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
@@ -19,8 +19,8 @@ class TokenPlugin:
 
     options = PluginOptions(preferred_allocation=True, pre_start=True)
 
-    def __init__(self, resource: ResourceName, door: PartsDoor, live: LiveSettings) -> None:
-        self._resource, self._door, self._live = resource, door, live
+    def __init__(self, resource: ResourceName, relay: PartsRelay, live: LiveSettings) -> None:
+        self._resource, self._relay, self._live = resource, relay, live
         self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
         self._healthy: dict[DeviceId, bool] = {}
 
@@ -53,7 +53,7 @@ class TokenPlugin:
                 raise DeviceUnknown(self._resource, device)
             if not self._healthy[device]:
                 raise DeviceUnhealthy(device, "nothing of its GPU can be given now, see `nodeagent status`")
-        return await self._door.find_keeper().allocate(self._resource, devices)
+        return await self._relay.find_keeper().allocate(self._resource, devices)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         """Give the container its parts.
@@ -61,4 +61,4 @@ class TokenPlugin:
         Raises:
             AllocationError: it must not start now.
         """
-        await self._door.find_keeper().pre_start(self._resource, devices)
+        await self._relay.find_keeper().pre_start(self._resource, devices)

@@ -104,6 +104,7 @@ def build_state(
             known.health,
             known.allocations,
             offering=known.offering,
+            plugin=known.plugin,
             now_seconds=now_seconds,
         )
     verdict, sentence = decide_verdict(

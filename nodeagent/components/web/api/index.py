@@ -36,6 +36,7 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
         Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
         Endpoint(call="GET /api/v1/parts", gives="the containers that have parts of GPUs, and what was promised them"),
+        Endpoint(call="GET /api/v1/usage", gives="what each of them uses of its parts, by the newest sample"),
         Endpoint(call="GET /api/v1/doors", gives="by which door each GPU is given out, and who is waited for"),
         Endpoint(call="GET /api/v1/labels", gives="node labels, wanted and applied"),
         Endpoint(call="GET /api/v1/conditions", gives="what is wrong and what to do"),

@@ -30,6 +30,7 @@ from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import GpuDoor
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 Schema = dict[str, Any]
@@ -52,6 +53,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
     "/api/v1/parts": PartsRecord,
+    "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],

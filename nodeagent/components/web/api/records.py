@@ -24,6 +24,7 @@ class GateRecord(Value, frozen=True):
 
     name: str
     open: bool
+    """Whether the start has passed it; it stays so when what it stands for fails later."""
     since_seconds: float
     vital: bool = True
 
@@ -64,6 +65,8 @@ class GpuRecord(Value, frozen=True):
     allocations: tuple[Allocation, ...] = ()
     door: GpuDoor | None = None
     """By which it is given out; `None` while that is not known."""
+    free: tuple[str, ...] | None = None
+    """UUIDs of what somebody could get of it now: itself, or MIG devices; `None` where this agent offers nothing."""
 
 
 class GpusRecord(Value, frozen=True):

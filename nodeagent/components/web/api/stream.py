@@ -11,7 +11,7 @@ from nodeagent.core.values import Envelope
 
 KEEPALIVE = b": still here\n\n"
 DIGITS_MAX = 18
-QUIET_TYPES = frozenset({"NodeSample"})
+QUIET_TYPES = frozenset({"NodeSample", "PartUsage"})
 """Left out unless asked for by name: one a second says nothing to somebody who follows a fault."""
 
 

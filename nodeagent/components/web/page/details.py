@@ -7,10 +7,10 @@ from nodeagent.components.web.page.charts import render_charts
 from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
 from nodeagent.components.web.page.gpus import (
     decide_style,
-    is_free,
     render_gpu_facts,
     render_meters,
     render_mig,
+    tell_vacancy,
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
 from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, render_overview, tell_all
@@ -93,7 +93,8 @@ def _holders(record: GpuRecord, view: PageView) -> str:
     if not record.allocations:
         if record.door is not None and not record.door.is_open:
             return f"<p>Nobody: {esc(record.door.explain())}</p>"
-        return f"<p>Nobody{': it is free' if is_free(record) else ''}.</p>"
+        vacancy = tell_vacancy(record)
+        return f"<p>Nobody{f': {vacancy}' if vacancy else ''}.</p>"
     return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
 
 

@@ -19,6 +19,8 @@ VERDICT_STYLES = {
     Verdict.UNHEALTHY: "bad",
     Verdict.UNKNOWN: "warn",
 }
+NOBODYS = "held by nobody"
+"""Of what nobody has, and nobody could get either."""
 MIG_COLUMNS = 8
 NARROW_COLUMNS = 2
 """Blocks so narrow say `1g` for `1g.10gb`; their title says all."""
@@ -62,11 +64,18 @@ def decide_style(record: GpuRecord) -> tuple[str, str, str]:
 _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.UNHEALTHY: 3}
 
 
-def is_free(record: GpuRecord) -> bool:
-    """Whether somebody could get it: lost, unfit, or with MIG on and no device it is only held by nobody."""
-    mig = record.gpu.mig
-    is_uncut = mig is not None and mig.enabled and not mig.devices
-    return not record.allocations and not is_uncut and decide_style(record)[0] != "bad"
+def tell_vacancy(record: GpuRecord) -> str:
+    """Of a GPU that nobody has, whether somebody could get it, or how much of it: empty where nothing of it."""
+    parts, free = len(record.gpu.mig_devices), record.free
+    if free is None:
+        # Nobody offers it here: what shows is whether anything is in the way.
+        mig = record.gpu.mig
+        is_uncut = mig is not None and mig.enabled and not mig.devices
+        return "" if is_uncut or decide_style(record)[0] == "bad" else "free"
+    if not free:
+        return ""
+    is_whole = record.gpu.uuid in free or len(free) == parts
+    return "free" if is_whole else f"{len(free)} of {parts} MIG devices free"
 
 
 def find_verdict(health: Iterable[DeviceHealth], uuid: str) -> DeviceHealth | None:
@@ -110,18 +119,21 @@ def render_mig(record: GpuRecord) -> str:
         return '<p class="small dim">MIG is on, no device has been made</p>'
     held = {find_uuid(device): one for one in record.allocations for device in one.devices}
     blocks = "".join(
-        _render_block(device, held.get(device.uuid), find_verdict(record.health, device.uuid))
+        _render_block(device, held.get(device.uuid), find_verdict(record.health, device.uuid), record.free)
         for device in gpu.mig.devices
     )
     return f'<ul class="mig" aria-label="MIG devices">{blocks}</ul>'
 
 
-def _render_block(device: MigDevice, holder: Allocation | None, health: DeviceHealth | None) -> str:
+def _render_block(
+    device: MigDevice, holder: Allocation | None, health: DeviceHealth | None, free: tuple[str, ...] | None
+) -> str:
     width = max(1, min(MIG_COLUMNS, device.placement_size or device.attributes.gpu_instance_slice_count))
     start = device.placement_start
     place = f" x{start}" if start is not None and start + width <= MIG_COLUMNS else ""
     sick = health is not None and health.verdict is not Verdict.HEALTHY
-    words = [device.profile, str(device.uuid), "held" if holder is not None else "held by nobody" if sick else "free"]
+    is_free = device.uuid in free if free is not None else not sick
+    words = [device.profile, str(device.uuid), "held" if holder is not None else "free" if is_free else NOBODYS]
     if holder is not None and holder.pod is not None:
         words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
     if sick and health is not None:
@@ -139,7 +151,7 @@ def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
     door = record.door
     if not names:
-        word = "free" if is_free(record) else "held by nobody"
+        word = tell_vacancy(record) or NOBODYS
         word = word if door is None or door.is_open else esc(door.explain())
         return f'<p class="held dim">{word}</p>'
     waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""

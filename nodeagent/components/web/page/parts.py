@@ -142,15 +142,15 @@ def render_parts(state: StateRecord) -> str:
     milestones = f'<p class="dim small">Milestones of the start</p><ul class="gates">{gates}</ul>' if gates else ""
     whole = milestones + body
     if all(gate.open for gate in state.gates) and all(one.phase == "running" for one in state.components):
-        summary = f"{len(state.components)} parts running, {len(state.gates)} milestones reached"
+        summary = f"{len(state.components)} parts running, {len(state.gates)} milestones passed"
         whole = folded("parts-all", summary, whole)
     return section("parts", "Gates and components", f'<div class="card">{whole}</div>')
 
 
 def _render_gate(gate: GateRecord) -> str:
     if gate.open:
-        return f"{mark('ok', 'open')} {esc(gate.name)}"
-    return f"{mark('bad' if gate.vital else 'warn', 'closed')} {esc(gate.name)}"
+        return f"{mark('ok', 'passed')} {esc(gate.name)}"
+    return f"{mark('bad' if gate.vital else 'warn', 'not passed yet')} {esc(gate.name)}"
 
 
 def _render_component(one: ComponentRecord, now_seconds: float) -> tuple[str, ...]:

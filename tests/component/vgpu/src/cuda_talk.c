@@ -53,10 +53,11 @@ static void *find(const char *route, const char *symbol)
 static void say_where(const void *place)
 {
     Dl_info info;
-    if (!place || !dladdr(place, &info) || !info.dli_sname)
+    if (!place || !dladdr(place, &info))
         dprintf(STDOUT_FILENO, "nowhere\n");
     else
-        dprintf(STDOUT_FILENO, "%s %s\n", strrchr(info.dli_fname, '/') + 1, info.dli_sname);
+        dprintf(STDOUT_FILENO, "%s %s\n", strrchr(info.dli_fname, '/') + 1,
+                info.dli_sname ? info.dli_sname : "-");
 }
 
 static void call(void *place, char *words)

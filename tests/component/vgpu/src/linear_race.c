@@ -60,9 +60,11 @@ static void *hammer(void *seed)
 int main(int count, char **words)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    take = (allocate)dlsym(RTLD_DEFAULT, "vgpu_cuMemAlloc_v2");
-    give = (release)dlsym(RTLD_DEFAULT, "vgpu_cuMemFree_v2");
-    if (count != 4 || !driver || !take || !give)
+    if (!driver)
+        return 2;
+    take = (allocate)dlsym(driver, "cuMemAlloc_v2");
+    give = (release)dlsym(driver, "cuMemFree_v2");
+    if (count != 4 || !take || !give)
         return 2;
     set_current = (make_current)dlsym(driver, "cuCtxSetCurrent");
     if (((start)dlsym(driver, "cuInit"))(0) || ((retain)dlsym(driver, "cuDevicePrimaryCtxRetain"))(&context, 0))

@@ -2,6 +2,7 @@
  * Entry points by base name, version and flags. ENTRY(base, symbol, since, per thread): from which version of CUDA a
  * program means this symbol by the base name, and whether only where it asks for the stream per thread.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
@@ -72,6 +73,28 @@ static const struct entry {
 #undef ENTRY
 };
 
+/* A driver may have places that none of its symbols has: FAKE_CUDA_UNNAMED has the base names that lead to such. */
+extern result cuMemAlloc(unsigned *, unsigned);
+extern result cuMemAlloc_v2(address *, size_t);
+
+static result allocate_narrow(unsigned *at, unsigned bytes)
+{
+    return cuMemAlloc(at, bytes);
+}
+
+static result allocate_wide(address *at, size_t bytes)
+{
+    return cuMemAlloc_v2(at, bytes);
+}
+
+static void *choose_place(const struct entry *entry)
+{
+    const char *unnamed = getenv("FAKE_CUDA_UNNAMED");
+    if (!entry || !unnamed || strcmp(unnamed, entry->base) != 0)
+        return entry ? entry->place : NULL;
+    return entry->place == (void *)cuMemAlloc ? (void *)allocate_narrow : (void *)allocate_wide;
+}
+
 /* The newest that is not newer than the version; one per thread before one that is not, where that is asked for. */
 static enum status find(const char *base, int version, uint64_t flags, void **place)
 {
@@ -89,7 +112,7 @@ static enum status find(const char *base, int version, uint64_t flags, void **pl
             best = entry;
         status = FOUND;
     }
-    *place = best ? best->place : NULL;
+    *place = choose_place(best);
     return status;
 }
 

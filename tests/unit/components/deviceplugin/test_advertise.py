@@ -123,6 +123,13 @@ def test_a_device_that_no_specification_names_is_not_offered() -> None:
     assert not explain_loss(gpu_uuid(1), View(INVENTORY, None, named=named))
 
 
+def test_a_gpu_that_has_no_name_because_of_mig_says_what_to_do() -> None:
+    """Nothing is to be waited for: its devices are made, or MIG is switched off."""
+    bare = make_inventory([make_gpu(0, mig=[]), make_gpu(1)])
+    reason = explain_unfitness(resource().devices[0], View(bare, None, named=frozenset()))
+    assert reason == "MIG is on and it has no MIG device: create some, or switch MIG off"
+
+
 def test_names_matter_only_where_containers_are_told_by_name() -> None:
     """With another strategy, without our specifications, and before anybody says which there are, none is needed."""
     state = CdiState(generation=1)

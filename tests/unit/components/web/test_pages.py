@@ -30,12 +30,13 @@ from nodeagent.components.web.api.stream import (
     parse_types,
     render_event,
 )
-from nodeagent.components.web.page.gpus import is_free, render_gpus
+from nodeagent.components.web.page.gpus import render_gpus, tell_vacancy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory, Mig
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount, PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
@@ -137,7 +138,54 @@ def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
     assert ['<p class="held dim">free</p>' in tile for tile in tiles[1:]] == [True, False, True]
     assert "held by nobody" in tiles[2]
     assert state.gpus is not None
-    assert [is_free(record) for record in state.gpus.gpus] == [True, False, True]
+    assert [tell_vacancy(record) for record in state.gpus.gpus] == ["free", "", "free"]
+
+
+def offer(*devices: str, registered: bool = True) -> PluginState:
+    """What the kubelet may hand out."""
+    listed = tuple(AdvertisedDevice(id=DeviceId(device), healthy=True) for device in devices)
+    resource = AdvertisedResource(name=ResourceName("a"), socket="s", registered=registered, devices=listed)
+    return PluginState(resources=(resource,), account=OfferAccount(gpus=1, devices_offered=len(devices)))
+
+
+def judge(device: DeviceUuid, gpu: Gpu, verdict: Verdict) -> DeviceHealth:
+    return DeviceHealth(device=device, gpu=gpu.uuid, verdict=verdict, since_seconds=1.0, reason="r")
+
+
+CUT = make_gpu(7, mig=make_mig(7, 2))
+MIG = [device.uuid for device in CUT.mig_devices]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "plugin", "verdicts", "said"),
+    [
+        (CUT, offer(*MIG), {}, "free"),
+        (CUT, offer(*MIG), dict.fromkeys(MIG, Verdict.SUSPECT), "free"),
+        (CUT, offer(*MIG), {MIG[0]: Verdict.UNHEALTHY}, "1 of 2 MIG devices free"),
+        (CUT, offer(MIG[1]), {}, "1 of 2 MIG devices free"),
+        (CUT, offer(), {}, ""),
+        (CUT, offer(*MIG, registered=False), {}, ""),
+        (CUT, offer(CUT.uuid), {}, "free"),
+        (make_gpu(1), offer(f"{make_uuid(1)}::0", f"{make_uuid(1)}::1"), {}, "free"),
+        (make_gpu(1), offer(), {}, ""),
+        (make_gpu(1, lost="fell off"), offer(make_uuid(1)), {}, ""),
+        (make_gpu(1), PluginState(), {}, "free"),
+    ],
+)
+def test_free_is_what_the_kubelet_may_hand_out(
+    gpu: Gpu, plugin: PluginState, verdicts: dict[DeviceUuid, Verdict], said: str
+) -> None:
+    """Tile, page and blocks say the same; a loss counts before the kubelet has heard of it, and suspects are given."""
+    health = HealthReport(generation=1, devices=tuple(judge(device, gpu, each) for device, each in verdicts.items()))
+    known = Known(inventory=Inventory(generation=1, gpus=(gpu,)), plugin=plugin, health=health)
+    state = _state(known)
+    assert state.gpus is not None
+    (record,) = state.gpus.gpus
+    assert tell_vacancy(record) == said
+    tile = render_gpus(state, {})
+    assert f'<p class="held dim">{said or "held by nobody"}</p>' in tile
+    free = {mig for mig in MIG if f"{mig}, free" in tile}
+    assert free == (set(MIG) & set(record.free or ()))
 
 
 def test_records_join_what_is_known_of_a_gpu() -> None:

@@ -8,9 +8,9 @@ import anyio
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import Fractions
-from nodeagent.components.fractions.door import PartsDoor
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.tending.component import Sources
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -24,7 +24,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartFolder, PartLimit, PartOffers, PodContainer, PodRequest
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartOffers, PodContainer, PodRequest
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
 from tests.fakes.journal_store import FakeKubelet, FakeStore
@@ -40,7 +40,7 @@ class FakeSpecs:
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, tuple[tuple[GpuUuid, ...], tuple[ContainerMount, ...]]]] = {}
-        self.broken = ""
+        self.broken = self.keeps = ""
         self.hangs = False
 
     async def write_part(
@@ -53,8 +53,8 @@ class FakeSpecs:
         self.files[names[0]] = dict.fromkeys(names, (tuple(gpus), tuple(mounts)))
 
     async def remove_part(self, name: str) -> None:
-        if self.broken:
-            raise NodeagentError(self.broken)
+        if self.keeps:
+            raise NodeagentError(self.keeps)
         self.files.pop(name, None)
 
     def find(self, cdi_name: str) -> tuple[GpuUuid, ...]:
@@ -83,6 +83,18 @@ class FakeFolders:
 
     async def list_names(self) -> tuple[str, ...]:
         return tuple(self.limits)
+
+
+class FakeLibrary:
+    """What holds containers to their parts, on the host or not."""
+
+    def __init__(self) -> None:
+        self.broken = ""
+
+    async def install(self) -> LibraryFiles:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        return LibraryFiles(library="/lib/libvgpu.so", preload="/lib/preload")
 
 
 class FakePods:
@@ -126,8 +138,8 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet = FakeStore(), FakeKubelet()
-        self.journal, self.door = JournalDoor("/state/allocations.journal"), PartsDoor()
-        self.specs, self.folders = FakeSpecs(), FakeFolders()
+        self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
+        self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] = ()
         self.held: list[Held] = []
@@ -145,7 +157,7 @@ class World:
         """The journal is kept."""
         keeper = Allocations(
             self.bus, self.conditions, self.clock, self.live, self.kubelet,
-            store=self.store, door=self.journal, node=Node("machine", "boot"),
+            store=self.store, relay=self.journal, node=Node("machine", "boot"),
         )  # fmt: skip
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
@@ -164,8 +176,8 @@ class World:
 
     def build(self) -> Fractions:
         return Fractions(
-            self.bus, self.conditions, self.clock, self.live, self.door,
-            ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders,
+            self.bus, self.conditions, self.clock, self.live, self.relay,
+            ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
             sources=Sources(self._list_containers), open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
 
@@ -190,7 +202,7 @@ class World:
     # The kubelet's part.
 
     def plugin(self, resource: ResourceName = CORE) -> DevicePlugin:
-        return self.door.list_plugins()[resource]
+        return self.relay.list_plugins()[resource]
 
     async def count_healthy(self, resource: ResourceName = CORE) -> int:
         return sum(device.healthy for device in await self.plugin(resource).wait_devices(None))

@@ -37,7 +37,7 @@ async def test_nothing_is_offered_before_gpus_doors_and_journal_are_known(world:
         tasks.start_soon(give)
         for state in (world.inventory, make_offering(world.inventory)):
             await anyio.sleep(1)
-            assert (began, dict(world.door.list_plugins())) == ([], {})
+            assert (began, dict(world.relay.list_plugins())) == ([], {})
             world.tell(state)
         async with world.keeping():
             await anyio.sleep(1)
@@ -107,7 +107,7 @@ async def test_a_gpu_that_goes_through_another_door_is_counted_no_more(world: Wo
         assert await world.count_healthy() == 0
         world.end(held)
         await anyio.sleep(60)
-        assert dict(world.door.list_plugins()) == {}
+        assert dict(world.relay.list_plugins()) == {}
         assert world.offers == PartOffers()
 
 
@@ -138,7 +138,7 @@ async def test_shares_are_as_large_as_the_pod_says(clock: FakeClock) -> None:
     world = World(clock, profile="hami", shares_per_gpu=4)
     world.pods = FakePods()
     async with world.running():
-        assert dict(world.door.list_plugins()).keys() == {SHARE}
+        assert dict(world.relay.list_plugins()).keys() == {SHARE}
         assert await world.count_healthy(SHARE) == 8
         plugin = world.plugin(SHARE)
         ids = [device.id for device in await plugin.wait_devices(None)][:1]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import (
     CallerUnclear,
+    ControlRefused,
     DeviceUnhealthy,
     DeviceUnknown,
     JournalUnavailable,
@@ -16,13 +17,14 @@ from nodeagent.model.errors import (
 )
 from nodeagent.model.events import PartBound, PartRefused
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.parts import ContainerRequest, PartLimit, PodRequest
+from nodeagent.model.journal import Enforcement
+from nodeagent.model.parts import ContainerRequest, PartLimit, PartWish, PodRequest
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import PodListing
 from tests.component.fractions.harness import FakePods, Held, World
 from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_inventory
-from tests.support.parts import part, used
+from tests.support.parts import make_settings, part, used
 from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
@@ -120,10 +122,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_the_next_from_starting(w
         second = await world.admit("train", 90, 64, share=first)
         await world.start(first)
 
-        async def refuse(_: str) -> None:
-            raise JournalUnavailable("/cdi", "read-only file system")
-
-        world.specs.remove_part = refuse  # type: ignore[method-assign]  # fails as a test wants it
+        world.specs.keeps = "read-only file system"
         await world.start(second)
         assert len(world.specs.files) == 2
 
@@ -290,7 +289,7 @@ async def test_a_container_does_not_start_again_on_a_gpu_that_is_broken(world: W
 
 async def test_the_schedulers_choice_is_read_from_the_pod(world: World) -> None:
     """It comes a moment later than the pod; one that makes no sense is in nobody's way."""
-    world.pods = FakePods()
+    pods = world.pods = FakePods()
     async with world.running():
         held = await world.admit("train", 30, 32)
         said = PodRequest(
@@ -301,13 +300,13 @@ async def test_the_schedulers_choice_is_read_from_the_pod(world: World) -> None:
 
         async def put_later() -> None:
             await anyio.sleep(0.5)
-            world.pods.put(said)
+            pods.put(said)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(put_later)
             assert (await world.start(held)).parts == (part(1, 30, 8),)
         other = await world.admit("infer", 30, 32)
-        world.pods.put(said, replace(said, pod=other.pod, annotations={"tencent.com/predicate-gpu-idx-0": "x"}))
+        pods.put(said, replace(said, pod=other.pod, annotations={"tencent.com/predicate-gpu-idx-0": "x"}))
         assert (await world.start(other)).parts
 
 
@@ -346,6 +345,66 @@ async def test_pods_are_followed_again_after_trouble(world: World) -> None:
         world.pods.broken = ""
         await anyio.sleep(20)
         assert world.pods.begun == begun + 1
+
+
+async def test_the_library_is_mounted_where_it_holds_containers(world: World) -> None:
+    """With the file that has it loaded; a pod may choose otherwise, and without it nothing starts that needs it."""
+    pods = world.pods = FakePods()
+    world.live.replace(make_settings(enforcement="library"))
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        free = await world.admit("infer", 30, 32)
+        pods.put(
+            PodRequest(pod=held.pod),
+            PodRequest(pod=free.pod, annotations={"nodeagent.io/gpu-enforcement": "advise"}),
+        )
+        world.library.broken = "read-only file system"
+        with pytest.raises(PartsUnavailable, match="read-only file system"):
+            await world.start(held)
+        await world.start(free)
+        world.library.broken = ""
+        assert (await world.start(held)).enforcement is Enforcement.LIBRARY
+        name = held.cdi_name.partition("=")[2]
+        assert {mount.container_path for mount in world.specs.files[name][name][1]} == {
+            "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage",
+            "/run/nodeagent/vgpu/libvgpu.so", "/etc/ld.so.preload",
+        }  # fmt: skip
+        name = free.cdi_name.partition("=")[2]
+        assert len(world.specs.files[name][name][1]) == 2
+
+
+async def test_limits_of_a_running_container_are_changed(world: World) -> None:
+    """Within what its GPU has left, durably, and in the file that it reads; who asked is told."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        before = await world.start(held)
+        said = await world.relay.set_part(PartWish(pod="train", cores=50, memory_bytes=GIB, who="me"))
+        assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
+        assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
+        (limits,) = world.folders.limits.values()
+        assert (limits[0].cores, limits[0].memory_bytes) == (50, GIB)
+        assert world.facts(PartBound)[-1].reason == "set by me"
+        assert (await world.start(held)).parts == (part(0, 50, 1),)
+        with pytest.raises(ControlRefused, match="32 GiB"):
+            await world.relay.set_part(PartWish(pod="ns/train", memory_bytes=33 * GIB, who="me"))
+        world.folders.broken = "read-only file system"
+        with pytest.raises(ControlRefused, match="read-only file system"):
+            await world.relay.set_part(PartWish(pod="train", container="main", cores=10, who="me"))
+
+
+async def test_whose_limits_are_meant_must_be_clear(world: World) -> None:
+    """None, or several of one name; and nobody changes them while nobody gives parts."""
+    async with world.running():
+        first = await world.admit("train", 30, 32)
+        second = await world.admit("train", 30, 32, container="side")
+        for each in (first, second):
+            await world.start(each)
+        for pod, why in (("other", "no part of other"), ("train", r"means ns/train \(main\), ns/train \(side\)")):
+            with pytest.raises(ControlRefused, match=why):
+                await world.relay.set_part(PartWish(pod=pod, cores=1, who="me"))
+        await world.relay.set_part(PartWish(pod="train", container="side", cores=1, who="me"))
+    with pytest.raises(ControlRefused):
+        await world.relay.set_part(PartWish(pod="train", container="side", cores=2, who="me"))
 
 
 async def test_nothing_is_answered_while_nobody_is_there(world: World) -> None:

@@ -240,8 +240,21 @@ async def test_one_of_the_kubelets_records_is_enough(world: World, missing: str)
             if missing == "listing"
             else PodIdentity(namespace="ns", name="train")
         )
+        await anyio.sleep(60)
+        assert world.table.bindings == {binding.number: binding}
         world.note()
-        assert await world.start(held) == binding
+        complete = await world.start(held)
+        assert complete == replace(binding, pod=held.pod)
+        assert await world.start(held) == complete
+    assert len(world.facts(PartBound)) == 1
+
+
+async def test_an_init_container_is_known_by_the_others_of_its_pod(world: World) -> None:
+    """The kubelet's list leaves it out, and its notes have no names."""
+    async with world.running():
+        first = await world.admit("train", 30, 32, container="init-data")
+        await world.admit("train", 90, 64, share=first)
+        assert (await world.start(first)).pod == first.pod
 
 
 async def test_a_start_takes_five_seconds_at_most(world: World) -> None:

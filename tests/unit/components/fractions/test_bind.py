@@ -78,9 +78,13 @@ def test_the_same_container_is_given_the_same_again() -> None:
     """Whatever has become of the GPUs meanwhile; also where a source tells less of the pod than before."""
     bound = make_bound(3, (1, 2), part(1, 3, 8))
     table = make_table(PROMISED, [bound])
-    for pod in (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a")):
+    names = (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a"))
+    for pod in names:
         choice = choose(Start(replace(CALLER, pod=pod), None), make_view(), table, 9.0)
         assert choice == (bound, (), None, "")
+    for pod in names:
+        half = make_table(PROMISED, [replace(bound, pod=pod)])
+        assert choose(Start(CALLER, None), make_view(), half, 9.0).binding == bound
 
 
 def test_containers_that_share_all_ids_share_a_binding_with_all_their_names() -> None:

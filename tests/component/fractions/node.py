@@ -138,15 +138,17 @@ class Agent:
         assert envelope is not None
         return envelope.value
 
-    def binding(self, pod: str) -> Binding:
-        """The one of this pod's container."""
-        found = [each for each in self.table.bindings.values() if each.pod.name == pod]
-        assert len(found) == 1, (pod, [each for each in self.table.bindings.values() if not each.pod.name])
-        return found[0]
+    def binding(self, name: str) -> Binding:
+        """The one of this pod's container; a source may have been silent when it started, so by name or by uid."""
+        (pod,) = [each for each in self.kubelet.pods if each.name == name]
+        (found,) = [each for each in self.table.bindings.values() if name == each.pod.name or pod.uid == each.pod.uid]
+        return found
 
-    async def journal_release(self, pod: str) -> None:
-        """Recovery has found that the pod has ended: that takes two looks, ten seconds apart."""
-        await self.journal.release({self.binding(pod).number: "the pod has ended"})
+    async def end_pod(self, name: str) -> None:
+        """The pod is deleted, and has been found to have ended: that takes two looks, ten seconds apart."""
+        number = self.binding(name).number
+        self.kubelet.delete_pod("team", name)
+        await self.journal.release({number: "the pod has ended"})
 
     def is_registered(self) -> bool:
         """Whether the kubelet's present run offers all that there is."""

@@ -129,8 +129,7 @@ async def test_without_room_a_pod_is_not_failed_and_starts_when_there_is_some(sh
         assert [each.key for each in agent.conditions.all_set() if each.code == "part-no-room"] == ["team/third (main)"]
         waiting = next(pod for pod in kubelet.pods if pod.name == "third")
         assert waiting.phase is not PodPhase.FAILED
-        kubelet.delete_pod("team", "first")
-        await agent.journal_release("first")
+        await agent.end_pod("first")
         await kubelet.start_containers("team", "third")
         await in_thread(partial(check_node, agent))
         assert not [each for each in agent.conditions.all_set() if each.code == "part-no-room"]
@@ -164,8 +163,7 @@ async def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(short_dir:
         assert "until team/parts (main) is gone" in said
         await kubelet.wait_until(lambda: kubelet.offers()[CORE].allocatable == 200)
         await kubelet.start_containers("team", "parts")
-        kubelet.delete_pod("team", "parts")
-        await agent.journal_release("parts")
+        await agent.end_pod("parts")
         await kubelet.wait_until(lambda: kubelet.offers()[GPU].allocatable == 6)
         await agent.choosing.set_door(str(part.gpu), None, "me")
         await kubelet.wait_until(lambda: kubelet.offers()[CORE].allocatable == 300)

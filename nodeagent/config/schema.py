@@ -20,8 +20,8 @@ from nodeagent.config.sections.agent import (
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
 from nodeagent.config.sections.doors import DoorsSettings
-from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.extender import ExtenderSettings
+from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings

@@ -22,6 +22,7 @@ from nodeagent.components.exporter.families.agent import (
     ExporterFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
@@ -30,7 +31,7 @@ from nodeagent.components.exporter.families.node_status import (
     does_driver_work,
 )
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
+from nodeagent.components.exporter.serving.exposition import Block, Family, RememberedBlocks, render_families
 from nodeagent.components.exporter.serving.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
@@ -64,6 +65,7 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
@@ -217,7 +219,11 @@ class Exporter:
             unusable_fields=len(self._selection.problems),
             is_stale=is_stale,
         )
-        own = (*build_agent_families(self._agent.gather(facts)), *build_status_families(self._read_status()))
+        own = (
+            *build_agent_families(self._agent.gather(facts)),
+            *build_status_families(self._read_status()),
+            *self._build_fractions(),
+        )
         part = Part() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
         return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
@@ -242,6 +248,12 @@ class Exporter:
                 )
             )
         return self._standing
+
+    def _build_fractions(self) -> tuple[Family, ...]:
+        usage = self._latest(PartUsage)
+        if usage is None or not self._live.now.metrics.pod_attribution:
+            return ()
+        return build_fraction_families(usage, self._read_style())
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
@@ -315,13 +327,7 @@ class Exporter:
         metrics = self._live.now.metrics
         return Wishes(
             selection=self._selection,
-            style=LabelStyle(
-                host=self._host,
-                host_label=metrics.host_label,
-                replace_blanks=metrics.replace_blanks_in_model_name,
-                old_namespace=metrics.old_namespace_labels,
-                pod_uid=metrics.pod_uid,
-            ),
+            style=self._read_style(),
             pods=metrics.pod_attribution,
             processes=metrics.processes,
             pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
@@ -329,6 +335,16 @@ class Exporter:
             xid_window_seconds=metrics.xid_window_seconds,
             clock_events_window_seconds=metrics.clock_events_window_seconds,
             xid_zero_before_first=metrics.xid_zero_before_first,
+        )
+
+    def _read_style(self) -> LabelStyle:
+        metrics = self._live.now.metrics
+        return LabelStyle(
+            host=self._host,
+            host_label=metrics.host_label,
+            replace_blanks=metrics.replace_blanks_in_model_name,
+            old_namespace=metrics.old_namespace_labels,
+            pod_uid=metrics.pod_uid,
         )
 
     # The list of fields ------------------------------------------------------------------------------------------

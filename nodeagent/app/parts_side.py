@@ -13,12 +13,15 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.edge.container_runtime.cri import list_containers
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
+from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
 from nodeagent.model.parts import PodContainer
 from nodeagent.model.runtime import RuntimeState
 
 PART_FOLDERS = "parts"
 """Below the state directory: what containers are told of their limits."""
+LIBRARY_FOLDER = "vgpu"
+"""Below it too: what holds them to their limits."""
 
 
 def build_fractions(
@@ -33,7 +36,7 @@ def build_fractions(
     # The processes of simulated GPUs are made up, and so are the containers that they would be in.
     is_simulated = live.now.gpus.simulated_profile is not None
     places = None if is_simulated else HostProcessPlaces(WorkerThread("places of parts"))
-    state_dir = live.now.node.state_dir
+    state_dir, files = live.now.node.state_dir, WorkerThread("files of parts")
     return Fractions(
         bus,
         conditions,
@@ -43,7 +46,8 @@ def build_fractions(
         ledger=kubelet.relay,
         kubelet=kubelet.account,
         specs=containers.part_specs,
-        folders=HostPartFolders(state_dir / PART_FOLDERS, WorkerThread("part folders")),
+        folders=HostPartFolders(state_dir / PART_FOLDERS, files),
+        library=HostVgpuLibrary(state_dir / LIBRARY_FOLDER, files),
         sources=Sources(Containers(bus, is_made_up=containers.is_simulation).list, places),
         open_pods=cluster.open_pod_requests if cluster.has_api else None,
     )

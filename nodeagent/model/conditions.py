@@ -284,7 +284,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="part-no-room",
         severity="warning",
         title="a container waits for a part of a GPU",
-        remedy="nothing to do if pods end soon; else move pods, or send the pod elsewhere: see `nodeagent fractions`",
+        remedy="nothing if pods end soon; else move pods, or send the pod elsewhere; `nodeagent events` says who waits",
     ),
     ConditionDefinition(
         code="part-orphaned",

@@ -2,10 +2,21 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.values import Value
+
+PLACE: Final = "/run/nodeagent/vgpu"
+"""Where a container finds its limits and the library that holds it to them; the library has the same name built in."""
+
+
+class LibraryFiles(Value, frozen=True):
+    """The library on the host, and the file that makes a container's dynamic linker load it."""
+
+    library: str
+    preload: str
 
 
 class PartLimit(Value, frozen=True):

@@ -124,12 +124,14 @@ class Cdi:
                     await self._wait_for_more()
                     await self._try_pass()
 
-    async def write_part(self, name: str, gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]) -> None:
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
         """Write the specification of one container; the port's contract is in `model.ports`."""
         assert self._planned is not None
-        specs = render_specs(SpecPlan(specs=(plan_part(name, gpus, mounts, self._planned[0]),)))
+        specs = render_specs(SpecPlan(specs=(plan_part(names, gpus, mounts, self._planned[0]),)))
         (content,) = specs.values()
-        await self._directories.write_spec(name_part_file(name), content)
+        await self._directories.write_spec(name_part_file(names[0]), content)
 
     async def remove_part(self, name: str) -> None:
         """Take the specification of one container away; the port's contract is in `model.ports`."""

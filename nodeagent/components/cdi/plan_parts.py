@@ -1,10 +1,11 @@
-"""The specification of one container that has parts of GPUs: one name, and all that the container needs in one file."""
+"""The specification of one container that has parts of GPUs: its names, and all that it needs, in one file."""
 
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import plan_gpu_devices
+from nodeagent.components.cdi.plan_mounts import READ_ONLY
 from nodeagent.components.cdi.plan_specs import SpecWishes, build_for, plan_common_edits
 from nodeagent.components.cdi.spec import ContainerEdits, Device, Mount, Spec
 from nodeagent.model.cdi import DriverFiles
@@ -14,7 +15,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.rules.cdi_names import PART_KIND
 
-_BIND = ("nosuid", "nodev", "noexec", "bind")
+_WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind")
 
 
 class PartUndescribed(NodeagentError):
@@ -26,12 +27,12 @@ class PartUndescribed(NodeagentError):
 
 
 def plan_part(
-    name: str,
+    names: Sequence[str],
     gpus: Sequence[GpuUuid],
     mounts: Iterable[ContainerMount],
     node: tuple[Inventory, DriverFiles, SpecWishes],
 ) -> Spec:
-    """The file in which this name means these GPUs.
+    """The file in which each of these names means these GPUs.
 
     Raises:
         PartUndescribed: one of them has no device node.
@@ -43,9 +44,10 @@ def plan_part(
         if gpu not in edits:
             raise PartUndescribed(gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node"))
     merged = _merge([edits[gpu] for gpu in gpus])
-    device = Device(name=name, container_edits=replace(merged, mounts=tuple(map(_render_mount, mounts))))
+    merged = replace(merged, mounts=tuple(map(_render_mount, mounts)))
+    devices = tuple(Device(name=name, container_edits=merged) for name in names)
     common = plan_common_edits(files, wishes.hook)
-    return build_for(PART_KIND, (device,), common, groups=wishes.groups)
+    return build_for(PART_KIND, devices, common, groups=wishes.groups)
 
 
 def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
@@ -58,5 +60,5 @@ def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
 
 
 def _render_mount(mount: ContainerMount) -> Mount:
-    options = ("ro", *_BIND) if mount.read_only else ("rw", *_BIND)
+    options = READ_ONLY if mount.read_only else _WRITABLE
     return Mount(host_path=mount.host_path, container_path=mount.container_path, options=options)

@@ -31,12 +31,14 @@ class PartSpecsRelay:
         finally:
             self._keeper = None
 
-    async def write_part(self, name: str, gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]) -> None:
-        """Have a name mean these GPUs; the port's contract is in `model.ports`."""
-        await self._find_keeper().write_part(name, gpus, mounts)
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
+        """Have names mean these GPUs; the port's contract is in `model.ports`."""
+        await self._find_keeper().write_part(names, gpus, mounts)
 
     async def remove_part(self, name: str) -> None:
-        """Have it mean nothing; the port's contract is in `model.ports`."""
+        """Have them mean nothing; the port's contract is in `model.ports`."""
         await self._find_keeper().remove_part(name)
 
     def _find_keeper(self) -> PartSpecs:

@@ -1,15 +1,16 @@
 """What a container that starts is given: what it has already, or what is chosen for it now; pure."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import PartView, plan_account
+from nodeagent.components.fractions.decide import PartView, name_files, plan_account
+from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import ControlRefused, NoRoom, RequestInvalid
+from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, PartTable, Reservation
+from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
 from nodeagent.model.parts import PodRequest
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile
@@ -20,6 +21,8 @@ from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
 
+_ENFORCEMENTS: Final = (str(Enforcement.ADVISE), str(Enforcement.LIBRARY))
+
 
 class Start(NamedTuple):
     """A container that starts, with all that was found out about it."""
@@ -27,8 +30,7 @@ class Start(NamedTuple):
     caller: Caller
     pod: PodRequest | None
     """What the API server says of its pod; `None` where nobody can be asked."""
-    obey: bool = True
-    """Whether a scheduler's choice counts."""
+    settings: FractionsSettings = FractionsSettings()
 
 
 class Choice(NamedTuple):
@@ -67,29 +69,49 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         for binding in table.bindings.values()
         if is_same_pod(binding.pod, caller.pod)
     }
-    standing = find_standing(bound, caller)
-    if standing.same is not None:
+    standing, promised = find_standing(bound, caller), find_promises(table, caller, resources)
+    is_promised = any(each.cdi_name for each in promised)
+    if standing.same is not None and not is_promised:
         return Choice(table.bindings[standing.same])
+    if not is_promised:
+        raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
+    # Promised once more, they are another container's than before, which was told a name of its own.
+    leaving = tuple(number for number in (standing.same, *standing.superseded) if number is not None)
     demand, core_limit = read_demand(start, view)
-    wish = _read_choice(start, view) if start.obey else Wish()
-    space = plan_account(view, table, standing.superseded)
+    wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
+    space = plan_account(view, table, leaving)
     near = find_near(caller.cores, view.gpus)
     placement = place(space, demand, wish=wish.gpus, near=near)
     if not placement.shares:
         raise NoRoom(placement.rule, render_placement(placement))
-    reservations = find_promises(table, caller, resources)
     binding = Binding(
         number=0,
-        reservations=tuple(each.number for each in reservations),
+        reservations=tuple(each.number for each in promised),
         pod=caller.pod,
         container=caller.containers[0],
         parts=placement.shares,
         since_seconds=now_seconds,
-        cdi_name=next((each.cdi_name for each in reservations if each.cdi_name), ""),
+        cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
+        enforcement=read_enforcement(start, demand),
         why=placement.rule,
     )
-    return Choice(binding, standing.superseded, placement, wish.problem)
+    return Choice(binding, leaving, placement, wish.problem)
+
+
+def read_enforcement(start: Start, demand: Demand) -> Enforcement:
+    """What holds the container to its part; nothing has to where it has whole GPUs.
+
+    Raises:
+        RequestInvalid: the pod asks for another one that there is not.
+    """
+    if demand.is_exclusive:
+        return Enforcement.ADVISE
+    key = start.settings.enforcement_annotation
+    chosen = start.pod.annotations.get(key) if start.pod is not None else None
+    if chosen not in (None, *_ENFORCEMENTS):
+        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give {' or '.join(_ENFORCEMENTS)}")
+    return Enforcement(chosen or start.settings.enforcement)
 
 
 def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
@@ -192,11 +214,22 @@ def _list_ids(
 def find_promises(
     table: PartTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
 ) -> tuple[Reservation, ...]:
-    """The newest promise that nobody has redeemed, of each resource that the container has ids of."""
-    found: list[Reservation] = []
-    for resource, ids in zip(resources, (caller.cores, caller.memory), strict=True):
-        if resource is None or not ids:
-            continue
-        free = [each for each in table.find_reservations(resource, ids) if table.find_binding(each.number) is None]
-        found += free[-1:]
-    return tuple(found)
+    """The promises that nobody has redeemed of exactly the ids that the container has, those of each resource together.
+
+    Several of a resource where containers of a pod that never run at once share their ids: each was told a name of its
+    own, and all names must mean the same. A pod that had the ids before and never started is among them, harmlessly.
+    """
+    return tuple(
+        each
+        for resource, ids in zip(resources, (caller.cores, caller.memory), strict=True)
+        if resource is not None and ids
+        for each in table.find_reservations(resource, ids)
+        if table.find_binding(each.number) is None
+    )
+
+
+def list_names(table: PartTable, binding: Binding) -> tuple[str, ...]:
+    """The unqualified names by which containers were told of a binding, that first by which its files are called."""
+    promised = [table.reservations[number].cdi_name for number in binding.reservations]
+    names = [name.partition("=")[2] for name in promised if name and name != binding.cdi_name]
+    return name_files(binding), *names

@@ -20,6 +20,7 @@ from nodeagent.components.fractions.bind import (
     choose,
     describe_pod,
     find_bindings,
+    list_names,
 )
 from nodeagent.components.fractions.decide import (
     PartView,
@@ -56,11 +57,11 @@ from nodeagent.model.events import ConfigurationReloaded, PartBound, PartRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.journal import Binding, Enforcement, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PartOffers, PartReasons, PartWish
+from nodeagent.model.parts import PLACE, PartOffers, PartReasons, PartWish
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
-from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartLibrary, PartSpecs, PodListing
 from nodeagent.rules.cdi_names import PART_KIND, qualify
 from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
 from nodeagent.rules.fractions.profiles import CoresProfile
@@ -68,8 +69,8 @@ from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
-PLACE: Final = "/run/nodeagent/vgpu"
-"""Where a container finds its limits; the library looks for them there."""
+PRELOAD: Final = "/etc/ld.so.preload"
+"""Where a container's dynamic linker is told what to load before all else."""
 START_SECONDS: Final = 5.0
 """How long a start may take; the kubelet waits 30 s for it."""
 
@@ -91,6 +92,7 @@ class Fractions:
         kubelet: KubeletRecords,
         specs: PartSpecs,
         folders: PartFolders,
+        library: PartLibrary,
         sources: Sources,
         open_pods: Callable[[], Awaitable[PodRequests]] | None = None,
     ) -> None:
@@ -106,11 +108,13 @@ class Fractions:
             kubelet: who holds what by the kubelet's own records.
             specs: writes what a name means to container runtimes.
             folders: what containers are told of their limits.
+            library: what holds containers to their parts.
             sources: who else knows what containers there are.
             open_pods: what the API server says of pods; none where it cannot be asked.
         """
         self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
         self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
+        self._library = library
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
         self._turn = anyio.Lock(fast_acquire=True)
@@ -236,7 +240,7 @@ class Fractions:
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
         caller = await self._identify(view, devices)
-        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions.use_scheduler_choice)
+        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions)
         who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
         async with self._turn:
             # What has changed since, such as a GPU that was lost, counts.
@@ -249,7 +253,7 @@ class Fractions:
             binding = await self._bind(choice, view)
         self._tell_waiting(who, "")
         _refuse_broken(binding, view)
-        await self._write_files(binding, view)
+        await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
             await self._tending.remove_files(table.bindings[number])
 
@@ -313,14 +317,19 @@ class Fractions:
         waiting = {who: lines for who, (_, lines) in self._waiting.items()}
         self._bus.publish_state(PartReasons(bound=dict(self._bound_why), waiting=waiting), source=self.name)
 
-    async def _write_files(self, binding: Binding, view: PartView) -> None:
-        name = name_files(binding)
-        folder = await self._folders.write(name, plan_limits(binding, view.capacities))
-        mounts = (
+    async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
+        folder = await self._folders.write(names[0], plan_limits(binding, view.capacities))
+        mounts = [
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
-        )
-        await self._specs.write_part(name, [part.gpu for part in binding.parts], mounts)
+        ]
+        if binding.enforcement is Enforcement.LIBRARY:
+            files = await self._library.install()
+            mounts += [
+                ContainerMount(container_path=f"{PLACE}/{files.library.rpartition('/')[2]}", host_path=files.library),
+                ContainerMount(container_path=PRELOAD, host_path=files.preload),
+            ]
+        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
 
     def _find_view(self) -> PartView:
         if self._view is None:

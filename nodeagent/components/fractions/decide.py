@@ -80,7 +80,7 @@ def plan_view(
         gpu.uuid: blocked or ("" if gpu.uuid in is_open else closed[gpu.uuid]) or explain_unfitness(gpu, health)
         for gpu in gpus
     }
-    return PartView(inventory, gpus, unfit, read_profile(settings), settings.memory_overcommit)
+    return PartView(inventory, gpus, unfit, read_profile(settings), settings.memory_overcommit_ratio)
 
 
 def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:

@@ -6,6 +6,7 @@ from nodeagent.config.kinds import Flag, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 ProfileName: TypeAlias = Literal["tencent", "hami"]
+EnforcementName: TypeAlias = Literal["advise", "library"]
 
 _LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 QUALIFIED = Text(
@@ -53,11 +54,25 @@ class FractionsSettings(Section):
         QUALIFIED, "nvidia.com/gpu", "resource that counts shares (hami)", "what pods of HAMi ask for"
     )
     shares_per_gpu: int = knob(Whole(1, 1024), 10, "shares of one GPU at most (hami)", "as in HAMi")
-    memory_overcommit: float = knob(
+    memory_overcommit_ratio: float = knob(
         Number(1.0, 10.0),
         1.0,
         "how much memory is promised for each byte that there is; more than 1 promises more than there is",
         "a promise that cannot be kept ends in somebody's error",
+    )
+    enforcement: EnforcementName = knob(
+        OneOf[EnforcementName](("advise", "library")),
+        "advise",
+        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container",
+        "the library has not been measured on real hardware yet",
+        reload=True,
+    )
+    enforcement_annotation: str = knob(
+        QUALIFIED,
+        "nodeagent.io/gpu-enforcement",
+        "annotation by which a pod chooses another enforcement for itself: advise or library",
+        "one program that the library does not suit need not keep it from all others",
+        reload=True,
     )
     use_scheduler_choice: bool = knob(
         Flag(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartFolder, PartLimit
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
@@ -76,8 +76,10 @@ class SpecDirectories(Protocol):
 class PartSpecs(Protocol):
     """Specifications of single containers, each with parts of GPUs of its own."""
 
-    async def write_part(self, name: str, gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]) -> None:
-        """Have this name mean these GPUs, with all that a container needs in order to use them.
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
+        """Have each of these names mean these GPUs, with all that a container needs in order to use them.
 
         Raises:
             NodeagentError: a GPU cannot be described now, or the file cannot be written.
@@ -85,7 +87,7 @@ class PartSpecs(Protocol):
         ...
 
     async def remove_part(self, name: str) -> None:
-        """Have it mean nothing; fine when it does already.
+        """Have it, and those that were written with it as the first, mean nothing; fine when they do already.
 
         Raises:
             NodeagentError: the file cannot be removed.
@@ -117,6 +119,18 @@ class PartFolders(Protocol):
 
         Raises:
             NodeagentError: they cannot be listed.
+        """
+        ...
+
+
+class PartLibrary(Protocol):
+    """The library that holds containers to their parts."""
+
+    async def install(self) -> LibraryFiles:
+        """Have it on the host.
+
+        Raises:
+            NodeagentError: it cannot be put there.
         """
         ...
 

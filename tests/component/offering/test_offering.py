@@ -165,7 +165,10 @@ async def test_a_choice_that_cannot_be_remembered_changes_nothing() -> None:
 async def test_what_nobody_serves_is_refused() -> None:
     """A GPU behind it could be had by nobody."""
     async with open_world() as world:
-        with pytest.raises(ControlRefused, match="serves the doors none and whole, not fractions"):
+        with pytest.raises(
+            ControlRefused,
+            match="nobody here serves the door fractions; choose none or whole, or set",
+        ):
             await world.choosing.set_door("1", Door.FRACTIONS, "me")
 
 

@@ -150,7 +150,7 @@ def test_the_schedulers_choice_is_obeyed() -> None:
     assert start_with(annotations=wish, containers=CONTAINERS) == [1]
     assert start_with(annotations=wish, containers=CONTAINERS[:1]) == [0]
     choice = choose(
-        Start(CALLER, request(annotations=wish, containers=CONTAINERS), obey=False),
+        Start(CALLER, request(annotations=wish, containers=CONTAINERS), FractionsSettings(use_scheduler_choice=False)),
         make_view(), make_table(PROMISED), 5.0,
     )  # fmt: skip
     assert choice.binding.parts[0].gpu == gpu_uuid(0)

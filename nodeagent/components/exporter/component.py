@@ -23,6 +23,7 @@ from nodeagent.components.exporter.families.agent import (
     build_agent_families,
 )
 from nodeagent.components.exporter.families.fractions import build_fraction_families
+from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
@@ -31,7 +32,13 @@ from nodeagent.components.exporter.families.node_status import (
     does_driver_work,
 )
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import Block, Family, RememberedBlocks, render_families
+from nodeagent.components.exporter.serving.exposition import (
+    Block,
+    Family,
+    RememberedBlocks,
+    render_exposition,
+    render_families,
+)
 from nodeagent.components.exporter.serving.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
@@ -66,6 +73,7 @@ from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
+from nodeagent.rules.fractions.display import tell_use
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
@@ -196,6 +204,13 @@ class Exporter:
         self._scrape_seconds += time.perf_counter() - began
         headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
+
+    async def answer_gpu_manager(self, _request: Request) -> Answer:
+        """What use comes to, under the names of Tencent's gpu-manager."""
+        usage, inventory = self._latest(PartUsage), self._latest(Inventory)
+        pods = tell_use(usage, inventory) if usage is not None and inventory is not None else ()
+        body = render_exposition(build_gpu_manager_families(pods, self._host))
+        return Response(body, content_type=TEXT_TYPE)
 
     def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
         """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""

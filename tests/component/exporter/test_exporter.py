@@ -37,7 +37,7 @@ from tests.unit.components.exporter.builders import (
     make_sample,
     make_table,
 )
-from tests.unit.components.usage.builders import bind, tabulate
+from tests.unit.components.usage.builders import bind, run, sample, tabulate
 
 pytestmark = pytest.mark.virtual_time
 UUID = make_uuid(0)
@@ -362,3 +362,18 @@ async def test_parts_of_gpus_are_told_where_pods_are(clock: FakeClock) -> None:
         assert not find(bench.read(), "nodeagent_fraction_info")
         bench.bus.publish_state(usage, source="usage")
         assert bool(find(bench.read(), "nodeagent_fraction_info", pod="a")) == pods
+
+
+async def test_old_names_are_told_where_they_are_asked_for(clock: FakeClock) -> None:
+    """And nowhere else: a dashboard would count them twice."""
+    bench = Bench(clock)
+    empty = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    usage = measure(tabulate(bind(1, "a")), make_inventory(), sample(run(10)), {}, {})
+    bench.bus.publish_state(make_inventory(), source="inventory")
+    bench.bus.publish_state(usage, source="usage")
+    answer = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    assert isinstance(answer, Response)
+    assert isinstance(empty, Response)
+    assert empty.body == b""
+    assert find_value(read_text(answer.body.decode()), "container_gpu_utilization", gpu="total", node="node-a") == 10
+    assert not find(bench.read(), "container_gpu_utilization")

@@ -38,7 +38,7 @@ def _gpu_stats(records: tuple[GpuRecord, ...]) -> list[Stat]:
     if not records:
         return []
     number = len(records)
-    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations) for record in records)
+    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations or record.parts) for record in records)
     stats = [
         Stat("GPUs fit for work", str(fit), f"of {number}", "bad" if fit < number else "ok"),
         Stat("GPUs in use", str(held), f"of {number}"),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.roles.doors import DoorSet
-from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
+from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, list_kept, refuse_binding
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
@@ -125,11 +125,15 @@ class JournalRelay:
         bound: list[Binding] = []
 
         def decide(ledger: Ledger) -> Sequence[Record]:
-            bound.append(binding if binding.number else replace(binding, number=ledger.next_number))
+            kept = [
+                Reserved(reservation=replace(each, number=ledger.next_number + count))
+                for count, each in enumerate(list_kept(ledger.fractions, binding.reservations, leaving))
+            ]
+            bound.append(binding if binding.number else replace(binding, number=ledger.next_number + len(kept)))
             if reason := refuse_binding(ledger.fractions, bound[-1], capacities, leaving):
                 raise BindingRefused(reason)
             ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
-            return [*ended, Bound(binding=bound[-1])]
+            return [*ended, *kept, Bound(binding=bound[-1])]
 
         await keeper.commit(decide, may_stand=True)
         return bound[-1]

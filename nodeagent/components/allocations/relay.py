@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.roles.doors import DoorSet
-from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, find_flaw, refuse_binding
+from nodeagent.components.allocations.roles.fractions import (
+    Bound,
+    Released,
+    Reserved,
+    find_flaw,
+    list_kept,
+    refuse_binding,
+)
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
@@ -127,7 +134,11 @@ class JournalRelay:
         bound: list[Binding] = []
 
         def decide(ledger: Ledger) -> Sequence[Record]:
-            bound.append(binding if binding.number else replace(binding, number=ledger.next_number))
+            kept = [
+                Reserved(reservation=replace(each, number=ledger.next_number + count))
+                for count, each in enumerate(list_kept(ledger.fractions, binding.reservations, leaving))
+            ]
+            bound.append(binding if binding.number else replace(binding, number=ledger.next_number + len(kept)))
             fractions, new = ledger.fractions, bound[-1]
             if capacities is None:
                 reason = find_flaw(fractions, new)
@@ -136,7 +147,7 @@ class JournalRelay:
             if reason:
                 raise BindingRefused(reason)
             ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
-            return [*ended, Bound(binding=bound[-1])]
+            return [*ended, *kept, Bound(binding=bound[-1])]
 
         await keeper.commit(decide, may_stand=True)
         return bound[-1]

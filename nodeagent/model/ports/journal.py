@@ -47,7 +47,8 @@ class PartLedger(Protocol):
         Args:
             binding: what it has from now on.
             capacities: how much each GPU has to give; `None` for what runs already, and is adopted as it is.
-            leaving: numbers of bindings that have ended and are released with it.
+            leaving: numbers of bindings that have ended and are released with it. Ids of theirs that it does not
+                have stay promised, by the same name: their containers may start again.
 
         Raises:
             AllocationError: it goes against the account, or could not be made durable.

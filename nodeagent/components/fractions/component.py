@@ -211,7 +211,7 @@ class Fractions:
                 if resource == list_resources(view.profile)[0]:
                     await self._start(view, devices)
                 elif not self._find_table().is_redeemed(resource, devices):
-                    check_memory(view.profile, await self._kubelet.read_pods(), devices)
+                    await self._check_memory(view, devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
@@ -225,6 +225,15 @@ class Fractions:
             failed = PartsUnavailable(str(error))
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
+
+    async def _check_memory(self, view: PartView, devices: Sequence[DeviceId]) -> None:
+        """Tell a container that asks for memory alone; where the kubelet cannot be asked, its cores are, if any."""
+        try:
+            listing = await self._kubelet.read_pods()
+        except NodeagentError as error:
+            self._log.debug("memory_not_checked", error=str(error))
+            return
+        check_memory(view.profile, listing, devices)
 
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits; the port's contract is in `model.ports`."""

@@ -82,6 +82,9 @@ class FakeFolders:
     async def remove(self, name: str) -> None:
         self.limits.pop(name, None)
 
+    async def read(self, name: str) -> tuple[PartLimit, ...]:
+        return self.limits.get(name, ())
+
     async def list_names(self) -> tuple[str, ...]:
         return tuple(self.limits)
 

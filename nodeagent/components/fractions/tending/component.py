@@ -145,7 +145,8 @@ class Tending:
         """Take in what the kubelet holds and the journal does not know of."""
         view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
         for name in list_unknown_names(self._table(), look, view):
-            limits[name] = await _try(partial(self._files.folders.read, name)) or ()
+            if told := await _try(partial(self._files.folders.read, name)):
+                limits[name] = told
         for adoption in plan_adoptions(self._table(), look, view, limits):
             try:
                 await self._adopt(adoption)

@@ -8,6 +8,8 @@ import anyio
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.relay import PartsRelay
@@ -306,6 +308,12 @@ class World:
         table = self.journal.parts()
         assert table is not None
         return table
+
+    def durable_bindings(self) -> list[Binding]:
+        """What the next agent would read."""
+        parsed = parse_journal(self.store.current or b"")
+        assert not parsed.damage
+        return list(replay(parsed.records, 1000).fractions.bindings.values())
 
     @property
     def offers(self) -> PartOffers:

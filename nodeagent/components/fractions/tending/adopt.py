@@ -5,7 +5,7 @@ that its ids stand for.
 Refuses to bind what has not started: its GPUs are chosen when it does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nodeagent.components.fractions.decide import PartView, list_resources
@@ -16,6 +16,7 @@ from nodeagent.model.journal import GpuPart, PartTable
 from nodeagent.model.parts import ContainerState, PartLimit
 from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.cdi_names import PART_KIND
+from nodeagent.rules.fractions.pairing import Records, find_other_half
 from nodeagent.rules.fractions.profiles import CoresProfile
 from nodeagent.rules.fractions.tokens import find_home, plan_tokens
 from nodeagent.rules.placement.space import CORES
@@ -43,37 +44,47 @@ class Adoption(NamedTuple):
 
 def list_unknown_names(table: PartTable, look: PartLook, view: PartView) -> tuple[str, ...]:
     """The unqualified names of containers of which the journal knows nothing, to look for what they were told."""
-    return tuple(_unqualify(entry.cdi_names) for entry in _list_unknown(table, look, view) if entry.cdi_names)
+    groups = _list_unknown(table, look, view)
+    return tuple(_unqualify(entry.cdi_names) for group in groups for entry in group if entry.cdi_names)
 
 
 def plan_adoptions(
     table: PartTable, look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> tuple[Adoption, ...]:
     """All containers that hold ids of which the journal knows nothing; `limits` is what they were told, by name."""
-    return tuple(_adopt(entry, look, view, limits) for entry in _list_unknown(table, look, view))
+    return tuple(_adopt(group, look, view, limits) for group in _list_unknown(table, look, view))
 
 
-def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> Iterator[ContainerDevices]:
-    """From the kubelet's notes, of pods that its list still has."""
+def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
+    """From the kubelet's notes, of pods that its list still has; those that share their ids are one binding's."""
     if look.listing is None or look.checkpoint is None:
-        return
+        return ()
     first = list_resources(view.profile)[0]
-    listed = {frozenset(entry.devices) for entry in look.listing.containers if entry.resource == first}
-    for entry in look.checkpoint.containers:
-        is_held = entry.resource == first and frozenset(entry.devices) in listed
-        if is_held and not table.find_reservations(first, entry.devices):
-            yield entry
+    noted = [entry for entry in look.checkpoint.containers if entry.resource == first]
+    # Init containers stand in the notes alone, beside another container of their pod.
+    living = {entry.pod.uid for entry in noted if _is_listed(entry, look)}
+    groups: dict[tuple[str, frozenset[DeviceId]], list[ContainerDevices]] = {}
+    for entry in noted:
+        if entry.pod.uid in living and not table.find_reservations(first, entry.devices):
+            groups.setdefault((entry.pod.uid, frozenset(entry.devices)), []).append(entry)
+    return tuple(map(tuple, groups.values()))
 
 
 def _adopt(
-    entry: ContainerDevices, look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+    group: Sequence[ContainerDevices], look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
 ) -> Adoption:
+    # The name by which their files are called comes first.
+    named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
+    entry = next((each for each in reversed(named) if _runs(each, look)), named[0])
     pod = _name_pod(entry, look)
-    promises = [Promise(entry.resource, entry.devices, next(iter(entry.cdi_names), ""))]
+    promises: list[Promise] = []
+    for each in named:
+        promises.append(Promise(each.resource, each.devices, next(iter(each.cdi_names), "")))
+        if held := _find_memory(each, look, view):
+            promises.append(Promise(list_resources(view.profile)[1], held))
     memory = _find_memory(entry, look, view)
-    if memory:
-        promises.append(Promise(list_resources(view.profile)[1], memory))
-    parts, source = _find_parts(entry, memory, look, view, limits)
+    told = limits.get(_unqualify(named[0].cdi_names), ())
+    parts, source = _find_parts(entry, memory, look, view, told)
     if not _runs(entry, look):
         parts, source = (), "its container has not started"
     return Adoption(pod, entry.container, tuple(promises), parts, source)
@@ -82,9 +93,16 @@ def _adopt(
 def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
     """The notes have the uid, the list has the name of whoever holds the same ids."""
     assert look.listing is not None
-    named = (each.pod for each in look.listing.containers if set(each.devices) == set(entry.devices))
-    found = next(named, entry.pod)
-    return PodIdentity(namespace=found.namespace, name=found.name, uid=entry.pod.uid)
+    assert look.checkpoint is not None
+    return find_other_half(Records(listed=look.listing.containers, noted=look.checkpoint.containers), entry.pod)
+
+
+def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
+    """Whether the kubelet's list has a container with just these ids."""
+    assert look.listing is not None
+    return any(
+        each.resource == entry.resource and set(each.devices) == set(entry.devices) for each in look.listing.containers
+    )
 
 
 def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tuple[DeviceId, ...]:
@@ -102,8 +120,10 @@ def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tup
 
 
 def _runs(entry: ContainerDevices, look: PartLook) -> bool:
-    """Whether the runtime has the container; where it cannot be asked, it may be so."""
-    return look.containers is None or any(
+    """Whether the runtime has the container; where it cannot be asked, one that is in the kubelet's list may be so."""
+    if look.containers is None:
+        return _is_listed(entry, look)
+    return any(
         (each.pod_uid, each.name) == (entry.pod.uid, entry.container) and each.state is not ContainerState.EXITED
         for each in look.containers
     )
@@ -114,10 +134,10 @@ def _find_parts(
     memory: tuple[DeviceId, ...],
     look: PartLook,
     view: PartView,
-    limits: Mapping[str, Sequence[PartLimit]],
+    limits: Sequence[PartLimit],
 ) -> tuple[tuple[GpuPart, ...], str]:
     whole = {each.gpu: each.memory_bytes for each in view.capacities}
-    told = [each for each in limits.get(_unqualify(entry.cdi_names), ()) if each.gpu in whole]
+    told = [each for each in limits if each.gpu in whole]
     if told:
         parts = (
             GpuPart(

@@ -11,7 +11,7 @@ import anyio
 
 from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.judge import PartLook, judge_all
+from nodeagent.components.fractions.tending.judge import PartLook, find_identities, judge_all
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -122,12 +122,15 @@ class Tending:
             judgement = judge_all(table, look, self._over_since)
             self._over_since = judgement.over_since
             ended = judgement.list_ended()
-            if ended:
-                try:
+            try:
+                if ended:
                     await self._ledger.release(ended)
-                except AllocationError as error:
-                    self._log.warning("parts_not_released", error=str(error))
-                    return
+                for told in find_identities(self._table(), look):
+                    # Nothing but the name changes, so what is given is all that the account has to allow.
+                    await self._ledger.bind(told, [table.sum_parts(part.gpu) for part in told.parts])
+            except AllocationError as error:
+                self._log.warning("parts_not_written", error=str(error))
+                return
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
         self._conditions.replace("part-orphaned", orphans)
         if look.listing is not None:
@@ -142,7 +145,8 @@ class Tending:
         """Take in what the kubelet holds and the journal does not know of."""
         view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
         for name in list_unknown_names(self._table(), look, view):
-            limits[name] = await _try(partial(self._files.folders.read, name)) or ()
+            if told := await _try(partial(self._files.folders.read, name)):
+                limits[name] = told
         for adoption in plan_adoptions(self._table(), look, view, limits):
             try:
                 await self._adopt(adoption)

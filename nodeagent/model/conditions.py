@@ -128,7 +128,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="faults of GPUs may go unseen",
         remedy="check the driver and the detail; polled levels are judged as long as they can be read",
         show_after_seconds=15.0,
-        depends_on=BLINDING_CODES,
+        depends_on=(*BLINDING_CODES, "sample-stale"),
     ),
     ConditionDefinition(
         code="kernel-log-unwatched",

@@ -59,6 +59,8 @@ class GpuVanished(Value, frozen=True):
     gpu: GpuUuid
     generation: int
     reason: str = ""
+    is_gone: bool = False
+    """Whether it is no longer in its slot; one that is there and does not answer is lost."""
 
 
 class MigLayoutChanged(Value, frozen=True):

@@ -14,7 +14,7 @@ from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.units import render_age, render_bytes
-from nodeagent.rules.ids import parse_device_id, render_index
+from nodeagent.rules.ids import name_device, parse_device_id, render_index
 
 STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}
 RETURN_WORDS = {
@@ -204,9 +204,9 @@ def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
 
 def _name(record: GpuRecord, device: DeviceHealth) -> str:
     if device.device == record.gpu.uuid:
-        return f"GPU {record.gpu.index}"
+        return name_device(record.gpu)
     mig = next((one for one in record.gpu.mig_devices if one.uuid == device.device), None)
-    return f"GPU {render_index(record.gpu, mig)} ({mig.profile})" if mig is not None else device.device
+    return name_device(record.gpu, mig) if mig is not None else device.device
 
 
 def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:

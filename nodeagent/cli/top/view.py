@@ -105,8 +105,7 @@ class RateMeter:
 def list_pids(state: StateRecord) -> list[int]:
     """All processes on all devices."""
     samples = [record.sample for record in _records(state) if record.sample is not None]
-    pids = {process.pid for sample in samples for process in sample.processes}
-    return sorted(pids | {process.pid for sample in samples for share in sample.mig for process in share.processes})
+    return sorted({pid for sample in samples for pid in sample.pids})
 
 
 def build_top(

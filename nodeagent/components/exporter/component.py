@@ -13,7 +13,6 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
@@ -31,7 +30,7 @@ from nodeagent.components.exporter.families.node_status import (
     count_advertised,
     does_driver_work,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
 from nodeagent.components.exporter.serving.exposition import (
     Block,
     Family,
@@ -268,7 +267,7 @@ class Exporter:
         usage = self._latest(PartUsage)
         if usage is None or not self._live.now.metrics.pod_attribution:
             return ()
-        return build_fraction_families(usage, self._read_style())
+        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host))
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
@@ -317,9 +316,10 @@ class Exporter:
             claims=self._latest(ClaimTable),
             pod_labels=self._latest(PodLabelTable),
         )
+        wishes = plan_wishes(self._live.now.metrics, self._selection, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
-        for block in self._series.render(sample, known, self._read_wishes()):
+        for block in self._series.render(sample, known, wishes):
             blocks.append(block)
             spent = time.perf_counter() - began
             if spent > SLICE_SECONDS:
@@ -334,33 +334,8 @@ class Exporter:
         metrics = self._live.now.metrics
         if self._places is None or not (metrics.pod_attribution and metrics.processes):
             return {}
-        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
-        pids |= {process.pid for gpu in sample.gpus for device in gpu.mig for process in device.processes}
-        return dict(await self._places.read_places(sorted(pids)))
-
-    def _read_wishes(self) -> Wishes:
-        metrics = self._live.now.metrics
-        return Wishes(
-            selection=self._selection,
-            style=self._read_style(),
-            pods=metrics.pod_attribution,
-            processes=metrics.processes,
-            pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
-            extra_resource_names=metrics.extra_resource_names,
-            xid_window_seconds=metrics.xid_window_seconds,
-            clock_events_window_seconds=metrics.clock_events_window_seconds,
-            xid_zero_before_first=metrics.xid_zero_before_first,
-        )
-
-    def _read_style(self) -> LabelStyle:
-        metrics = self._live.now.metrics
-        return LabelStyle(
-            host=self._host,
-            host_label=metrics.host_label,
-            replace_blanks=metrics.replace_blanks_in_model_name,
-            old_namespace=metrics.old_namespace_labels,
-            pod_uid=metrics.pod_uid,
-        )
+        pids = sorted({pid for gpu in sample.gpus for pid in gpu.pids})
+        return dict(await self._places.read_places(pids))
 
     # The list of fields ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from nodeagent.components.web.api.build import (
     build_state,
 )
 from nodeagent.components.web.api.records import EventRecord, StateRecord
-from nodeagent.components.web.page.event_words import Names, build_names
+from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
+from nodeagent.components.web.page.event_words import Names, Teller, build_names
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
 from nodeagent.components.web.page.trend import Trends
@@ -125,6 +126,16 @@ class NodeView:
             past=self._past,
             periods=self._periods.periods(),
         )
+
+    def events(self) -> list[EventRecord]:
+        """Those of earlier lives, then those that the history still has."""
+        teller = Teller(self.names())
+        return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
+
+    def find_newest(self) -> int:
+        """The last event that is more than a reading, by its number; 0 where there is none."""
+        told = (one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES)
+        return max(told, default=0)
 
     def names(self) -> Names:
         """Short names of all devices; made anew only when the inventory is another."""

@@ -284,7 +284,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="part-no-room",
         severity="warning",
         title="a container waits for a part of a GPU",
-        remedy="nothing if pods end soon; else move pods, or send the pod elsewhere; `nodeagent events` says who waits",
+        remedy="nothing if pods end soon; else move pods, or send it elsewhere: see `nodeagent fractions list`",
     ),
     ConditionDefinition(
         code="part-orphaned",

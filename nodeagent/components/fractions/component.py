@@ -128,6 +128,7 @@ class Fractions:
             sources,
             turn=self._turn,
             note=self._forget_waiting,
+            view=self._find_view,
         )
         self._waker, self._news = Waker(), News()
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}

@@ -104,7 +104,7 @@ async def test_containers_that_share_their_ids_one_after_the_other(world: World)
 
 
 async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: World) -> None:
-    """The first has ended before the second starts, so only the second counts, and the files of the first go."""
+    """Only the second counts then, and the files of the first go; after a reboot both start again, in turn."""
     async with world.running():
         first = await world.admit("train", 30, 32, container="init-data")
         second = await world.admit("train", 90, 64, share=first)
@@ -113,6 +113,10 @@ async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: Wor
         assert world.table.bindings == {binding.number: binding}
         assert list(world.specs.files) == list(world.folders.limits) == [second.cdi_name.partition("=")[2]]
         assert used(world.table) == {gpu_uuid(0): (90, 16 * GIB, 1)}
+        await anyio.sleep(60)
+        for each in (first, second):
+            await world.start(each)
+            assert len(world.table.bindings) == len(world.specs.files) == len(world.folders.limits) == 1
 
 
 async def test_files_that_cannot_be_removed_do_not_keep_the_next_from_starting(world: World) -> None:

@@ -72,7 +72,8 @@ def _weigh_promise(reservation: Reservation, look: PartLook, over_since: Mapping
     if look.listing is not None:
         entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
         holds = any(_holds(entry, reservation.resource, reservation.devices) for entry in entries)
-        kubelet = Kubelet.YES if holds else Kubelet.NO
+        # Init containers stand in the notes alone, and one may start again whose promise was kept for that.
+        kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
         own=Own.RESERVED,
         kubelet=kubelet,

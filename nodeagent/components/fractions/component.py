@@ -16,6 +16,7 @@ from nodeagent.components.fractions.bind import (
     Choice,
     Start,
     change_parts,
+    check_memory,
     check_request,
     choose,
     describe_pod,
@@ -205,11 +206,12 @@ class Fractions:
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the container that starts with these ids its parts, unless it has them already."""
         view = self._find_view()
-        if resource != list_resources(view.profile)[0]:
-            return
         try:
             with anyio.fail_after(START_SECONDS):
-                await self._start(view, devices)
+                if resource == list_resources(view.profile)[0]:
+                    await self._start(view, devices)
+                elif not self._find_table().is_redeemed(resource, devices):
+                    check_memory(view.profile, await self._kubelet.read_pods(), devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise

@@ -111,7 +111,7 @@ class Usage:
         return await self._places.read_places(list_processes(table, sample))
 
     def _tell_unseen(self, unseen: Mapping[GpuUuid, int]) -> None:
-        details = {str(gpu): f"none of the {count} processes on {gpu} is seen from here" for gpu, count in unseen.items()}
+        details = {str(gpu): f"none of its {count} processes is seen from here" for gpu, count in unseen.items()}
         self._conditions.replace("part-use-unseen", details)
 
     async def _ask_names(self, list_containers: Listing) -> None:

@@ -177,7 +177,7 @@ async def test_processes_that_nobody_sees_are_a_condition() -> None:
         await anyio.sleep(1)
         (said,) = world.conditions.all_set()
         assert (said.code, said.key) == ("part-use-unseen", make_uuid(0))
-        assert "none of the 2 processes" in said.detail
+        assert "none of its 2 processes" in said.detail
         world.host.places = {10: place("a")}
         world.sample(run(10))
         await anyio.sleep(1)

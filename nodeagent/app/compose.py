@@ -61,6 +61,7 @@ class Composition:
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or os.uname().nodename
+        self.names = (self.node, os.uname().nodename)
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
@@ -131,7 +132,7 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
-            *self.usage.specs(),
+            *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
@@ -288,7 +289,7 @@ class Composition:
             introspect=self._introspect,
             list_history=lambda: tabulate_history(self.kubelet.relay.history),
             capacity=self.capacity,
-            names=(self.node, os.uname().nodename),
+            names=self.names,
             conditions=self.conditions,
             past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,

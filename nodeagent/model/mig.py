@@ -36,6 +36,9 @@ class GpuPartitions(Value, frozen=True):
     """The mode after the next reset."""
     instances: tuple[GpuInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
+    """With places only while MIG is on: the driver tells them no sooner."""
+    memory_bytes: int = 0
+    """Of the whole GPU."""
 
 
 class WriteKind(StrEnum):

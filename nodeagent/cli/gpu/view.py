@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nodeagent.cli.answers.selection import name_pod
+from nodeagent.cli.answers.selection import name_part_pods, name_pod
 from nodeagent.cli.answers.table import Table, clean, paint
 from nodeagent.cli.node.status_view import tell_rest
 from nodeagent.components.health.evidence.xids import Scope, XidEntry
@@ -96,7 +96,10 @@ def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
 
 def _holders(record: GpuRecord, uuid: str) -> str:
     held = [one for one in record.allocations if any(parse_device_id(device)[0] == uuid for device in one.devices)]
-    return ", ".join(name_pod(one) or "pod not known yet" for one in held) or "-"
+    names = [name_pod(one) or "pod not known yet" for one in held]
+    if uuid == record.gpu.uuid:
+        names += name_part_pods(record)
+    return ", ".join(names) or "-"
 
 
 def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:

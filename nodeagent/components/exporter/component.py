@@ -21,6 +21,8 @@ from nodeagent.components.exporter.families.agent import (
     ExporterFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.families.fractions import build_fraction_families
+from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
@@ -28,8 +30,14 @@ from nodeagent.components.exporter.families.node_status import (
     count_advertised,
     does_driver_work,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_wishes
-from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
+from nodeagent.components.exporter.serving.exposition import (
+    Block,
+    Family,
+    RememberedBlocks,
+    render_exposition,
+    render_families,
+)
 from nodeagent.components.exporter.serving.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
@@ -63,6 +71,8 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
+from nodeagent.rules.fractions.display import tell_use
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
@@ -194,6 +204,13 @@ class Exporter:
         headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
 
+    async def answer_gpu_manager(self, _request: Request) -> Answer:
+        """What use comes to, under the names of Tencent's gpu-manager."""
+        usage, inventory = self._latest(PartUsage), self._latest(Inventory)
+        pods = tell_use(usage, inventory) if usage is not None and inventory is not None else ()
+        body = render_exposition(build_gpu_manager_families(pods, self._host))
+        return Response(body, content_type=TEXT_TYPE)
+
     def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
         """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""
         now, part = self._clock.monotonic(), self._part
@@ -216,7 +233,11 @@ class Exporter:
             unusable_fields=len(self._selection.problems),
             is_stale=is_stale,
         )
-        own = (*build_agent_families(self._agent.gather(facts)), *build_status_families(self._read_status()))
+        own = (
+            *build_agent_families(self._agent.gather(facts)),
+            *build_status_families(self._read_status()),
+            *self._build_fractions(),
+        )
         part = Part() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
         return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
@@ -241,6 +262,12 @@ class Exporter:
                 )
             )
         return self._standing
+
+    def _build_fractions(self) -> tuple[Family, ...]:
+        usage = self._latest(PartUsage)
+        if usage is None or not self._live.now.metrics.pod_attribution:
+            return ()
+        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host))
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()

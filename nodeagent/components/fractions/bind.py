@@ -72,7 +72,8 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     standing, promised = find_standing(bound, caller), find_promises(table, caller, resources)
     is_promised = any(each.cdi_name for each in promised)
     if standing.same is not None and not is_promised:
-        return Choice(table.bindings[standing.same])
+        same = table.bindings[standing.same]
+        return Choice(replace(same, pod=_complete(same.pod, caller.pod)))
     if not is_promised:
         raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Promised once more, they are another container's than before, which was told a name of its own.
@@ -153,6 +154,11 @@ def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, 
         if pod in {binding.pod.name, f"{binding.pod.namespace}/{binding.pod.name}"}
         and container in {"", binding.container}
     )
+
+
+def _complete(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
+    """What was known of a pod, and what is told now where that was not known: a source may have been silent before."""
+    return PodIdentity(namespace=pod.namespace or told.namespace, name=pod.name or told.name, uid=pod.uid or told.uid)
 
 
 def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:

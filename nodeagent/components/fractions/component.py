@@ -136,6 +136,8 @@ class Fractions:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Offer what there is, until cancelled; ready when it is known what that is."""
+        # Who waited is not known any more: the kubelet asks again, and then it is said again.
+        self._conditions.replace("part-no-room", {})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="fractions states")
             tasks.start_soon(self._watch_settings, name="fractions settings")
@@ -250,7 +252,7 @@ class Fractions:
             except NoRoom as error:
                 self._tell_waiting(who, error.reason, error.looked_at)
                 raise
-            binding = await self._bind(choice, view)
+            binding = await self._bind(choice, view, table)
         self._tell_waiting(who, "")
         _refuse_broken(binding, view)
         await self._write_files(binding, view, list_names(table, binding))
@@ -292,11 +294,13 @@ class Fractions:
         for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
             self._tell_waiting(who, "")
 
-    async def _bind(self, choice: Choice, view: PartView) -> Binding:
-        """Write down what was chosen; what it has already stays as it is."""
-        if choice.placement is None:
+    async def _bind(self, choice: Choice, view: PartView, table: PartTable) -> Binding:
+        """Write down what was chosen, or what is known of its pod now; what it has already stays as it is."""
+        if choice.binding == table.bindings.get(choice.binding.number):
             return choice.binding
         binding = await self._ledger.bind(choice.binding, view.capacities, choice.leaving)
+        if choice.placement is None:
+            return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
         self._bound_why[binding.number] = render_placement(choice.placement)

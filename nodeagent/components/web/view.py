@@ -25,11 +25,13 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
 
 T = TypeVar("T")
 
@@ -154,6 +156,8 @@ class NodeView:
             allocations=self._latest(AllocationTable),
             labels=self._latest(LabelState),
             offering=self._latest(Offering),
+            parts=self._latest(PartTable),
+            usage=self._latest(PartUsage),
         )
 
     def _latest(self, state: type[T]) -> T | None:

@@ -68,6 +68,7 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("run", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("simulate", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
     ("simulate", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
+    ("extender", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
     ("gpu set-door", ExitCode.UNWELL): "unit/cli/test_doors.py",

@@ -47,17 +47,22 @@ class Wishes:
     xid_zero_before_first: bool = False
 
 
+def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
+    """How these settings want labels."""
+    return LabelStyle(
+        host=host,
+        host_label=metrics.host_label,
+        replace_blanks=metrics.replace_blanks_in_model_name,
+        old_namespace=metrics.old_namespace_labels,
+        pod_uid=metrics.pod_uid,
+    )
+
+
 def plan_wishes(metrics: MetricsSettings, selection: Selection, host: str) -> Wishes:
     """What these settings ask for, with the fields that their list selects."""
     return Wishes(
         selection=selection,
-        style=LabelStyle(
-            host=host,
-            host_label=metrics.host_label,
-            replace_blanks=metrics.replace_blanks_in_model_name,
-            old_namespace=metrics.old_namespace_labels,
-            pod_uid=metrics.pod_uid,
-        ),
+        style=plan_style(metrics, host),
         pods=metrics.pod_attribution,
         processes=metrics.processes,
         pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,

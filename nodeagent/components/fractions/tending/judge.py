@@ -95,7 +95,10 @@ def _weigh_binding(table: PartTable, binding: Binding, look: PartLook, over_sinc
 def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook) -> Kubelet:
     if look.listing is None:
         return Kubelet.UNREADABLE
-    if not is_active(binding.pod, look.listing):
+    if not binding.pod.name and look.checkpoint is None:
+        return Kubelet.UNREADABLE
+    # By uid alone nobody can say whether it is active: it counts as that as long as the notes have it.
+    if binding.pod.name and not is_active(binding.pod, look.listing):
         return Kubelet.NO
     entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
     promised = [table.reservations[number] for number in binding.reservations]

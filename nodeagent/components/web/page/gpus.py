@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from nodeagent.components.web.api.records import GpuRecord, StateRecord
+from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
 from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, mark, pairs, pod_link, prose, section
 from nodeagent.components.web.page.stats import is_true_now
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
@@ -10,6 +10,7 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_bytes
 from nodeagent.rules.ids import find_uuid, name_device
@@ -67,6 +68,8 @@ _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.
 
 def tell_vacancy(record: GpuRecord) -> str:
     """Of a GPU that nobody has, whether somebody could get it, or how much of it: empty where nothing of it."""
+    if record.door is not None and record.door.door is Door.FRACTIONS:
+        return "free, in parts" if record.door.is_open and decide_style(record)[0] != "bad" else ""
     parts, free = len(record.gpu.mig_devices), record.free
     if free is None:
         # Nobody offers it here: what shows is whether anything is in the way.
@@ -155,6 +158,7 @@ def _shorten(profile: str, width: int) -> str:
 
 def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
+    names += [f"{pod_link(one.pod)} {_tell_use(one)}" for one in record.parts]
     door = record.door
     if not names:
         word = tell_vacancy(record) or NOBODYS
@@ -162,6 +166,11 @@ def _render_holders(record: GpuRecord) -> str:
         return f'<p class="held dim">{word}</p>'
     waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""
     return f'<p class="held">{"<br>".join(names)}</p>{waits}'
+
+
+def _tell_use(one: PartHolder) -> str:
+    """Which part it has, and what it uses of that."""
+    return f'<span class="small dim">{esc(one.use.describe_cores())} cores, {esc(one.use.describe_memory())}</span>'
 
 
 def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:

@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
+from nodeagent.components.web.api.records import (
+    ComponentRecord,
+    ConditionRecord,
+    GateRecord,
+    GpusRecord,
+    PartHolder,
+    StateRecord,
+)
 from nodeagent.components.web.page.chains import Chain, Link
 from nodeagent.components.web.page.groups import ConditionGroup, group_conditions
 from nodeagent.components.web.page.markup import (
@@ -23,6 +30,7 @@ from nodeagent.components.web.page.markup import (
 )
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.labels import LabelState
 from nodeagent.model.units import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
@@ -70,9 +78,14 @@ def _render_detail(one: ConditionRecord) -> str:
 
 def render_allocations(state: StateRecord) -> str:
     """Who holds what."""
-    if not state.allocations:
+    held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
+    if not state.allocations and not held:
         return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
-    body = render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    body = ""
+    if state.allocations:
+        body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    if held:
+        body += render_part_table(held, state.time_seconds)
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
 
 
@@ -90,6 +103,23 @@ def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord 
         for one in allocations
     ]
     return table("Who holds what", ("Pod", "Container", "Resource", "Devices", "For", "Known from"), rows)
+
+
+def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float) -> str:
+    """A row for each container and GPU of which it has a part."""
+    rows = [
+        (
+            pod_link(one.pod),
+            esc(one.container),
+            f'<a href="{gpu_path(gpu.uuid)}">GPU {gpu.index}</a>',
+            esc(one.use.describe_cores()),
+            esc(one.use.describe_memory()),
+            str(len(one.use.processes)),
+            age(one.since_seconds, now_seconds),
+        )
+        for gpu, one in held
+    ]
+    return table("Who has parts of GPUs", ("Pod", "Container", "GPU", "Cores", "Memory", "Processes", "For"), rows)
 
 
 def render_device(device: str, gpus: GpusRecord | None) -> str:

@@ -45,7 +45,7 @@ def _gpu_stats(records: tuple[GpuRecord, ...], absent: int) -> list[Stat]:
     if not records and not absent:
         return []
     number = len(records)
-    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations) for record in records)
+    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations or record.parts) for record in records)
     due = number + absent
     stats = [
         Stat("GPUs fit for work", str(fit), f"of {due}", "bad" if fit < due else "ok"),

@@ -4,6 +4,7 @@ import pytest
 
 from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, build_names, describe_event
 from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
@@ -24,6 +25,8 @@ from nodeagent.model.events import (
     LabelsApplied,
     LabelsContested,
     MigLayoutChanged,
+    PartBound,
+    PartRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     WishRefused,
@@ -31,7 +34,9 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory, KnownGpu
 from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import PartTable
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.telemetry import EventWatch, NodeSample
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
@@ -120,6 +125,19 @@ class SomethingNew:
         (RuntimeConfigured(paths=("/c",)), "container runtime configured: /c"),
         (RuntimeRestarted(command="c"), "container runtime restarted"),
         (RuntimeRestarted(command="c", failure="f"), "container runtime restarted, rolled back: f"),
+        (
+            PartBound(
+                number=1,
+                pod=PodIdentity(namespace="ns", name="p"),
+                container="c",
+                gpus=(GpuUuid(make_uuid(0)),),
+                reason="r",
+            ),
+            "ns/p (c) got parts of GPU 0: r",
+        ),
+        (PartRefused(resource=RESOURCE, count=30, reason="r"), "refused 30 of nvidia.com/gpu: r"),
+        (PartOffers(resources=(RESOURCE,)), ""),
+        (PartTable(), ""),
         (SomethingNew(), "SomethingNew"),
         (NodeSample(time_seconds=1.0), ""),
     ],

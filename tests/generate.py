@@ -22,6 +22,7 @@ from tests.generators.chart import (
     render_chart_permissions,
     render_extender_permissions,
     render_pod_label_permissions,
+    render_runtime_class,
 )
 from tests.generators.tree import render_architecture
 from tests.generators.vocabulary import render_conditions, render_events
@@ -42,6 +43,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/templates/rbac.yaml": render_chart_permissions,
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
+    "deploy/chart/templates/runtimeclass.yaml": render_runtime_class,
     "deploy/chart/files/alerts.yaml": render_chart_alerts,
     "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,

@@ -7,6 +7,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
+from nodeagent.edge.host.files.host_program import locate_shared
+from nodeagent.edge.host.machine.host_paths import HostPaths
 
 
 def build_runtime_edge(settings: Settings) -> HostRuntime:
@@ -21,8 +23,19 @@ def build_runtime_edge(settings: Settings) -> HostRuntime:
 def build_detector(settings: Settings) -> RuntimeDetector:
     """What finds this node's container runtimes."""
     return RuntimeDetector(
-        host_root=settings.node.host_root, proc_root=see_processes(settings), socket=settings.runtime.socket
+        host_root=settings.node.host_root,
+        proc_root=see_processes(settings),
+        socket=settings.runtime.socket,
+        command=settings.runtime.kind,
     )
+
+
+def find_shim(settings: Settings) -> str:
+    """The runtime shim, where it is wanted and in place; empty where it is not."""
+    if not settings.runtime.shim:
+        return ""
+    program, host = settings.shim.program, HostPaths(settings.node.host_root)
+    return str(program) if locate_shared(program, host, settings.node.state_dir).exists() else ""
 
 
 def see_processes(settings: Settings) -> Path:

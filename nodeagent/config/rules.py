@@ -64,6 +64,11 @@ def _pod_resources_socket(settings: Settings) -> Iterator[Breach]:
     yield from _socket("kubelet.pod_resources_socket", settings.kubelet.pod_resources_socket)
 
 
+def _usage_socket(settings: Settings) -> Iterator[Breach]:
+    if settings.fractions.usage_socket is not None:
+        yield from _socket("fractions.usage_socket", settings.fractions.usage_socket)
+
+
 def _restart_pauses(settings: Settings) -> Iterator[Breach]:
     shortest, longest = settings.supervisor.restart_min_seconds, settings.supervisor.restart_max_seconds
     if shortest > longest:
@@ -121,14 +126,21 @@ def _resource_names(settings: Settings) -> Iterator[Breach]:
             yield f"resources.{kind}[{index}].name", pattern.name
 
 
+def _shim(settings: Settings) -> Iterator[Breach]:
+    if settings.runtime.shim and not settings.cdi.enabled:
+        yield "runtime.shim", "what it looks up is made with the CDI specifications; set cdi.enabled: true too"
+
+
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
     Rule(("kubelet.pod_resources_socket", "kubelet.root_dir"), _pod_resources_socket),
+    Rule(("fractions.usage_socket",), _usage_socket),
     Rule(("supervisor.restart_min_seconds", "supervisor.restart_max_seconds"), _restart_pauses),
     Rule(("shutdown.drain_seconds", "shutdown.total_seconds"), _drain),
     Rule(("metrics.stale_after_seconds", "inventory.sample_seconds"), _stale),
     Rule(("device_plugin.default_config", "device_plugin.config_dir"), _default_config),
     Rule(("sharing.mps", "device_plugin.mig_strategy"), _mps),
+    Rule(("runtime.shim", "cdi.enabled"), _shim),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),
 )

@@ -21,9 +21,11 @@ from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
 from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.extender import ExtenderSettings
+from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
+from nodeagent.config.sections.shim import ShimSettings
 
 S = TypeVar("S", bound=Section)
 
@@ -49,12 +51,14 @@ class Settings(Section):
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: DoorsSettings = _section(DoorsSettings)
+    fractions: FractionsSettings = _section(FractionsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)
     journal: JournalSettings = _section(JournalSettings)
     cdi: CdiSettings = _section(CdiSettings)
     runtime: RuntimeSettings = _section(RuntimeSettings)
+    shim: ShimSettings = _section(ShimSettings)
     labels: LabelsSettings = _section(LabelsSettings)
     kubernetes: KubernetesSettings = _section(KubernetesSettings)
     metrics: MetricsSettings = _section(MetricsSettings)

@@ -1,5 +1,6 @@
 """The container runtime and the CDI specifications, as this node has them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +13,7 @@ class RuntimeKind(StrEnum):
     CONTAINERD = "containerd"
     CRIO = "cri-o"
     DOCKER = "docker"
+    PODMAN = "podman"
     UNKNOWN = "unknown"
 
 
@@ -43,6 +45,10 @@ class RuntimeCandidate(Value, frozen=True):
     """What the running daemon itself says about CDI; `None` when it does not say."""
     handlers: tuple[str, ...] | None = None
     """Runtime classes that it would run; `None` when it does not say."""
+    programs: Mapping[str, str] = {}
+    """The low-level runtime behind a class, of those for which it says it."""
+    default_handler: str = ""
+    """The class of a container that asks for none; empty when it does not say."""
 
 
 class RuntimeEvidence(Value, frozen=True):
@@ -154,3 +160,5 @@ class CdiState(Value, frozen=True):
     """The program that makes a linker cache in each container; empty where none is run."""
     no_hook_reason: str = ""
     """Why none is."""
+    shim: str = ""
+    """The program that stands before the low-level runtime; empty where none is in place."""

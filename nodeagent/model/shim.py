@@ -4,7 +4,7 @@ Planned by the cdi component, written by the host's edge, read by a program in C
 """
 
 from enum import IntFlag
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from nodeagent.model.values import Value
 
@@ -70,6 +70,9 @@ class ShimGroup(Value, frozen=True):
     wanted_by: Capability
     gid: int
 
+
+OnMissing: TypeAlias = Literal["refuse", "pass"]
+"""What becomes of a container that asks for GPUs when there is no table that can be used."""
 
 ShimEntry = ShimEnv | ShimNode | ShimMount | ShimHook | ShimGroup
 ShimEdits = tuple[ShimEntry, ...]

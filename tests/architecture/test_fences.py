@@ -16,10 +16,20 @@ MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
 FENCES: dict[str, tuple[str, ...]] = {
     "pynvml": ("nodeagent/edge/nvml/worker/",),
     # Beside its house: the stand-in kubelet, and the stubs generated for it.
-    "grpclib": ("nodeagent/edge/grpc/", "nodeagent/edge/simulated/kubelet/", "nodeagent/edge/kubelet/proto/"),
+    "grpclib": (
+        "nodeagent/edge/grpc/",
+        "nodeagent/edge/simulated/kubelet/",
+        "nodeagent/edge/kubelet/proto/",
+        "nodeagent/edge/gpu_manager/proto/",
+    ),
     "h2": ("nodeagent/edge/grpc/",),
     "hpack": ("nodeagent/edge/grpc/",),
-    "google.protobuf": ("nodeagent/edge/grpc/", "nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
+    "google.protobuf": (
+        "nodeagent/edge/grpc/",
+        "nodeagent/edge/kubelet/",
+        "nodeagent/edge/simulated/",
+        "nodeagent/edge/gpu_manager/",
+    ),
     "kubernetes_asyncio": ("nodeagent/edge/kube/",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
     "structlog": ("nodeagent/core/log/lines.py",),
@@ -180,10 +190,12 @@ def test_fences_would_see_a_break() -> None:
     assert impure_imports("nodeagent/components/cdi/component.py", "import anyio") == []
     assert impure_imports("nodeagent/components/web/view.py", "from nodeagent.core.values import Envelope") == []
     assert impure_imports("nodeagent/components/web/view.py", "import nodeagent.core.clock") == ["nodeagent.core.clock"]
+    assert impure_imports("nodeagent/rules/mig/profiles.py", "import nodeagent.core.values") == [
+        "nodeagent.core.values"
+    ]
     assert impure_imports("nodeagent/extender/rank.py", "import nodeagent.edge.kube.node") == [
         "nodeagent.edge.kube.node"
     ]
     assert impure_imports("nodeagent/extender/program.py", "import anyio") == []
-    assert impure_imports("nodeagent/rules/mig.py", "import nodeagent.core.values") == ["nodeagent.core.values"]
     assert impure_imports("nodeagent/rules/offer/layout.py", "import os") == ["os"]
     assert foreign_imports("import yaml, os", ("anyio",)) == ["yaml"]

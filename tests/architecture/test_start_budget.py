@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nodeagent
+from nodeagent.app.container_side import CDI_MODULES, RUNTIME_MODULES
 from tests.bench.node import bench_node, find_free_port
 
 LATE = (
@@ -85,6 +86,26 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 def test_what_pods_do_not_wait_for_is_loaded_after_register(loaded: frozenset[str], module: str) -> None:
     """A module of the late set that gets in before `Register` would make every pod of a restarted node wait for it."""
     assert sorted(name for name in loaded if name == module or name.startswith(f"{module}.")) == []
+
+
+OFF = (
+    "nodeagent.app.shim_side",
+    "nodeagent.components.cdi.keep_shim",
+    "nodeagent.components.cdi.plan_shim",
+    "nodeagent.edge.host.shim",
+    "nodeagent.model.shim",
+)
+"""What nobody has asked for is not loaded at all, now or later."""
+
+
+def test_what_is_off_is_loaded_by_nobody() -> None:
+    """The parts around the runtime shim do without it."""
+    names = ["nodeagent.app.agent", *CDI_MODULES, *RUNTIME_MODULES]
+    script = f"import sys, importlib; [importlib.import_module(each) for each in {names}]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True)
+    loaded = done.stdout.split()
+    assert "nodeagent.components.cdi.component" in loaded
+    assert [name for name in loaded if name in OFF] == []
 
 
 @pytest.mark.parametrize("module", NEEDED)

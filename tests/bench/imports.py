@@ -37,6 +37,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "runtime",
             "exporter",
             "offering",
+            "usage",
+            "fractions",
             "labeler",
             "cluster",
             "wishes",

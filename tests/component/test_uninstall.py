@@ -1,6 +1,7 @@
 """`nodeagent uninstall` leaves nothing of the agent, and nothing of others undone."""
 
 import json
+import os
 import socket
 from pathlib import Path
 from random import Random
@@ -11,7 +12,7 @@ import yaml
 
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
-from nodeagent.cli.uninstall.steps import Step
+from nodeagent.cli.uninstall.steps import Step, remove_shim
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.load import load_settings
@@ -43,6 +44,7 @@ class UsedNode:
             "node": {"name": NODE, "state_dir": str(self.state), "run_dir": str(root / "run")},
             "driver": {"validation_markers": True, "validation_dir": str(root / "markers")},
             "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
+            "shim": {"dir": str(root / "shims"), "nvidia_name_dir": str(root / "bin")},
             "kubelet": {"device_plugins_dir": str(self.plugins)},
             "kubernetes": {"enabled": "false"},
             "labels": {"nfd_dir": str(root / "features.d")},
@@ -51,6 +53,9 @@ class UsedNode:
         self.ours = [
             self.write("cdi", render_spec_name("nvidia.com/gpu")),
             self.write("hooks", "nodeagent-cdi-hook"),
+            self.write("shims", "nodeagent-oci-shim"),
+            self.write("shims/shim", "table"),
+            self.write("shims/shim", "on_missing"),
             self.write("markers", "driver-ready"),
             self.write("run", "admin.sock"),
             self.write("features.d", "nodeagent"),
@@ -58,7 +63,12 @@ class UsedNode:
             self.write("state", "allocations.journal.prev"),
             self.write("state", "verdicts.json"),
         ]
+        (root / "bin").mkdir()
+        for name in ("nvidia-container-runtime", "nvidia-container-runtime.cdi"):
+            (root / "bin" / name).symlink_to(root / "shims/nodeagent-oci-shim")
+            self.ours.append(root / "bin" / name)
         self.others = [
+            self.write("bin", "nvidia-container-runtime.legacy"),
             self.write("cdi", "vendor.json"),
             self.write("markers", "toolkit-ready"),
             self.write("plugins", "kubelet.sock"),
@@ -70,7 +80,7 @@ class UsedNode:
 
     def write(self, directory: str, name: str) -> Path:
         path = self.root / directory / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("something")
         return path
 
@@ -183,6 +193,27 @@ def test_a_step_that_fails_does_not_stop_the_others(used: UsedNode) -> None:
     failed = [step["what"] for step in steps if step["step"] == Step.FAILED]
     assert failed == ["container runtime configuration", str(blocked)]
     assert not (used.state / "allocations.journal").exists()
+
+
+def test_a_shim_through_which_containers_run_stays(used: UsedNode) -> None:
+    """They are ended through it: by containerd, which keeps its path, and by the monitors of CRI-O and Podman."""
+    task = used.root / "host/run/containerd/io.containerd.runtime.v2.task/k8s.io/c1"
+    task.mkdir(parents=True)
+    (task / "runtime").write_text(f"{used.root}/bin/nvidia-container-runtime")
+    (task.parent / "c2/runtime").mkdir(parents=True)
+    for number, words in enumerate([["/usr/bin/conmon", "-r", "P"], ["conmon", "-c", "P"], ["sh", "-r", "P"], []]):
+        line = "\0".join(words).replace("P", f"{used.root}/shims/nodeagent-oci-shim")
+        used.write(f"host/proc/{number}", "cmdline").write_text(line)
+    used.write("host/proc", "uptime")
+    # A state directory above them: what a pod has under the host's own name.
+    words = [f"node.host_root={used.root}/host", f"node.state_dir={used.root}"]
+    settings = load_settings(used.config, environ={}, overrides=words).settings
+    outcomes = list(remove_shim(settings, dry=False))
+    names = [f"bin/nvidia-container-runtime{end}" for end in ("", ".cdi")]
+    kept = ["shims/nodeagent-oci-shim", *names, "shims/shim"]
+    assert [(each.step, each.what) for each in outcomes] == [(Step.KEPT, str(used.root / name)) for name in kept]
+    assert "containers were started through it, 2 are left" in outcomes[0].detail
+    assert all(os.path.lexists(used.root / name) for name in kept)
 
 
 async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:

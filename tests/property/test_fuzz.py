@@ -16,6 +16,7 @@ from nodeagent.components.runtime.plan import RuntimePlan, Wanted, apply_to_tree
 from nodeagent.components.runtime.plan_containerd import plan_containerd
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import parse_daemon_json, plan_docker
+from nodeagent.components.runtime.plan_podman import plan_podman
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable, parse_toml
 from nodeagent.components.runtime.withdraw import compare, withdraw
 from nodeagent.edge.host.driver.ldcache import parse_library_cache
@@ -62,6 +63,7 @@ CRIO = (
     b'[crio.runtime]\ndefault_runtime = "crun" # ours\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/bin/crun"\n',
     b"[crio]\n[crio.image]\npause_image = 'p'\n",
 )
+PODMAN = (b'[engine]\nruntime = "crun" # ours\n[engine.runtimes]\nnvidia = ["/x"]\n', b"[containers]\n")
 DOCKER = (
     b'{\n  "features": {"buildkit": true},\n  "runtimes": {"crun": {"path": "/c"}},\n  "debug": false\n}\n',
     b"{}",
@@ -73,7 +75,7 @@ WORDS = (
     *(b"x = {y = 1}", b"plugins = 1", b"a.b.c = 1", b"\xef\xbb\xbf", b"\x00", b"null", b'"features"', b'"cdi": true'),
     *(b'"runtimes"', b"[crio.runtime.runtimes.nvidia]", b"[crio.runtime]", b"1e999", b"0x", b"inf", b"1979-05-27"),
 )
-WANTED = Wanted(cdi=True, wrapper="/usr/bin/w")
+WANTED = (Wanted(wrapper="/usr/bin/w"), Wanted(wrapper="/usr/bin/w", names=("/n",), default=True))
 
 
 def read_cache(content: bytes) -> None:
@@ -88,19 +90,24 @@ Planner = Callable[[ChosenRuntime, ConfigTree, Wanted], RuntimePlan]
 
 
 def plan(planner: Planner, kind: RuntimeKind, version: str, content: bytes) -> None:
-    """A plan that is valid and done once, a problem, or one of two errors; and the way back."""
+    """For a class and for a shim: a plan that is valid and done once, a problem, or one of two errors; the way back."""
+    for wanted in WANTED:
+        plan_one(planner, kind, version, content, wanted)
+
+
+def plan_one(planner: Planner, kind: RuntimeKind, version: str, content: bytes, wanted: Wanted) -> None:
     runtime = ChosenRuntime(
         kind=kind, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/etc/x/config", version=version
     )
     path = "/etc/x/config.json" if kind is RuntimeKind.DOCKER else "/etc/x/config"
     tree = ConfigTree(files=(ConfigFile(path=path, content=content),))
     with suppress(ConfigUnparsable, ConfigUneditable):
-        planned = planner(runtime, tree, WANTED)
+        planned = planner(runtime, tree, wanted)
         for change in planned.changes:
             after = change.after or b""
             (json if kind is RuntimeKind.DOCKER else tomllib).loads(after.decode())
         if planned.changes:
-            assert planner(runtime, apply_to_tree(tree, planned.changes), WANTED).changes == ()
+            assert planner(runtime, apply_to_tree(tree, planned.changes), wanted).changes == ()
         for change in planned.changes:
             edited = EditedFile(
                 path=change.path, before=change.before, ours=change.after or b"", now=change.after or b""
@@ -127,6 +134,7 @@ PATCHERS: Sequence[tuple[Sequence[bytes], Callable[[bytes], None]]] = (
         for each in ("1.6.1", "1.7.1", "2.1.0")
     ),
     (CRIO, partial(plan, plan_crio, RuntimeKind.CRIO, "1.33.0")),
+    (PODMAN, partial(plan, plan_podman, RuntimeKind.PODMAN, "")),
     (DOCKER, partial(plan, plan_docker, RuntimeKind.DOCKER, "27.0")),
     (CONTAINERD[:1], take_out),
 )

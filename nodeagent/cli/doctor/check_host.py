@@ -84,6 +84,22 @@ def check_runtime(facts: Facts) -> Iterator[Check]:
         yield ok("runtime", f"{name}, CDI is on")
 
 
+def check_shim(facts: Facts) -> Iterator[Check]:
+    """The program before the low-level runtime, where it is wanted."""
+    shim = facts.shim
+    if shim is None:
+        return
+    if shim.problem:
+        found = f"{shim.program}: {shim.problem}, containers of the runtime class nvidia do not start"
+        yield fail("shim", found, "nodeagent status; nodeagent config show | grep ^shim")
+    elif shim.table_problem:
+        judge, outcome = (warn, "start without") if shim.passes else (fail, "are refused")
+        found = f"{shim.table_problem}; containers that ask for GPUs by environment {outcome}"
+        yield judge("shim", found, "systemctl status nodeagent; nodeagent status")
+    else:
+        yield ok("shim", f"{shim.program} gives {shim.devices} devices to containers that ask by environment")
+
+
 def check_disk(facts: Facts) -> Iterator[Check]:
     """Room and permission where the agent writes."""
     for directory in facts.directories:

@@ -24,6 +24,7 @@ from nodeagent.cli.doctor.check_host import (
     check_conflicts,
     check_disk,
     check_runtime,
+    check_shim,
     check_user,
 )
 from nodeagent.cli.doctor.facts import Facts
@@ -44,6 +45,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     check_allocatable,
     check_cdi,
     check_runtime,
+    check_shim,
     check_api,
     check_disk,
     check_clock,

@@ -5,6 +5,7 @@ from msgspec import field
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
 from nodeagent.components.web.api.records import StateRecord
+from nodeagent.edge.host.shim.look import ShimSight
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import KubeletCheckpoint
@@ -80,6 +81,8 @@ class Facts(Value, frozen=True):
     specs: tuple[SpecReading, ...] = ()
     runtime: ChosenRuntime | NoRuntime | None = None
     runtime_problem: str = ""
+    shim: ShimSight | None = None
+    """`None` where nobody wants the runtime shim."""
     api: ApiFacts | None = None
     """`None` when the settings keep the agent away from the API server."""
     directories: tuple[DirectoryFacts, ...] = ()

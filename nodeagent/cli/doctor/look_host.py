@@ -18,6 +18,8 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.pseudo_file import list_names, read_raw_attribute
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.model.cdi import SpecContent
@@ -52,6 +54,7 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
         checkpoint=checkpoint,
         checkpoint_problem=checkpoint_problem,
         specs=read_specs((*(settings.node.host_root / each for each in CDI_DIRECTORIES), settings.cdi.dir)),
+        shim=_look_at_shim(settings) if settings.runtime.shim else None,
         directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
         clock_synchronised=read_clock(),
         clock_behind_seconds=max(0.0, Path(__file__).stat().st_mtime - time.time() - DAY_SECONDS),
@@ -59,6 +62,11 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
         plugin_sockets=find_plugin_sockets(settings.kubelet.device_plugins_dir),
         foreign_files=tuple(str(path) for each in TOOLKIT_TRACES if (path := settings.node.host_root / each).exists()),
     )
+
+
+def _look_at_shim(settings: Settings) -> ShimSight:
+    program, table = settings.shim.program, settings.shim.table_dir
+    return look_at_shim(program, table, HostPaths(settings.node.host_root), settings.node.state_dir)
 
 
 def _read_checkpoint(settings: Settings) -> tuple[KubeletCheckpoint | None, str]:

@@ -23,10 +23,10 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.log.lines import configure_logging
-from nodeagent.edge.host.driver.hook_program import HookProgram
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.simulated.errors import UnknownProfile
 from nodeagent.model.cdi import DriverFiles, SpecContent
@@ -69,7 +69,8 @@ def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
     ]
     problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
     rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
-    table = Table(["DEVICE", "RESOLVES", "FILE"], rows)
+    nothing = f"no specification in {settings.cdi.dir} or the directories that runtimes read besides"
+    table = Table(["DEVICE", "RESOLVES", "FILE"], rows, nothing=nothing)
     after = [f"problem: {problem}" for problem in problems]
     write_table(arguments, streams, {"devices": names, "problems": problems}, table, after)
     return ExitCode.UNWELL if problems else ExitCode.OK
@@ -127,7 +128,7 @@ def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread)
         return Layout()
     if settings.cdi.hooks == "auto":
         try:
-            HookProgram(worker, host=HostPaths(settings.node.host_root), shared=settings.node.state_dir).check_nowait(
+            HostProgram(worker, host=HostPaths(settings.node.host_root), shared=settings.node.state_dir).check_nowait(
                 path
             )
         except HostError as error:

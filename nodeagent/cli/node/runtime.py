@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import anyio
 
-from nodeagent.app.runtime_edge import build_runtime_edge
+from nodeagent.app.runtime_edge import build_runtime_edge, find_shim
 from nodeagent.cli.agent.settings import load_for
 from nodeagent.cli.answers.output import write_answer
 from nodeagent.cli.answers.table import clean, read_environment
@@ -15,7 +15,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.component import judge_plan, restart_and_verify, write_plan
-from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.look import Look, decide_shim, look_at_runtime, render_state
 from nodeagent.components.runtime.prove import Proof
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def detect(arguments: argparse.Namespace, streams: Streams) -> int:
     """Say which runtime serves the kubelet, and whether it takes CDI devices."""
-    look = _run(arguments, lambda runtime, live: look_at_runtime(runtime, live.now.runtime))
+    look = _run(arguments, _look)
     state = render_state(look)
     rows = {
         "runtime": f"{state.kind} {state.version}".strip(),
@@ -57,7 +57,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     """Show what `configure` would change, and whether the runtime would take it."""
 
     async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, Proof | NodeagentError]:
-        look = _require(await look_at_runtime(runtime, live.now.runtime))
+        look = _require(await _look(runtime, live), live)
         try:
             return look, await judge_plan(runtime, look) if look.plan.changes else Proof()
         except NodeagentError as error:
@@ -76,13 +76,13 @@ def configure(arguments: argparse.Namespace, streams: Streams) -> int:
     """Write it, and restart the runtime where that was asked for."""
 
     async def act(runtime: HostRuntime, live: LiveSettings) -> tuple[Look, tuple[FileChange, ...], Proof]:
-        look = _require(await look_at_runtime(runtime, live.now.runtime))
+        look = _require(await _look(runtime, live), live)
         changes = look.plan.changes
         proof = await write_plan(runtime, look) if changes else Proof()
-        after = _require(await look_at_runtime(runtime, live.now.runtime))
+        after = _require(await _look(runtime, live), live)
         if arguments.restart and after.restart_needed:
             await restart_and_verify(runtime, live, after, changes)
-            after = _require(await look_at_runtime(runtime, live.now.runtime))
+            after = _require(await _look(runtime, live), live)
         return after, changes, proof
 
     look, changes, proof = _run(arguments, act)
@@ -128,7 +128,15 @@ def _run(arguments: argparse.Namespace, act: Callable[[HostRuntime, LiveSettings
         raise CommandFailed(str(error), ExitCode.BAD_INPUT) from error
 
 
-def _require(look: Look | NoRuntime) -> Look:
+async def _look(runtime: HostRuntime, live: LiveSettings) -> Look | NoRuntime:
+    settings = live.now
+    return await look_at_runtime(runtime, settings.runtime, shim=decide_shim(settings.shim, find_shim(settings)))
+
+
+def _require(look: Look | NoRuntime, live: LiveSettings) -> Look:
+    if live.now.runtime.shim and not find_shim(live.now):
+        reason = f"the runtime shim is not at {live.now.shim.program}: start the agent, which puts it there"
+        raise CommandFailed(reason, ExitCode.BAD_INPUT)
     if isinstance(look, NoRuntime):
         raise CommandFailed(look.reason, ExitCode.UNREACHABLE)
     if look.plan.problem:
@@ -141,7 +149,8 @@ def _render_plan(look: Look) -> str:
         waiting = f"; to bring the files into force: {look.restart_needed}" if look.restart_needed else ""
         return f"nothing to change{waiting}"
     parts = [line for change in look.plan.changes for line in _diff(change)]
-    return "\n".join([*parts, f"afterwards: {' '.join(look.runtime.restart_command)}"])
+    command = " ".join(look.runtime.restart_command) or "nothing, the files are read at every start"
+    return "\n".join([*parts, f"afterwards: {command}"])
 
 
 def _render_proof(look: Look, proof: Proof) -> str:

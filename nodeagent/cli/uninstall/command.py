@@ -24,6 +24,7 @@ from nodeagent.cli.uninstall.steps import (
     remove_features,
     remove_markers,
     remove_run_dir,
+    remove_shim,
     remove_sockets,
     remove_state,
     restore_runtime,
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     yield from restore_runtime(settings, dry=dry)
+    yield from remove_shim(settings, dry=dry)
     yield from remove_cdi(settings, dry=dry)
     yield from remove_markers(settings, dry=dry)
     yield from remove_features(settings, dry=dry)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nodeagent.app.cluster_side import FEATURE_FILE
 from nodeagent.app.endpoints import LOCK
+from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
@@ -23,12 +24,14 @@ from nodeagent.components.driver.plan_markers import MARKERS
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.schema import Settings
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
-from nodeagent.edge.host.driver.hook_program import locate_hook
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.edge.host.files.host_program import locate_shared
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, LOCK_NAME
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.host.shim.shim_host import list_table_files
+from nodeagent.edge.host.shim.users import count_users
 from nodeagent.model.errors import NodeagentError
 
 STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", RECORD_NAME)
@@ -92,12 +95,32 @@ def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     directory = settings.cdi.dir
     own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
     others = directory.is_dir() and {*directory.iterdir()} - {*own}
-    hook = locate_hook(
+    hook = locate_shared(
         settings.cdi.hook_dir / HOOK_PROGRAM, HostPaths(settings.node.host_root), settings.node.state_dir
     )
     yield from _remove([*own, hook], "CDI", dry=dry)
     if not others and not directory.is_mount():
         yield from _remove_directory(directory, dry=dry)
+
+
+def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    """The runtime shim's table, names and program; but none of it while a container is still ended through it."""
+    host, shared, what = HostPaths(settings.node.host_root), settings.node.state_dir, "runtime shim"
+    program, names = settings.shim.program, settings.shim.nvidia_names
+    here = locate_shared(program, host, shared)
+    ours = [
+        place
+        for name in names
+        if (place := locate_shared(name.parent, host, shared) / name.name).is_symlink() and place.readlink() == program
+    ]
+    users = count_users(frozenset(map(str, (program, *names))), host, see_processes(settings)) if here.exists() else 0
+    directory = locate_shared(settings.shim.table_dir, host, shared)
+    if users:
+        reason = f"containers were started through it, {users} are left: uninstall again when they have ended"
+        yield from (Outcome(Step.KEPT, str(place), reason) for place in (here, *ours, directory))
+        return
+    yield from _remove([*ours, here, *list_table_files(directory)], what, dry=dry)
+    yield from _remove_directory(directory, dry=dry)
 
 
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

@@ -140,6 +140,8 @@ def render_state(
     own_paths: Iterable[str],
     left_out: tuple[str, ...],
     layout: Layout,
+    *,
+    shim: str = "",
 ) -> CdiState:
     """What the node has now, as everybody else may know it."""
     ours = set(own_paths)
@@ -160,6 +162,7 @@ def render_state(
         left_out=left_out,
         hook=str(layout.hook) if layout.hook is not None else "",
         no_hook_reason=layout.reason,
+        shim=shim,
     )
 
 

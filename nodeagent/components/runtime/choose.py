@@ -3,7 +3,7 @@
 Refuses to guess between two living runtimes: changing the wrong one helps nobody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeFlavour, RuntimeKind
@@ -23,6 +23,8 @@ class ChosenRuntime(Value, frozen=True):
     executable: str = ""
     cdi_in_force: bool | None = None
     handlers: tuple[str, ...] | None = None
+    programs: Mapping[str, str] = {}
+    default_handler: str = ""
 
     @property
     def record(self) -> RuntimeRecord:
@@ -57,7 +59,7 @@ def decide_runtime(evidence: RuntimeEvidence, settings: RuntimeSettings) -> Chos
     """The one that serves the kubelet: by the settings, else by the kubelet's own endpoint, else the only one alive."""
     candidates = _restrict(evidence.candidates, settings)
     if not candidates:
-        *others, last = (each.title for each in RUNTIMES.values())
+        *others, last = (each.title for each in RUNTIMES.values() if not each.is_command)
         reason = f"no container runtime was found, looked for sockets of {', '.join(others)} and {last}"
         return NoRuntime(reason=reason, seen=False)
     told = [each for each in candidates if _is_behind(each, evidence.kubelet_endpoint)]
@@ -118,6 +120,8 @@ def _describe(candidate: RuntimeCandidate, settings: RuntimeSettings) -> ChosenR
         executable=candidate.executable,
         cdi_in_force=candidate.cdi_in_force,
         handlers=candidate.handlers,
+        programs=candidate.programs,
+        default_handler=candidate.default_handler,
     )
 
 

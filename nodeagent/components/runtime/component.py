@@ -13,7 +13,8 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.runtime.choose import NoRuntime
 from nodeagent.components.runtime.describe import describe_difference
-from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, render_state
+from nodeagent.components.runtime.plan import Wanted
 from nodeagent.components.runtime.prove import PlanDisproved, Proof, prove_plan
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.live import LiveSettings
@@ -27,12 +28,14 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import FileChange, RuntimeState
+from nodeagent.model.runtime import CdiState, FileChange, RuntimeState
 
 REVIEW_SECONDS = 30.0
 """How long a change that shows in no file, such as a restart of the runtime, may go unseen."""
 VERIFY_SECONDS = 0.5
 """Pause between questions to a runtime that was restarted."""
+SHIM_SECONDS = 5.0
+"""How long the runtime shim may take to be put in place before the runtime is looked at without it."""
 _HOUR_SECONDS = 3600.0
 CODES = (
     "runtime-not-found",
@@ -82,7 +85,7 @@ async def restart_and_verify(
     """
     try:
         await runtime.restart(look.runtime.restart_command)
-        await _wait_in_force(runtime, live, cdi=look.wanted.cdi)
+        await _wait_in_force(runtime, live, look.wanted)
     except NodeagentError:
         # Once begun, the way back is gone to its end, even by an agent that is told to stop meanwhile.
         with anyio.CancelScope(shield=True):
@@ -94,12 +97,13 @@ async def restart_and_verify(
         raise
 
 
-async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, *, cdi: bool) -> None:
+async def _wait_in_force(runtime: ContainerRuntime, live: LiveSettings, wanted: Wanted) -> None:
     timeout = live.now.runtime.restart_timeout_seconds
     reason = "it does not answer"
     with anyio.move_on_after(timeout):
         while True:
-            look = await look_at_runtime(runtime, live.now.runtime, cdi=cdi)
+            shim = decide_shim(live.now.shim, wanted.wrapper if wanted.names is not None else "")
+            look = await look_at_runtime(runtime, live.now.runtime, cdi=wanted.cdi, shim=shim)
             if isinstance(look, Look) and look.is_in_force:
                 return
             reason = look.reason if isinstance(look, NoRuntime) else "the setting is not in force"
@@ -138,6 +142,9 @@ class Runtime:
             tasks.start_soon(self._watch_files, name="runtime files")
             tasks.start_soon(self._watch_settings, name="runtime settings")
             tasks.start_soon(self._watch_allocations, name="runtime idleness")
+            if self._live.now.runtime.shim:
+                await self._wait_shim()
+                tasks.start_soon(self._watch_shim, name="runtime shim")
             await self._try_step()
             task_status.started()
             while True:
@@ -166,6 +173,20 @@ class Runtime:
             async for _ in tables:
                 if self._live.now.runtime.restart == "when_idle":
                     self._attention.wake()
+
+    async def _wait_shim(self) -> None:
+        """So that its class is written with everything else, and one restart is enough; for a while, and no longer."""
+        with anyio.move_on_after(SHIM_SECONDS), self._bus.watch(CdiState, client=f"{self.name} start") as states:
+            await anext(states)
+
+    async def _watch_shim(self) -> None:
+        with self._bus.watch(CdiState, client=f"{self.name} shim") as states:
+            async for _ in states:
+                self._attention.wake()
+
+    def _find_shim(self) -> ShimWish | None:
+        state = self._bus.latest(CdiState)
+        return decide_shim(self._live.now.shim, state.value.shim if state is not None else "")
 
     async def _try_step(self) -> None:
         self._cause, self._asked = self._asked, None
@@ -210,7 +231,8 @@ class Runtime:
         return False
 
     async def _look(self) -> Look | NoRuntime:
-        look = await look_at_runtime(self._runtime, self._live.now.runtime, cdi=self._live.now.cdi.enabled)
+        settings = self._live.now
+        look = await look_at_runtime(self._runtime, settings.runtime, cdi=settings.cdi.enabled, shim=self._find_shim())
         state = render_state(look)
         before = self._bus.latest(RuntimeState)
         self._bus.publish_state(state, source=self.name, cause=self._cause)

@@ -8,13 +8,30 @@ from nodeagent.components.runtime.plan import CLASS, RuntimePlan, Wanted, apply_
 from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.components.runtime.toml_edit import ConfigUneditable, ConfigUnparsable
 from nodeagent.config.sections.containers import RuntimeSettings
+from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
-from nodeagent.model.runtime import ConfigTree, RuntimeEvidence, RuntimeKind, RuntimeState
+from nodeagent.model.runtime import ConfigTree, RuntimeKind, RuntimeState
 from nodeagent.model.values import Value
 
 _NO_WRAPPER = (
     "the program nvidia-container-runtime is not on this node: install it, or set `runtime.legacy_class: false`"
 )
+
+
+class ShimWish(Value, frozen=True):
+    """The runtime shim, as it is in place."""
+
+    program: str
+    names: tuple[str, ...] = ()
+    """What it is called besides."""
+    default: bool = False
+    """Whether it is for containers that ask for no runtime, too."""
+
+
+def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
+    """What is wanted of the shim; nothing while it is not in place."""
+    names = tuple(map(str, settings.nvidia_names))
+    return ShimWish(program=program, names=names, default=settings.default_runtime) if program else None
 
 
 class Look(Value, frozen=True):
@@ -36,9 +53,15 @@ class Look(Value, frozen=True):
         running, files = self.runtime.cdi_in_force, self.plan.cdi_enabled
         cdi_waits = self.wanted.cdi and files and running is False
         handlers = self.runtime.handlers
-        class_waits = bool(self.wanted.wrapper) and not self._is_class_missing and handlers is not None
-        waits = cdi_waits or (class_waits and CLASS not in (handlers or ()))
+        class_waits = bool(self.wanted.wrapper) and handlers is not None and self._is_class_stale(handlers)
+        waits = cdi_waits or (class_waits and not self._is_class_missing)
         return " ".join(self.runtime.restart_command) if waits and not self.plan.changes else ""
+
+    def _is_class_stale(self, handlers: tuple[str, ...]) -> bool:
+        """Whether the daemon, of which this is known, runs another thing than what is written."""
+        program = self.runtime.programs.get(CLASS, self.wanted.wrapper)
+        default = self.runtime.default_handler or CLASS
+        return CLASS not in handlers or self.wanted.lacks_class(program) or (self.wanted.default and default != CLASS)
 
     @property
     def _is_class_missing(self) -> bool:
@@ -57,9 +80,9 @@ class Look(Value, frozen=True):
 
 
 async def look_at_runtime(
-    runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True
+    runtime: ContainerRuntime, settings: RuntimeSettings, *, cdi: bool = True, shim: ShimWish | None = None
 ) -> Look | NoRuntime:
-    """Look once.
+    """Look once; a shim that is in place is the class, whoever made that.
 
     Raises:
         NodeagentError: the node does not answer.
@@ -70,9 +93,15 @@ async def look_at_runtime(
         return chosen
     tree = await runtime.read_config(chosen.kind, chosen.config_file, PLANNERS[chosen.kind].list_own_places(chosen))
     # A release too old for CDI serves by its runtime class alone, where that was asked for.
-    wrapper = evidence.wrapper if settings.legacy_class else ""
-    wanted = Wanted(cdi=cdi and (chosen.knows_cdi or not wrapper), wrapper=wrapper)
-    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=_plan(chosen, tree, wanted, evidence, settings))
+    wrapper = shim.program if shim is not None else evidence.wrapper if settings.legacy_class else ""
+    wanted = Wanted(
+        cdi=cdi and (chosen.knows_cdi or not wrapper),
+        wrapper=wrapper,
+        names=shim.names if shim is not None else None,
+        default=shim is not None and shim.default,
+    )
+    plan = _plan(chosen, tree, wanted, lacks_program=settings.legacy_class and not wrapper)
+    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=plan)
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:
@@ -90,13 +119,11 @@ def render_state(look: Look | NoRuntime) -> RuntimeState:
     )
 
 
-def _plan(
-    chosen: ChosenRuntime, tree: ConfigTree, wanted: Wanted, evidence: RuntimeEvidence, settings: RuntimeSettings
-) -> RuntimePlan:
+def _plan(chosen: ChosenRuntime, tree: ConfigTree, wanted: Wanted, *, lacks_program: bool) -> RuntimePlan:
     try:
         plan = PLANNERS[chosen.kind].plan(chosen, tree, wanted)
     except (ConfigUnparsable, ConfigUneditable) as error:
         return RuntimePlan(cdi_enabled=bool(chosen.cdi_in_force), problem=str(error))
-    if settings.legacy_class and not evidence.wrapper and not (plan.problem and chosen.knows_cdi):
+    if lacks_program and not (plan.problem and chosen.knows_cdi):
         return RuntimePlan(cdi_enabled=plan.cdi_enabled, problem=_NO_WRAPPER)
     return plan

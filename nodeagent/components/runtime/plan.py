@@ -17,6 +17,16 @@ class Wanted(Value, frozen=True):
     cdi: bool = True
     wrapper: str = ""
     """The program behind the runtime class `nvidia`; empty when the class is not wanted."""
+    names: tuple[str, ...] | None = None
+    """Where the class must be this program, its other names; `None` where whoever made the class is left in peace."""
+    default: bool = False
+    """Whether containers that ask for no runtime get this one."""
+
+    def lacks_class(self, program: str | None) -> bool:
+        """Whether something has to be written, when this program is behind the class now; `None` when there is none."""
+        if not self.wrapper or program is None:
+            return bool(self.wrapper)
+        return self.names is not None and program not in (self.wrapper, *self.names)
 
 
 class RuntimePlan(Value, frozen=True):

@@ -18,7 +18,7 @@ from nodeagent.components.runtime.containerd_config import (
     highest_config_version,
 )
 from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, apply_to_tree, list_changes
-from nodeagent.components.runtime.toml_edit import KeyPath, parse_toml, set_keys
+from nodeagent.components.runtime.toml_edit import KeyPath, get, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeFlavour
 
 _RUNC: Final = "runc"
@@ -108,7 +108,8 @@ class _Planner:
                 " in: write the whole path, then restart containerd"
             )
         missing = self.list_missing()
-        if self.config.lacks_default and (*self._runtimes, _RUNC, "runtime_type") not in missing:
+        mended = {(*self._runtimes, name, "runtime_type") for name in (_RUNC, self.config.default_runtime)}
+        if self.config.lacks_default and not mended & missing.keys():
             return (
                 f"the default runtime {self.config.default_runtime} is not among the runtimes of {self._main.path}"
                 " and its imports, so that containerd will start without CRI: add it there, or correct"
@@ -118,7 +119,8 @@ class _Planner:
             return (
                 f"{self._runtime.flavour} writes containerd's configuration itself at every start:"
                 f" take the setting out of its template beside {self._main.path}; it adds the class"
-                f" `{CLASS}` by itself once the NVIDIA container runtime is installed"
+                f" `{CLASS}` by itself, at its next start, once it finds a program called nvidia-container-runtime:"
+                " the NVIDIA container runtime, or the shim by `shim.nvidia_name_dir: /usr/local/nvidia/toolkit`"
             )
         if missing and self.config.ignored_tables:
             return f"containerd {self._runtime.version}: {self.config.ignored_tables}"
@@ -137,9 +139,16 @@ class _Planner:
             keys[*self.config.section, "enable_cdi"] = True
         if self._wanted.wrapper and self._lacks_builtin:
             keys[*self._runtimes, _RUNC, "runtime_type"] = _RUNC_SHIM
-        if self._wanted.wrapper and CLASS not in self.config.runtimes:
+        if self._wanted.lacks_class(self._find_program()):
             keys |= self._describe_class()
+        if self._wanted.default and self.config.default_runtime != CLASS:
+            keys[*self.config.section, "containerd", "default_runtime_name"] = CLASS
         return keys
+
+    def _find_program(self) -> str | None:
+        """What the class starts now; `None` when there is no such class."""
+        known = self.config.runtimes
+        return str(get(known, (CLASS, "options", "BinaryName")) or "") if CLASS in known else None
 
     @property
     def _runtimes(self) -> KeyPath:
@@ -156,6 +165,10 @@ class _Planner:
     def _describe_class(self) -> dict[KeyPath, Any]:
         """The class as a copy of the runtime in use, so that it keeps its cgroup driver and annotations."""
         known = self.config.runtimes
+        program = ("BinaryName", "Runtime") if self.config.version == 1 else ("BinaryName",)
+        if CLASS in known:
+            # Somebody else's: only what it starts is changed.
+            return {(*self._runtimes, CLASS, "options", name): self._wanted.wrapper for name in program}
         bases = (known.get(name) for name in (self.config.default_runtime, _RUNC, "crun"))
         # What is no relative of runc, such as a virtual machine, has other options and runs no wrapper.
         base: dict[str, Any] = next(
@@ -165,9 +178,7 @@ class _Planner:
         entry: dict[str, Any] = {
             name: value for name, value in base.items() if name not in {"options", "runtime_engine", "runtime_root"}
         }
-        options = {**base.get("options", {}), "BinaryName": self._wanted.wrapper}
-        if self.config.version == 1:
-            options["Runtime"] = self._wanted.wrapper
+        options = {**base.get("options", {}), **dict.fromkeys(program, self._wanted.wrapper)}
         at: KeyPath = (*self._runtimes, CLASS)
         flat: dict[KeyPath, Any] = {(*at, "runtime_type"): entry.pop("runtime_type", "") or _RUNC_SHIM}
         flat |= {(*at, name): value for name, value in entry.items()}

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import CLASS, HEADER, OWN_NAME, RuntimePlan, Wanted, find_unread, list_changes
-from nodeagent.components.runtime.toml_edit import get, get_table, merge, parse_toml, set_keys
+from nodeagent.components.runtime.toml_edit import KeyPath, get, get_table, merge, parse_toml, set_keys
 from nodeagent.model.runtime import ConfigTree
 
 _CRIO: Final = ("crio", "runtime")
 
 
 def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """CDI is always on; only the runtime class may be missing.
+    """CDI is always on; only the runtime class, and its being the default, may be missing.
 
     Raises:
         ConfigUnparsable: a file is no TOML.
@@ -31,13 +31,19 @@ def plan_crio(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Runti
         # A later file replaces a runtime's whole entry, and everything else key by key.
         entries |= get_table(document, (*_CRIO, "runtimes"))
         merged = merge(merged, document)
-    if not wanted.wrapper or CLASS in entries:
-        return RuntimePlan(cdi_enabled=enabled)
     default = get(merged, (*_CRIO, "default_runtime"))
-    base: dict[str, Any] = next(
-        (entries[name] for name in (default, "runc", "crun") if isinstance(entries.get(name), dict)), {}
-    )
-    entry = {**base, "runtime_path": wanted.wrapper, "runtime_type": "oci"}
+    keys: dict[KeyPath, Any] = {}
+    program = str(get(entries, (CLASS, "runtime_path")) or "") if CLASS in entries else None
+    if wanted.lacks_class(program):
+        names = (CLASS, default, "runc", "crun")
+        base: dict[str, Any] = next((entries[name] for name in names if isinstance(entries.get(name), dict)), {})
+        entry = {**base, "runtime_path": wanted.wrapper, "runtime_type": "oci"}
+        keys |= {(*_CRIO, "runtimes", CLASS, name): value for name, value in entry.items()}
+    if wanted.default and default != CLASS:
+        keys[*_CRIO, "default_runtime"] = CLASS
+    if not keys:
+        return RuntimePlan(cdi_enabled=enabled)
     path = str(PurePosixPath(runtime.config_file).parent / "crio.conf.d" / f"{OWN_NAME}.conf")
-    content = set_keys(path, HEADER, {(*_CRIO, "runtimes", CLASS, name): value for name, value in entry.items()})
-    return RuntimePlan(cdi_enabled=enabled, changes=list_changes(tree, [(path, content)]))
+    own = next((file.content for file in tree.files if file.path == path), None)
+    changes = list_changes(tree, [(path, set_keys(path, own or HEADER, keys))])
+    return RuntimePlan(cdi_enabled=enabled, changes=changes)

@@ -16,7 +16,7 @@ _DEFAULT_INDENT: Final = "    "
 
 
 def plan_docker(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> RuntimePlan:
-    """Two keys of one JSON object.
+    """A few keys of one JSON object.
 
     Raises:
         ConfigUnparsable: the file is no JSON object.
@@ -38,8 +38,12 @@ def plan_docker(runtime: ChosenRuntime, tree: ConfigTree, wanted: Wanted) -> Run
     if wanted.cdi and not enabled:
         edited["features"] = {**_require_object(file.path, document, "features"), "cdi": True}
     runtimes = _require_object(file.path, document, "runtimes")
-    if wanted.wrapper and CLASS not in runtimes:
+    known = runtimes.get(CLASS)
+    program = str(known.get("path", "")) if isinstance(known, dict) else None
+    if wanted.lacks_class(program):
         edited["runtimes"] = {**runtimes, CLASS: {"path": wanted.wrapper, "args": []}}
+    if wanted.default:
+        edited["default-runtime"] = CLASS
     if edited == document:
         return RuntimePlan(cdi_enabled=enabled)
     content = render_daemon_json(edited, file.content or b"")

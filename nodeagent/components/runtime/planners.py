@@ -9,6 +9,7 @@ from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.components.runtime.plan_containerd import find_drop_in, find_read_files, plan_containerd
 from nodeagent.components.runtime.plan_crio import plan_crio
 from nodeagent.components.runtime.plan_docker import plan_docker
+from nodeagent.components.runtime.plan_podman import plan_podman
 from nodeagent.model.runtime import ConfigTree, RuntimeKind
 
 
@@ -33,4 +34,5 @@ PLANNERS: Final[Mapping[RuntimeKind, Planner]] = {
     ),
     RuntimeKind.CRIO: Planner(plan_crio),
     RuntimeKind.DOCKER: Planner(plan_docker),
+    RuntimeKind.PODMAN: Planner(plan_podman),
 }

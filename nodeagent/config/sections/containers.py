@@ -59,10 +59,10 @@ class RuntimeSettings(Section):
         what="switch CDI on in the runtime's configuration where it is off",
         why="another program's configuration is changed when asked for; where CDI is on nothing needs changing",
     )
-    kind: Literal["auto", "containerd", "crio", "docker"] = knob(
-        OneOf(("auto", "containerd", "crio", "docker")),
+    kind: Literal["auto", "containerd", "crio", "docker", "podman"] = knob(
+        OneOf(("auto", "containerd", "crio", "docker", "podman")),
         "auto",
-        "which runtime serves the kubelet",
+        "which runtime serves the kubelet, or on a machine without one, people",
         "it is found from the kubelet's endpoint, sockets and processes",
     )
     socket: Path | None = knob(
@@ -79,6 +79,13 @@ class RuntimeSettings(Section):
         default=False,
         what="add the runtime class entry named nvidia",
         why="only pods that ask for that runtime class need it",
+    )
+    shim: bool = knob(
+        Flag(),
+        default=False,
+        what="install a program before runc that gives GPUs to containers which ask by NVIDIA_VISIBLE_DEVICES, as the"
+        " runtime class named nvidia; the section shim says how",
+        why="the device plugin needs no such program; images and scripts that ask by environment do",
     )
     restart: Literal["never", "when_idle", "now"] = knob(
         OneOf(("never", "when_idle", "now")),

@@ -1,10 +1,12 @@
-"""Asks a runtime over its CRI socket who it is and which configuration it has in force.
+"""Asks a runtime over its CRI socket who it is, which configuration it has in force, and which containers it has.
 
-Owns the two calls `Version` and `Status`. What the daemon says about itself counts more than what its files say: files
-are read at its next start.
+Owns the calls `Version`, `Status` and `ListContainers`. What the daemon says about itself counts more than what its
+files say: files are read at its next start.
 """
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,13 @@ from nodeagent.edge.container_runtime.protobuf_fields import (
 )
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
+_POD = "io.kubernetes.pod"
+"""What the labels begin with by which the kubelet says whose a container is."""
+_STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
 
@@ -36,6 +42,10 @@ class CriAnswer(Value, frozen=True):
     """`None` when it does not tell."""
     handlers: tuple[str, ...] | None = None
     """Runtime classes; `None` when it does not tell."""
+    programs: Mapping[str, str] = {}
+    """The low-level runtime behind a class, of those for which it tells."""
+    default_handler: str = ""
+    """The class of a container that asks for none; empty when it does not tell."""
     is_ready: bool | None = None
     """Its own condition `RuntimeReady`; `None` when it does not tell."""
 
@@ -46,11 +56,29 @@ async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer
     Raises:
         RuntimeSilent: nobody, or not in time, or nonsense.
     """
+    with _translating(socket, timeout_seconds):
+        version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
+        status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
+        return _describe(version, status)
+
+
+async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple[PodContainer, ...]:
+    """All containers of pods, those too that have ended and are still kept.
+
+    Raises:
+        RuntimeSilent: nobody answers, or not in time, or nonsense.
+    """
+    with _translating(socket, timeout_seconds):
+        answer = await _call(socket, "ListContainers", b"", timeout_seconds)
+        return tuple(_parse_container(content) for number, content in parse_fields(answer) if number == 1)
+
+
+@contextmanager
+def _translating(socket: str, timeout_seconds: float) -> Iterator[None]:
+    """Whatever goes wrong with the questions asked within, it is one error."""
     try:
         with anyio.fail_after(timeout_seconds):
-            version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
-            status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
-        return _describe(version, status)
+            yield
     except TimeoutError as error:
         raise RuntimeSilent(socket, f"nothing within {timeout_seconds:g} s") from error
     except AnswerRefused as error:
@@ -72,11 +100,14 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
         # CRI-O has text of its own there, which says nothing about CDI: it has no switch for it.
         config = {}
     enabled = config.get("enableCDI") if isinstance(config, dict) else None
+    runtimes = _find_runtimes(config)
     return CriAnswer(
         name=version.get(2, ""),
         version=version.get(3, ""),
         cdi_enabled=enabled if isinstance(enabled, bool) else None,
-        handlers=tuple(handlers) or _find_runtimes(config),
+        handlers=tuple(handlers) or (tuple(runtimes) if runtimes is not None else None),
+        programs=find_programs(runtimes, ("options", "BinaryName")),
+        default_handler=_find_text(config, ("containerd", "defaultRuntimeName")),
         is_ready=_find_ready(status),
     )
 
@@ -91,7 +122,33 @@ def _find_ready(status: bytes) -> bool | None:
     return None
 
 
-def _find_runtimes(config: Any) -> tuple[str, ...] | None:
+def find_programs(runtimes: Mapping[str, Any] | None, at: Sequence[str]) -> dict[str, str]:
+    """The program of each runtime that says one, at this place of what it says."""
+    found = {name: _find_text(entry, at) for name, entry in (runtimes or {}).items()}
+    return {name: program for name, program in found.items() if program}
+
+
+def _find_runtimes(config: Any) -> dict[str, Any] | None:
     containerd = config.get("containerd") if isinstance(config, dict) else None
     runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
-    return tuple(runtimes) if isinstance(runtimes, dict) else None
+    return runtimes if isinstance(runtimes, dict) else None
+
+
+def _find_text(value: Any, at: Sequence[str]) -> str:
+    for key in at:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _parse_container(message: bytes) -> PodContainer:
+    contents, labels = dict(parse_fields(message)), parse_text_map(message, 8)
+    # A number that is zero is not sent.
+    state = parse_numbers(message).get(6, 0)
+    return PodContainer(
+        id=contents.get(1, b"").decode("utf-8", "replace"),
+        pod_uid=labels.get(f"{_POD}.uid", ""),
+        name=parse_texts(contents.get(3, b"")).get(1, ""),
+        state=_STATES[state] if state < len(_STATES) else ContainerState.UNKNOWN,
+        namespace=labels.get(f"{_POD}.namespace", ""),
+        pod=labels.get(f"{_POD}.name", ""),
+    )

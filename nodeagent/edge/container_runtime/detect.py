@@ -32,6 +32,7 @@ from nodeagent.model.runtimes.record import RuntimePlace, RuntimeRecord
 
 _log = get_logger(component="runtime")
 WRAPPERS: Final = ("/usr/bin/nvidia-container-runtime", "/usr/local/nvidia/toolkit/nvidia-container-runtime")
+_PROGRAM_DIRECTORIES: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _CREDENTIALS: Final = struct.Struct("3i")
 _CONNECT_SECONDS: Final = 1.0
 
@@ -48,13 +49,27 @@ class RuntimeDetector:
         host_root: Path = Path("/"),
         proc_root: Path = Path("/proc"),
         socket: Path | None = None,
+        command: str = "",
         timeout_seconds: float = 5.0,
     ) -> None:
+        """Wire it up.
+
+        Args:
+            host_root: where the host's files are seen.
+            proc_root: where its processes are seen.
+            socket: one to look at besides the usual ones.
+            command: the runtime's word in the settings, where that is one without a daemon.
+            timeout_seconds: how long a daemon may take to answer.
+        """
         self._host, self._proc_root, self._socket = HostPaths(host_root), proc_root, socket
+        self._command = next((each for each in RUNTIMES.values() if each.is_command and each.setting == command), None)
         self._timeout_seconds = timeout_seconds
 
     async def read_evidence(self) -> RuntimeEvidence:
         """Look once; a runtime that hangs costs its timeout and no more."""
+        if self._command is not None:
+            found = await anyio.to_thread.run_sync(self._find_command, self._command)
+            return RuntimeEvidence(candidates=found, wrapper=await anyio.to_thread.run_sync(self._find_wrapper))
         endpoint = await anyio.to_thread.run_sync(self._find_kubelet_endpoint)
         places = await anyio.to_thread.run_sync(lambda: list(self._list_sockets(endpoint)))
         candidates: list[RuntimeCandidate] = []
@@ -73,11 +88,17 @@ class RuntimeDetector:
             wrapper=wrapper,
         )
 
+    def _find_command(self, record: RuntimeRecord) -> tuple[RuntimeCandidate, ...]:
+        places = (f"{directory}/{record.program}" for directory in _PROGRAM_DIRECTORIES)
+        path = next((place for place in places if self._host.here(place).is_file()), "")
+        return (RuntimeCandidate(kind=record.kind, socket="", answers=True, executable=path),) if path else ()
+
     def _find_wrapper(self) -> str:
         return next((path for path in WRAPPERS if self._host.here(path).exists()), "")
 
     def _list_sockets(self, endpoint: str) -> Iterator[tuple[RuntimeKind, RuntimeFlavour, str]]:
-        usual = [(record.kind, place) for record in RUNTIMES.values() for place in self._list_places(record)]
+        daemons = [record for record in RUNTIMES.values() if not record.is_command]
+        usual = [(record.kind, place) for record in daemons for place in self._list_places(record)]
         listed = {self._host.here(place.socket) for _, place in usual}
         if self._socket is not None and self._host.here(str(self._socket)) not in listed:
             listed.add(self._host.here(str(self._socket)))
@@ -110,6 +131,8 @@ class RuntimeDetector:
             version=answer.version.removeprefix("v"),
             cdi_in_force=answer.cdi_enabled,
             handlers=answer.handlers,
+            programs=answer.programs,
+            default_handler=answer.default_handler,
         )
 
     def _look_behind(self, kind: RuntimeKind, flavour: RuntimeFlavour, socket: str) -> RuntimeCandidate:

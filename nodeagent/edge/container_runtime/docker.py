@@ -5,7 +5,7 @@ import json
 import socket as sockets
 from typing import Any
 
-from nodeagent.edge.container_runtime.cri import CriAnswer
+from nodeagent.edge.container_runtime.cri import CriAnswer, find_programs
 from nodeagent.edge.container_runtime.errors import RuntimeSilent
 
 _ANSWER_LIMIT_BYTES = 4 * 1024 * 1024
@@ -41,4 +41,6 @@ def _describe(told: dict[str, Any]) -> CriAnswer:
         version=str(told.get("ServerVersion", "")),
         cdi_enabled=bool(directories) if "CDISpecDirs" in told else None,
         handlers=tuple(runtimes) if isinstance(runtimes, dict) else None,
+        programs=find_programs(runtimes if isinstance(runtimes, dict) else None, ("path",)),
+        default_handler=str(told.get("DefaultRuntime") or ""),
     )

@@ -9,8 +9,9 @@ HostError
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
 ├── DirectoryNotPrivate   a directory of one's own is another user's, or open to one
-├── HookProgramMissing    the hook program is not part of this installation
-├── HookProgramUnfit      it is, and does not run on this host
+├── ProgramMissing        a program of ours for the host is not part of this installation
+├── ProgramUnfit          it is, and does not run on this host
+├── ProgramNameTaken      under the name that it should have lies a program of somebody else
 ├── VgpuFileInvalid       a limits or usage file is none, is damaged, or is for other devices
 ├── ShimTableUnfit        the runtime shim's table would be one that the shim refuses
 └── HostStuck             file work did not come back in time
@@ -140,22 +141,32 @@ class DeviceNodeNotApplied(HostError):
         self.path, self.step, self.errno = path, step, error.errno
 
 
-class HookProgramMissing(HostError):
-    """The hook program was not built with this installation."""
+class ProgramMissing(HostError):
+    """A program of ours was not built with this installation."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, what: str, without: str) -> None:
         super().__init__(
-            f"cannot install the CDI hook: {path} is missing: in a checkout `make native` builds it;"
-            " without it set `cdi.hooks: none`"
+            f"cannot install {what}: {path} is missing: in a checkout `make native` builds it; without it {without}"
         )
         self.path = path
 
 
-class HookProgramUnfit(HostError):
-    """The hook program does not run where the container runtime would start it, or nobody can know whether it does."""
+class ProgramUnfit(HostError):
+    """A program does not run where the container runtime would start it, or nobody can know whether it does."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} cannot be shown to run on the host: {reason}")
+        self.path = path
+
+
+class ProgramNameTaken(HostError):
+    """Under a name that a program of ours should have lies something else."""
+
+    def __init__(self, path: Path, target: Path) -> None:
+        super().__init__(
+            f"cannot make {path} a link to {target}: another program is there: remove the package that it is from,"
+            " or leave `shim.nvidia_name_dir` empty"
+        )
         self.path = path
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit
+from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
     EditedFile,
@@ -14,6 +17,9 @@ from nodeagent.model.runtime import (
     RuntimeKind,
     TrialAnswer,
 )
+
+if TYPE_CHECKING:
+    from nodeagent.model.shim import OnMissing, ShimTable
 
 Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
 """Makes of a file that others have edited one without our part, `None` for none at all; raises a NodeagentError."""
@@ -67,8 +73,70 @@ class SpecDirectories(Protocol):
         ...
 
 
-class HookInstaller(Protocol):
-    """Puts the hook program on the host."""
+class PartSpecs(Protocol):
+    """Specifications of single containers, each with parts of GPUs of its own."""
+
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
+        """Have each of these names mean these GPUs, with all that a container needs in order to use them.
+
+        Raises:
+            NodeagentError: a GPU cannot be described now, or the file cannot be written.
+        """
+        ...
+
+    async def remove_part(self, name: str) -> None:
+        """Have it, and those that were written with it as the first, mean nothing; fine when they do already.
+
+        Raises:
+            NodeagentError: the file cannot be removed.
+        """
+        ...
+
+
+class PartFolders(Protocol):
+    """What containers are told of their limits, and tell of their use: a folder for each."""
+
+    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+        """Have the folder say this; a container that has it sees the change.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Take the folder away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def list_names(self) -> tuple[str, ...]:
+        """The folders that there are.
+
+        Raises:
+            NodeagentError: they cannot be listed.
+        """
+        ...
+
+
+class PartLibrary(Protocol):
+    """The library that holds containers to their parts."""
+
+    async def install(self) -> LibraryFiles:
+        """Have it on the host.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
+        ...
+
+
+class ProgramInstaller(Protocol):
+    """Puts a program of ours on the host."""
 
     async def install(self, path: Path) -> bool:
         """Have exactly our program there, executable; False when it was there already.
@@ -83,6 +151,38 @@ class HookInstaller(Protocol):
 
         Raises:
             NodeagentError: it does not run, it lacks something, or this process cannot know.
+        """
+        ...
+
+
+class ShimHost(Protocol):
+    """The runtime shim as it lies on the host: a program, what it looks things up in, and further names."""
+
+    async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
+        """Have exactly our program there, seen to run, and each of the names lead to it; False when all of it was so.
+
+        Raises:
+            NodeagentError: it cannot be put there, does not run, or one of the names is another program's.
+        """
+        ...
+
+    async def read_marks(self) -> tuple[tuple[str, str], ...]:
+        """Files of the host that say another thing after a reboot or with another driver: path and first line."""
+        ...
+
+    async def write(self, directory: Path, table: "ShimTable", on_missing: "OnMissing") -> bool:
+        """Have exactly this there; False when it was there already.
+
+        Raises:
+            NodeagentError: it cannot be written; what is there stays.
+        """
+        ...
+
+    async def remove(self, directory: Path) -> bool:
+        """Take the table away; False when there was none.
+
+        Raises:
+            NodeagentError: it cannot be removed.
         """
         ...
 

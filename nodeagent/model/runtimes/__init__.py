@@ -7,9 +7,10 @@ from nodeagent.model.runtime import RuntimeKind
 from nodeagent.model.runtimes.containerd import CONTAINERD
 from nodeagent.model.runtimes.crio import CRIO
 from nodeagent.model.runtimes.docker import DOCKER
+from nodeagent.model.runtimes.podman import PODMAN
 from nodeagent.model.runtimes.record import RuntimeRecord
 
-RUNTIMES: Final[Mapping[RuntimeKind, RuntimeRecord]] = {each.kind: each for each in (CONTAINERD, CRIO, DOCKER)}
+RUNTIMES: Final[Mapping[RuntimeKind, RuntimeRecord]] = {each.kind: each for each in (CONTAINERD, CRIO, DOCKER, PODMAN)}
 """In the order in which they are looked for."""
 
 

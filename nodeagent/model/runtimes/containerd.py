@@ -7,6 +7,15 @@ from nodeagent.model.runtimes.record import MAIN, FurtherFiles, RuntimePlace, Ru
 
 _RANCHER: Final = "/run/k3s/containerd/containerd.sock"
 
+_STATES: Final = (
+    "/run/containerd",
+    "/run/k3s/containerd",
+    "/run/k0s/containerd",
+    "/var/snap/microk8s/common/run/containerd",
+)
+NOTE: Final = "io.containerd.runtime.v2.task/*/*/runtime"
+"""Below the directory of its state; a note for each container."""
+
 CONTAINERD: Final = RuntimeRecord(
     kind=RuntimeKind.CONTAINERD,
     setting="containerd",
@@ -46,5 +55,6 @@ CONTAINERD: Final = RuntimeRecord(
     first_with_cdi=(1, 7),
     first_with_groups=(2, 0),
     further_files=FurtherFiles.IMPORTS,
+    notes=tuple(f"{directory}/{NOTE}" for directory in _STATES),
     check=("--config", MAIN, "config", "dump"),
 )

@@ -16,5 +16,6 @@ CRIO: Final = RuntimeRecord(
     places=(RuntimePlace("/var/run/crio/crio.sock"),),
     first_with_cdi=(1, 24),
     first_with_groups=(1, 31),
+    monitor="conmon",
     further_files=FurtherFiles.DIRECTORY,
 )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from nodeagent.model.runtime import RuntimeKind
+from nodeagent.model.runtimes.containerd import NOTE
 from nodeagent.model.runtimes.record import MAIN, RuntimePlace, RuntimeRecord
 
 DOCKER: Final = RuntimeRecord(
@@ -18,6 +19,7 @@ DOCKER: Final = RuntimeRecord(
     first_with_groups=(28, 0),
     adapter="/cri-dockerd.sock",
     speaks_cri=False,
+    notes=(f"/run/docker/containerd/daemon/{NOTE}",),
     check=("--validate", "--config-file", MAIN),
     check_flag="--validate",
 )

@@ -52,16 +52,24 @@ class RuntimeRecord(Value, frozen=True):
     adapter: str = ""
     """How the socket's name ends of the program in front of it; it serves no kubelet without that one."""
     speaks_cri: bool = True
+    is_command: bool = False
+    """Whether it is no daemon but a program that people start; it is looked for only where the settings name it."""
     further_files: FurtherFiles = FurtherFiles.NONE
     check: tuple[str, ...] = ()
     """The arguments with which its own program judges a configuration; empty where it does not."""
     check_flag: str = ""
     """The flag among them that only newer releases know; empty where all do."""
 
+    notes: tuple[str, ...] = ()
+    """Patterns of files, one for each container, that hold the path of the low-level runtime it was made by."""
+    monitor: str = ""
+    """The program beside each container that was told this path instead; empty where there is none."""
+
     def find_place(self, flavour: RuntimeFlavour) -> RuntimePlace:
         """Where it is in this distribution; any other is as the plain one."""
         return next((each for each in self.places if each.flavour is flavour), self.places[0])
 
     def restart_command(self, flavour: RuntimeFlavour) -> tuple[str, ...]:
-        """What brings a changed configuration into force; never a signal, of which some die."""
-        return self.find_place(flavour).restart or ("systemctl", "restart", self.unit)
+        """What brings a changed configuration into force; never a signal, of which some die; nothing for a command."""
+        told = self.find_place(flavour).restart
+        return told or (("systemctl", "restart", self.unit) if self.unit else ())

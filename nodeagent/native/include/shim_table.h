@@ -29,7 +29,9 @@
 #define SHIM_TABLE_VERSION 1
 #define SHIM_TABLE_FILE "table"
 #define SHIM_ON_MISSING_FILE "on_missing"
-#define SHIM_DIRECTORY "/var/lib/nodeagent/shim"
+/* Both files are in this directory beside the program, or in the other one where that is not known. */
+#define SHIM_PLACE "shim"
+#define SHIM_DIRECTORY "/var/lib/nodeagent/" SHIM_PLACE
 
 enum {
     SHIM_TABLE_LIMIT = 4194304,

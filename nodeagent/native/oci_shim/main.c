@@ -2,9 +2,15 @@
  * README.md says what it understands. It decides nothing: what is looked up here, the agent has written. */
 #include "shim.h"
 
+/* Beside the program, by whatever link or name it was called: who could replace the one could replace the other. */
 static const char *find_directory(void) {
     const char *told = sys_variable("NODEAGENT_SHIM_DIR");
-    return told && *told == '/' ? told : SHIM_DIRECTORY;
+    if (told && *told == '/') return told;
+    enum { PATH_LIMIT = 4096 };
+    char *own = take(PATH_LIMIT);
+    long size = sys_readlink("/proc/self/exe", own, PATH_LIMIT - 1);
+    if (size <= 0 || *own != '/' || size == PATH_LIMIT - 1) return SHIM_DIRECTORY;
+    return join((const char *const[]){copy_slice((Slice){own, (size_t)(base_name(own) - own)}), SHIM_PLACE, NULL});
 }
 
 static bool ends(const char *text, const char *with) {

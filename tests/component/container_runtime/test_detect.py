@@ -1,5 +1,6 @@
 """Detection and the whole edge against a CRI socket that really answers."""
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -9,17 +10,30 @@ import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
+from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime, list_containers
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
 from tests.fakes.cri import FakeCri
 
-EFFECTIVE = {"enableCDI": True, "containerd": {"runtimes": {"runc": {}, "nvidia": {}}}}
+DOCKER_TELLS = {
+    "ServerVersion": "28.2.1",
+    "CDISpecDirs": ["/etc/cdi"],
+    "DefaultRuntime": "runc",
+    "Runtimes": {"runc": {}, "nvidia": {"path": "/shim"}},
+}
+EFFECTIVE = {
+    "enableCDI": True,
+    "containerd": {
+        "defaultRuntimeName": "runc",
+        "runtimes": {"runc": {"options": 1}, "nvidia": {"options": {"BinaryName": "/shim"}}},
+    },
+}
 
 
 @pytest.fixture
@@ -44,7 +58,13 @@ async def test_a_runtime_says_who_it_is_and_what_is_in_force(host: Path) -> None
     async with fake.serving(host / "s"):
         answer = await ask_runtime(str(host / "s"))
     assert answer == CriAnswer(
-        name="containerd", version="v2.1.4", cdi_enabled=True, handlers=("runc", "nvidia"), is_ready=True
+        name="containerd",
+        version="v2.1.4",
+        cdi_enabled=True,
+        handlers=("runc", "nvidia"),
+        programs={"nvidia": "/shim"},
+        default_handler="runc",
+        is_ready=True,
     )
     assert fake.was_verbose
 
@@ -82,6 +102,43 @@ async def test_nobody_at_the_socket_is_an_error(host: Path) -> None:
         await ask_runtime(str(host / "missing"))
 
 
+@pytest.mark.parametrize(
+    ("number", "state"), [(0, "created"), (1, "running"), (2, "exited"), (3, "unknown"), (7, "unknown")]
+)
+async def test_containers_are_known_by_what_the_kubelet_wrote_on_them(host: Path, number: int, state: str) -> None:
+    """One that no kubelet has made belongs to no pod."""
+    fake = FakeCri()
+    fake.container_state = number
+    fake.containers = {
+        "c0ffee": {
+            "io.kubernetes.container.name": "main",
+            "io.kubernetes.pod.name": "train-0",
+            "io.kubernetes.pod.namespace": "ml",
+            "io.kubernetes.pod.uid": "u-1",
+        },
+        "beef": {"made-by": "hand"},
+    }
+    async with fake.serving(host / "s"):
+        listed = await list_containers(str(host / "s"))
+    assert listed == (
+        PodContainer(
+            id="c0ffee", pod_uid="u-1", name="main", state=ContainerState(state), namespace="ml", pod="train-0"
+        ),
+        PodContainer(id="beef", pod_uid="", name="", state=ContainerState(state)),
+    )
+
+
+async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None:
+    """Nonsense, and nobody there."""
+    fake = FakeCri()
+    fake.raw_containers = b"\x0a\x05ab"
+    async with fake.serving(host / "s"):
+        with pytest.raises(RuntimeSilent, match="does not end"):
+            await list_containers(str(host / "s"))
+    with pytest.raises(RuntimeSilent):
+        await list_containers(str(host / "missing"))
+
+
 async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:
     """With its process behind the socket, its version without the v, and the kubelet's own endpoint."""
     pid = os.getpid()
@@ -106,6 +163,7 @@ async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:
     plain, k3s = evidence.candidates
     assert (plain.kind, plain.version, plain.cdi_in_force, plain.pid) == (RuntimeKind.CONTAINERD, "2.1.4", True, pid)
     assert (plain.executable, plain.arguments) == ("/usr/bin/containerd", ("containerd", "--config", "/x.toml"))
+    assert (plain.programs, plain.default_handler) == ({"nvidia": "/shim"}, "runc")
     assert k3s.flavour is RuntimeFlavour.K3S
     assert evidence.kubelet_endpoint == "/run/k3s/containerd/containerd.sock"
     assert evidence.wrapper == "/usr/bin/nvidia-container-runtime"
@@ -124,6 +182,16 @@ async def test_a_program_that_may_not_be_seen_is_told_by_its_command_line(
     async with FakeCri().serving(host / "run/containerd/containerd.sock"):
         (candidate,) = (await make_detector(host).read_evidence()).candidates
     assert candidate.executable == program
+
+
+async def test_a_runtime_without_daemon_is_looked_for_where_the_settings_name_it(host: Path) -> None:
+    """By its program; on a node whose kubelet another one serves it is nobody's rival."""
+    (host / "usr/bin/podman").write_text("")
+    assert (await make_detector(host).read_evidence()).candidates == ()
+    (found,) = (await RuntimeDetector(host_root=host, command="podman").read_evidence()).candidates
+    assert (found.kind, found.answers, found.executable) == (RuntimeKind.PODMAN, True, "/usr/bin/podman")
+    (host / "usr/bin/podman").unlink()
+    assert (await RuntimeDetector(host_root=host, command="podman").read_evidence()).candidates == ()
 
 
 async def test_rke2_is_told_from_k3s_by_its_data(host: Path) -> None:
@@ -193,7 +261,7 @@ async def test_a_configured_socket_is_looked_at_besides(host: Path, name: str, k
 async def test_docker_is_asked_in_its_own_way(host: Path) -> None:
     """Over HTTP on its socket; before it knew CDI it does not tell."""
     answers = [
-        b'{"ServerVersion": "28.2.1", "CDISpecDirs": ["/etc/cdi"], "Runtimes": {"runc": {}}}',
+        json.dumps(DOCKER_TELLS).encode(),
         b'{"x": 1}',
         b"[",
         b"[]",
@@ -210,7 +278,14 @@ async def test_docker_is_asked_in_its_own_way(host: Path) -> None:
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answer)
         told = await anyio.to_thread.run_sync(ask_docker, path)
-        assert told == CriAnswer(name="docker", version="28.2.1", cdi_enabled=True, handlers=("runc",))
+        assert told == CriAnswer(
+            name="docker",
+            version="28.2.1",
+            cdi_enabled=True,
+            handlers=("runc", "nvidia"),
+            programs={"nvidia": "/shim"},
+            default_handler="runc",
+        )
         assert (await anyio.to_thread.run_sync(ask_docker, path)).cdi_enabled is None
         with pytest.raises(RuntimeSilent):
             await anyio.to_thread.run_sync(ask_docker, path)

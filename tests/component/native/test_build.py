@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.edge.host.driver.hook_program import BUILT
+from nodeagent.edge.host.files.host_program import BUILT
 from tests.support.native import MACHINES, NATIVE, PROGRAMS
 
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
@@ -36,7 +36,7 @@ def read_machine(program: Path) -> int:
 
 
 def test_every_program_is_built_for_every_processor_and_the_same_twice(tmp_path: Path) -> None:
-    """Static, so that it runs on hosts of which nothing is known; where it is built leaves no trace in it."""
+    """Where it is built leaves no trace in it."""
     machines = [machine for machine in MACHINES if machine not in CROSS or shutil.which(f"{machine}-linux-gnu-gcc")]
     built = []
     for place in (tmp_path, tmp_path / "elsewhere"):
@@ -53,7 +53,7 @@ def test_every_program_is_built_for_every_processor_and_the_same_twice(tmp_path:
 
 def test_the_agent_looks_where_make_puts_it() -> None:
     """The program of this machine."""
-    assert NATIVE / "built" / platform.machine() / "nodeagent-cdi-hook" == BUILT
+    assert NATIVE / "built" / platform.machine() == BUILT
 
 
 def test_missing_cross_compiler_is_named_with_its_package(tmp_path: Path) -> None:

@@ -90,7 +90,8 @@ class FakeRuntime:
         enabled = bool(document["plugins"][SECTION].get("enable_cdi"))
         if self.fails_on_the_side and enabled:
             return TrialAnswer(said=self.fails_on_the_side)
-        return TrialAnswer(obstacle=self.no_trial, is_ready=True, handlers=("", "runc"), cdi_enabled=enabled)
+        named = document["plugins"][SECTION].get("containerd", {}).get("runtimes", {"runc": {}})
+        return TrialAnswer(obstacle=self.no_trial, is_ready=True, handlers=("", *named), cdi_enabled=enabled)
 
     async def apply(self, changes: Sequence[FileChange]) -> None:
         await self._work()

@@ -1,14 +1,15 @@
 """The runtime component on virtual time, beside a runtime that does as the test says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from nodeagent.components.runtime.component import Runtime
+from nodeagent.components.runtime.component import SHIM_SECONDS, Runtime
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -18,7 +19,7 @@ from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import ConfigurationReloaded, RuntimeConfigured, RuntimeRestarted
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
 from tests.component.runtime.fakes import CRIO, MAIN, START, FakeRuntime
 from tests.support.virtual_time import FakeClock
 
@@ -53,6 +54,14 @@ class Surroundings:
             yield
             tasks.cancel_scope.cancel()
 
+    @asynccontextmanager
+    async def running_beside(
+        self, act: Callable[[], Coroutine[None, None, None]], tasks: TaskGroup
+    ) -> AsyncIterator[None]:
+        tasks.start_soon(act)
+        async with self.running():
+            yield
+
     @property
     def state(self) -> RuntimeState:
         envelope = self.bus.latest(RuntimeState)
@@ -75,6 +84,38 @@ async def test_where_cdi_is_on_nothing_is_written() -> None:
         assert (around.runtime.writes, around.runtime.restarts) == (0, [])
         assert around.state.cdi_enabled is True
         assert around.found == {}
+
+
+async def test_the_shim_is_written_with_everything_else_in_one_step() -> None:
+    """It is waited for at the start; one restart brings all of it into force."""
+    around = Surroundings(FakeRuntime(), manage=True, restart="now", shim=True)
+
+    async def put_in_place() -> None:
+        await anyio.sleep(1)
+        around.bus.publish_state(CdiState(generation=1, shim="/shim"), source="cdi")
+
+    async with anyio.create_task_group() as tasks, around.running_beside(put_in_place, tasks):
+        await anyio.sleep(10)
+        assert b'BinaryName = "/shim"' in around.runtime.files[MAIN]
+        assert b"enable_cdi = true" in around.runtime.files[MAIN]
+        assert len(around.runtime.restarts) == 1
+        assert around.found == {}
+
+
+async def test_a_shim_that_comes_late_is_written_when_it_is_there() -> None:
+    """Pods that need none do not wait for it."""
+    around = Surroundings(FakeRuntime(), manage=True, shim=True)
+    began = anyio.current_time()
+    async with around.running():
+        assert anyio.current_time() - began == pytest.approx(SHIM_SECONDS)
+        assert b"/shim" not in around.runtime.files[MAIN]
+        around.bus.publish_state(CdiState(generation=1), source="cdi")
+        around.bus.publish_state(HELD, source="allocations")
+        await anyio.sleep(1)
+        assert b"/shim" not in around.runtime.files[MAIN]
+        around.bus.publish_state(CdiState(generation=2, shim="/shim"), source="cdi")
+        await anyio.sleep(1)
+        assert b'BinaryName = "/shim"' in around.runtime.files[MAIN]
 
 
 async def test_unmanaged_it_only_says_that_cdi_is_off() -> None:

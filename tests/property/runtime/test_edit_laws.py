@@ -56,8 +56,12 @@ def runtime(kind: RuntimeKind, version: str) -> ChosenRuntime:
 
 
 def plan_any(version: str, content: bytes) -> None:
+    for wanted in (Wanted(wrapper="/usr/bin/w"), Wanted(wrapper="/usr/bin/w", names=(), default=True)):
+        plan_one(version, content, wanted)
+
+
+def plan_one(version: str, content: bytes, wanted: Wanted) -> None:
     tree = ConfigTree(files=(ConfigFile(path="/etc/x/config", content=content),))
-    wanted = Wanted(cdi=True, wrapper="/usr/bin/w")
     with suppress(ConfigUnparsable, ConfigUneditable):
         plan = plan_containerd(runtime(RuntimeKind.CONTAINERD, version), tree, wanted)
         for change in plan.changes:

@@ -10,6 +10,7 @@ from nodeagent.cli.doctor.facts import (
 )
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.edge.host.shim.look import ShimSight
 from nodeagent.model.driver import DriverEvidence, NvmlAnswer, PciFunction
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -35,6 +36,7 @@ RUNTIME = ChosenRuntime(
     version="2.1",
     cdi_in_force=True,
 )
+SHIM = ShimSight(program="/s", devices=2)
 DIRECTORY = DirectoryFacts(path="/d", writable=True, free_bytes=1 << 30, total_bytes=1 << 40)
 AGENT = replace(
     make_rich_state("word"),
@@ -67,6 +69,7 @@ HEALTHY = Facts(
     kubelet=SocketFacts(path="/k"),
     pod_resources=SocketFacts(path="/p"),
     checkpoint=HELD,
+    shim=SHIM,
     specs=(SpecReading(path="/a.json", kind="nvidia.com/gpu", version="0.6.0", devices=("0",)),),
     runtime=RUNTIME,
     api=ApiFacts(where="sa"),

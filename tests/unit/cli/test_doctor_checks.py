@@ -23,7 +23,7 @@ from nodeagent.model.ports import KubeletCheckpoint
 from nodeagent.model.runtime import CdiState
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_address, make_gpu
-from tests.unit.cli.healthy_node import AGENT, DIRECTORY, EVIDENCE, HEALTHY, HELD, RUNTIME
+from tests.unit.cli.healthy_node import AGENT, DIRECTORY, EVIDENCE, HEALTHY, HELD, RUNTIME, SHIM
 
 UNREGISTERED = PluginState(
     resources=(
@@ -107,6 +107,9 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ({"runtime": NoRuntime(reason="none found")}, "runtime", Grade.WARN, "none found"),
         ({"runtime": replace(RUNTIME, cdi_in_force=False)}, "runtime", Grade.FAIL, "CDI is off"),
         ({"runtime": replace(RUNTIME, cdi_in_force=None)}, "runtime", Grade.WARN, "does not say"),
+        ({"shim": replace(SHIM, problem="it is not there")}, "shim", Grade.FAIL, "do not start"),
+        ({"shim": replace(SHIM, table_problem="it is damaged")}, "shim", Grade.FAIL, "are refused"),
+        ({"shim": replace(SHIM, table_problem="it is damaged", passes=True)}, "shim", Grade.WARN, "start without"),
         ({"api": ApiFacts()}, "api server", Grade.WARN, "no credentials"),
         ({"api": ApiFacts(where="sa", problem="timeout")}, "api server", Grade.FAIL, "timeout"),
         ({"api": ApiFacts(where="sa", denied=("patch nodes",))}, "api server", Grade.FAIL, "may not patch nodes"),
@@ -188,6 +191,7 @@ THREE_GRADES = {
     "pod resources",
     "registration",
     "runtime",
+    "shim",
     "versions",
 }
 
@@ -227,3 +231,10 @@ def test_the_lines_say_it_without_colour_and_without_escapes() -> None:
     narrow = render_checks(long, width=60, colour=False).splitlines()
     assert max(map(len, narrow)) <= 60
     assert " ".join(narrow).count("do") == 60
+
+
+def test_the_shim_says_what_it_gives_where_it_is_wanted() -> None:
+    """Nothing is said of it where nobody wants it."""
+    (check,) = _find(HEALTHY, "shim")
+    assert check.found == "/s gives 2 devices to containers that ask by environment"
+    assert _find(replace(HEALTHY, shim=None), "shim") == []

@@ -150,3 +150,38 @@ def test_no_runtime_is_one_line(tmp_path: Path) -> None:
     err = io.StringIO()
     assert run_command_line(["runtime", "plan", *words], Streams(io.StringIO(), err)) == ExitCode.UNREACHABLE
     assert "no container runtime answers" in err.getvalue()
+
+
+def test_the_shim_must_be_in_place_before_a_runtime_is_told_of_it(node: Node, tmp_path: Path) -> None:
+    """The agent puts it there; what the plan says of it is the program itself."""
+    words = ("--set", "runtime.shim=true", "--set", f"shim.dir={tmp_path}")
+    for verb in ("plan", "configure"):
+        code, _, err = node.run(verb, *words)
+        assert (code, f"not at {tmp_path}/nodeagent-oci-shim: start the agent" in err) == (ExitCode.BAD_INPUT, True)
+    assert node.run("detect", *words)[0] == ExitCode.UNWELL
+    (tmp_path / "nodeagent-oci-shim").touch()
+    code, out, _ = node.run("plan", *words)
+    assert code == ExitCode.OK
+    assert f'+BinaryName = "{tmp_path}/nodeagent-oci-shim"' in out
+
+
+def test_podman_is_configured_without_a_restart(tmp_path: Path) -> None:
+    """A file of its own, gone again afterwards."""
+    root = tmp_path / "host"
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/podman").touch()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/nodeagent-oci-shim").touch()
+    words = [f"node.host_root={root}", f"node.state_dir={tmp_path}", "runtime.kind=podman", "runtime.shim=true"]
+    words += [f"shim.dir={tmp_path}/lib", "shim.default_runtime=true"]
+    flags = [flag for word in words for flag in ("--set", word)]
+    code, out, _ = run_here("runtime", "plan", *flags)
+    assert code == ExitCode.OK
+    assert "afterwards: nothing, the files are read at every start" in out
+    code, out, _ = run_here("runtime", "configure", *flags)
+    own = root / "etc/containers/containers.conf.d/99-nodeagent.conf"
+    assert (code, "to bring it into force" in out) == (ExitCode.OK, False)
+    assert f'nvidia = ["{tmp_path}/lib/nodeagent-oci-shim"]' in own.read_text()
+    assert 'runtime = "nvidia"' in own.read_text()
+    assert run_here("runtime", "unconfigure", *flags)[0] == ExitCode.OK
+    assert not own.exists()

@@ -7,12 +7,13 @@ value is noticed here and not by a container. All writing blocks; on the event l
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from nodeagent.edge.host.errors import ShimTableUnfit
 from nodeagent.edge.host.files.atomic_file import write_atomically
 from nodeagent.edge.host.files.sealed_file import seal
 from nodeagent.model.shim import (
+    OnMissing,
     ShimDevice,
     ShimEdits,
     ShimEntry,
@@ -24,12 +25,14 @@ from nodeagent.model.shim import (
     ShimPolicy,
     ShimTable,
 )
+from nodeagent.model.shim_names import SHIM_PLACE
 
 NAME: Final = "nodeagent-shim-table"
 VERSION: Final = 1
 TABLE_FILE: Final = "table"
 ON_MISSING_FILE: Final = "on_missing"
-DIRECTORY: Final = Path("/var/lib/nodeagent/shim")
+DIRECTORY: Final = Path("/var/lib/nodeagent") / SHIM_PLACE
+"""Where the program looks when it does not know where itself is; else in the directory of this name beside it."""
 TABLE_LIMIT: Final = 4194304
 LINES_LIMIT: Final = 65536
 FIELDS_LIMIT: Final = 4096
@@ -49,7 +52,7 @@ def write_table(directory: Path, table: ShimTable) -> None:
     write_atomically(directory / TABLE_FILE, seal(NAME.encode(), VERSION, body) + body, mode=_MODE)
 
 
-def write_on_missing(directory: Path, answer: Literal["refuse", "pass"]) -> None:
+def write_on_missing(directory: Path, answer: OnMissing) -> None:
     """What becomes of a container that asks for GPUs when there is no table that can be used.
 
     Raises:

@@ -36,6 +36,15 @@ def test_the_only_one_alive_serves() -> None:
     assert (chosen.kind, chosen.config_file) == (RuntimeKind.CONTAINERD, "/etc/containerd/config.toml")
 
 
+def test_podman_is_chosen_by_the_settings() -> None:
+    """It has no socket, reads its files at every start, and nothing has to be restarted."""
+    podman = RuntimeCandidate(kind=RuntimeKind.PODMAN, socket="", answers=True, executable="/usr/bin/podman")
+    chosen = decide(podman, kind="podman")
+    assert isinstance(chosen, ChosenRuntime)
+    assert (chosen.config_file, chosen.restart_command) == ("/etc/containers/containers.conf", ())
+    assert chosen.knows_cdi
+
+
 def test_docker_beside_containerd_serves_nobody() -> None:
     """Docker brings its own containerd along; the kubelet speaks to containerd."""
     chosen = decide(DOCKER, CONTAINERD)

@@ -1,12 +1,15 @@
 """One look at a runtime, and what follows from it."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
-from nodeagent.components.runtime.look import Look, look_at_runtime, render_state
+from nodeagent.components.runtime.look import Look, ShimWish, decide_shim, look_at_runtime, render_state
 from nodeagent.components.runtime.plan import RuntimePlan, Wanted
 from nodeagent.config.sections.containers import RuntimeSettings
+from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
 from nodeagent.model.runtime import ConfigTree, FileChange, RuntimeEvidence, RuntimeFlavour, RuntimeKind
 from tests.component.runtime.fakes import CRIO, START, WRAPPER, FakeRuntime
@@ -15,6 +18,7 @@ CHANGE = FileChange(path="/x", before=None, after=b"")
 CONTAINERD = ChosenRuntime(
     kind=RuntimeKind.CONTAINERD, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version="2.1.4"
 )
+SHIM = ShimWish(program="/shim", names=("/name",), default=True)
 CLASS = replace(RuntimeSettings(), legacy_class=True)
 
 
@@ -50,6 +54,42 @@ def test_a_class_that_is_only_written_waits_for_a_restart(handlers: tuple[str, .
     for plan in (RuntimePlan(cdi_enabled=True, changes=(CHANGE,)), RuntimePlan(cdi_enabled=True, problem="no")):
         look = make_look(runtime, plan, wanted)
         assert (look.restart_needed, look.is_in_force) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("programs", "default", "restart"),
+    [
+        ({"nvidia": SHIM.program}, "nvidia", False),
+        ({"nvidia": "/name"}, "nvidia", False),
+        ({}, "", False),
+        ({"nvidia": WRAPPER}, "nvidia", True),
+        ({"nvidia": SHIM.program}, "runc", True),
+    ],
+)
+def test_a_class_that_is_another_program_waits_for_a_restart(
+    programs: dict[str, str], default: str, restart: bool
+) -> None:
+    """So does a default that is another class, of daemons that say it."""
+    runtime = replace(CONTAINERD, cdi_in_force=True, handlers=("nvidia",), programs=programs, default_handler=default)
+    wanted = Wanted(cdi=True, wrapper=SHIM.program, names=SHIM.names, default=True)
+    assert bool(make_look(runtime, RuntimePlan(cdi_enabled=True), wanted).restart_needed) is restart
+
+
+async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
+    """Whatever NVIDIA's program would be; and of a release too old for CDI nothing else is wanted."""
+    for settings in (RuntimeSettings(), CLASS):
+        found = await look_at_runtime(FakeRuntime(START), settings, shim=SHIM)
+        assert isinstance(found, Look)
+        assert found.wanted == Wanted(cdi=True, wrapper=SHIM.program, names=SHIM.names, default=True)
+        assert b"/shim" in (found.plan.changes[0].after or b"")
+    old = await look_at_runtime(FakeRuntime(START, "1.6.36"), RuntimeSettings(), shim=SHIM)
+    assert isinstance(old, Look)
+    assert (old.wanted.cdi, old.plan.problem) == (False, "")
+    settings_of_it = ShimSettings(nvidia_name_dir=tmp_path, default_runtime=True)
+    assert decide_shim(settings_of_it, "") is None
+    wish = decide_shim(settings_of_it, "/shim")
+    assert wish is not None
+    assert (wish.default, wish.names[0]) == (True, str(tmp_path / "nvidia-container-runtime"))
 
 
 async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Look:

@@ -21,6 +21,7 @@ from nodeagent.model.shim import (
     ShimPolicy,
     ShimTable,
 )
+from nodeagent.model.shim_names import SHIM_PLACE
 from tests.support.native import NATIVE
 
 HEADER = (NATIVE / "include" / "shim_table.h").read_text(encoding="utf-8")
@@ -103,8 +104,9 @@ def test_header_and_description_are_equal() -> None:
         "TABLE_NAME": table_file.NAME,
         "TABLE_FILE": table_file.TABLE_FILE,
         "ON_MISSING_FILE": table_file.ON_MISSING_FILE,
-        "DIRECTORY": str(table_file.DIRECTORY),
+        "PLACE": SHIM_PLACE,
     }
+    assert f'#define SHIM_DIRECTORY "{table_file.DIRECTORY.parent}/" SHIM_PLACE\n' in HEADER
     assert f"#define SHIM_TABLE_VERSION {table_file.VERSION}\n" in HEADER
     numbers = {name: int(value) for name, value in re.findall(r"SHIM_(\w+) = (\d+),", HEADER)}
     assert numbers.pop("SEAL_LIMIT") > len(table_file.NAME) + 64 + 22

@@ -1,0 +1,25 @@
+"""Builds what keeps the runtime shim; loaded only where it is wanted, or something of it is left."""
+
+from nodeagent.components.cdi.keep_shim import ShimKeeper
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.host.shim.shim_host import HostShim
+
+
+def build_shim_keeper(live: LiveSettings, worker: WorkerThread) -> ShimKeeper:
+    """The runtime shim of this host."""
+    return ShimKeeper(live, build_shim_host(live.now, worker))
+
+
+def build_shim_host(settings: Settings, worker: WorkerThread) -> HostShim:
+    """Where it lies."""
+    node = settings.node
+    return HostShim(
+        worker,
+        host=HostPaths(node.host_root),
+        shared=node.state_dir,
+        proc_root=node.proc_dir,
+        sys_root=node.sys_dir,
+    )

@@ -1,0 +1,181 @@
+"""Puts a program of ours where the container runtime starts it.
+
+Owns the copy on the host, and the proof that it runs there, in the host's root as the container runtime would start it.
+Programs come with the package, for each processor, made by `make native`.
+It is replaced by rename, so that a container that starts meanwhile runs the old one or the new one.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import nodeagent
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import (
+    FileNotWritten,
+    FileUnreadable,
+    HostStuck,
+    ProgramMissing,
+    ProgramUnfit,
+    describe_os_error,
+)
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.values import Value
+
+BUILT: Final = Path(nodeagent.__file__).parent / "native" / "built" / os.uname().machine
+_MODE: Final = 0o755
+_TIMEOUT_SECONDS: Final = 10.0
+_CHECK_SECONDS: Final = 5.0
+_SAID_LIMIT: Final = 300
+Identity: TypeAlias = tuple[str, int, int, int, int]
+
+_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+_IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
+
+
+class Program(Value, frozen=True):
+    """One program of this installation."""
+
+    built: Path
+    what: str
+    """What people call it."""
+    without: str
+    """How to do without it."""
+    check: tuple[str, ...]
+    """The arguments with which it only shows that it runs."""
+    proof: str = ""
+    """What it may say while it fails, because nothing but the program itself can say it; empty when it may not fail."""
+
+
+HOOK: Final = Program(
+    built=BUILT / "nodeagent-cdi-hook",
+    what="the CDI hook",
+    without="set `cdi.hooks: none`",
+    check=("self-check",),
+)
+
+
+def locate_shared(path: Path, host: HostPaths, shared: Path | None) -> Path:
+    """Where this process finds a path of the host's that may be in a directory it has under the host's own name."""
+    return path if shared is not None and path.is_relative_to(shared) else host.here(str(path))
+
+
+def _identify(place: Path) -> Identity | None:
+    """Equal as long as it is the same file, with the same content and mode; `None` when it is not there."""
+    try:
+        status = place.stat()
+    except OSError:
+        return None
+    return (str(place), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+class HostProgram:
+    """The port `ProgramInstaller`."""
+
+    def __init__(
+        self,
+        worker: WorkerThread,
+        program: Program = HOOK,
+        *,
+        host: HostPaths | None = None,
+        shared: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            worker: the thread for file work.
+            program: which one.
+            host: where the host's files are seen.
+            shared: a directory that this process has under the host's own name, and may write to where the rest of the
+                host is read only.
+            environment: this process's own.
+        """
+        self._worker, self._program, self._host, self._shared = worker, program, host or HostPaths(), shared
+        self._is_in_pod = _IN_A_POD in (os.environ if environment is None else environment)
+        self._installed: Identity | None = None
+        self._proven: Identity | None = None
+
+    async def install(self, path: Path) -> bool:
+        """Have exactly our program at a path of the host's; False when it was there already."""
+        try:
+            return await self._worker.run(
+                lambda: self._install(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"installing {self._program.what}"
+            )
+        except WorkerError as error:
+            raise HostStuck(path, str(error)) from error
+
+    async def check(self, path: Path) -> None:
+        """Have it run where it is, with what it needs of the host; as long as the file stays the same, once."""
+        try:
+            await self._worker.run(
+                lambda: self._check(path), timeout_seconds=_TIMEOUT_SECONDS, what=f"trying {self._program.what}"
+            )
+        except WorkerError as error:
+            raise HostStuck(path, str(error)) from error
+
+    def check_nowait(self, path: Path) -> None:
+        """The same, in this thread; for command lines.
+
+        Raises:
+            ProgramUnfit: it does not run, or this process cannot know.
+        """
+        self._check(path)
+
+    def _check(self, path: Path) -> None:
+        if self._is_in_pod and self._host.is_own:
+            raise ProgramUnfit(path, "this pod does not see the host, `node.host_root` is /")
+        identity = _identify(locate_shared(path, self._host, self._shared))
+        if identity is None:
+            raise ProgramUnfit(path, "it is not there")
+        if identity != self._proven:
+            self._run(path)
+            self._proven = identity
+
+    def _run(self, path: Path) -> None:
+        command = [] if self._host.is_own else ["chroot", str(self._host.root)]
+        try:
+            done = subprocess.run(  # noqa: S603  # our own program, which was compared with the installation's
+                [*command, str(path), *self._program.check],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CHECK_SECONDS,
+                check=False,
+                env=_ENVIRONMENT,
+            )
+        except OSError as error:
+            raise ProgramUnfit(path, describe_os_error(error)) from error
+        except subprocess.TimeoutExpired as error:
+            raise ProgramUnfit(path, f"it did not end within {_CHECK_SECONDS:.0f} s") from error
+        said = done.stderr.decode("utf-8", "replace").strip()[:_SAID_LIMIT]
+        if done.returncode and not (self._program.proof and self._program.proof in said):
+            raise ProgramUnfit(path, said or f"it ended with {done.returncode}")
+
+    def _install(self, path: Path) -> bool:
+        place = locate_shared(path, self._host, self._shared)
+        if self._installed is not None and _identify(place) == self._installed:
+            return False
+        is_new = self._put(path, place)
+        self._installed = _identify(place)
+        return is_new
+
+    def _put(self, path: Path, place: Path) -> bool:
+        try:
+            program = read_bounded(self._program.built)
+        except FileUnreadable as error:
+            raise ProgramMissing(self._program.built, self._program.what, self._program.without) from error
+        # What has its own name here is written by that name.
+        host = HostPaths() if place == path else self._host
+        if host.read(str(path)) == program and place.stat().st_mode & _MODE == _MODE:
+            return False
+        host.write(str(path), program, mode=_MODE)
+        try:
+            # A file that was there keeps its mode when its content is replaced.
+            place.chmod(_MODE)
+        except OSError as error:
+            raise FileNotWritten(path, "make it executable", error, replaced=True) from error
+        return True

@@ -1,0 +1,198 @@
+"""The port `ShimHost`: the runtime shim's program, its names and its table, on this host.
+
+Owns how it is found under further names: by links to it, never made over a program of somebody else.
+Blocking work is done in a worker thread and bounded in time.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck, ProgramNameTaken
+from nodeagent.edge.host.files.atomic_file import read_bounded, remove_stale_temporaries
+from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table
+from nodeagent.model.shim import OnMissing, ShimTable
+from nodeagent.model.shim_names import SHIM_PROGRAM
+
+T = TypeVar("T")
+
+SHIM: Final = Program(
+    built=BUILT / SHIM_PROGRAM,
+    what="the runtime shim",
+    without="set `runtime.shim: false`",
+    check=("--version",),
+    # It has run, which is what is asked: what starts containers has another PATH than this process.
+    proof="no runtime binary found",
+)
+_MARKS: Final = ("sys/kernel/random/boot_id", "module/nvidia/version")
+_TIMEOUT_SECONDS: Final = 10.0
+_DIRECTORY_MODE: Final = 0o755
+_FILE_MODE: Final = 0o600
+_MARK_LIMIT: Final = 4096
+
+Seen = tuple[int, ...]
+
+
+class HostShim:
+    """One host's runtime shim."""
+
+    def __init__(
+        self,
+        worker: WorkerThread,
+        *,
+        program: Program = SHIM,
+        host: HostPaths | None = None,
+        shared: Path | None = None,
+        proc_root: Path = Path("/proc"),
+        sys_root: Path = Path("/sys"),
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            worker: the thread for file work.
+            program: the one of this installation.
+            host: where the host's files are seen.
+            shared: a directory that this process has under the host's own name.
+            proc_root: the host's /proc.
+            sys_root: the host's /sys.
+        """
+        self._worker, self._host, self._shared = worker, host or HostPaths(), shared
+        self._program = HostProgram(worker, program, host=self._host, shared=shared)
+        self._marks = [root / name for root, name in zip((proc_root, sys_root), _MARKS, strict=True)]
+        self._written: tuple[Path, ShimTable, OnMissing, tuple[Seen | None, ...]] | None = None
+
+    async def install(self, program: Path, names: Sequence[Path] = ()) -> bool:
+        """Have our program there, seen to run, and each of the names lead to it."""
+        is_new = await self._program.install(program)
+        await self._program.check(program)
+        linked = await self._run(lambda: self._link(program, names), "naming the runtime shim", program)
+        return is_new or linked
+
+    async def read_marks(self) -> tuple[tuple[str, str], ...]:
+        """What a reboot, or another driver, changes."""
+        return await self._run(self._read_marks, "looking at driver and boot", self._marks[0])
+
+    async def write(self, directory: Path, table: ShimTable, on_missing: OnMissing) -> bool:
+        """Have exactly this there; what others have made of it meanwhile is put right."""
+        place = locate_shared(directory, self._host, self._shared)
+        what = "writing the runtime shim's table"
+        return await self._run(lambda: self._write(place, table, on_missing), what, directory)
+
+    async def remove(self, directory: Path) -> bool:
+        """Take the table away, and what is said for the case that there is none."""
+        place = locate_shared(directory, self._host, self._shared)
+        return await self._run(lambda: _remove(place), "removing the runtime shim's table", directory)
+
+    def _link(self, program: Path, names: Sequence[Path]) -> bool:
+        made = [name for name in names if self._link_one(name, program)]
+        return bool(made)
+
+    def _link_one(self, name: Path, program: Path) -> bool:
+        # The link itself is ours, so of its own path only the directory is followed.
+        place = locate_shared(name.parent, self._host, self._shared) / name.name
+        if place.is_symlink() and place.readlink() == program:
+            return False
+        if os.path.lexists(place):
+            raise ProgramNameTaken(name, program)
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            temporary.symlink_to(program)
+            temporary.rename(place)
+        except OSError as error:
+            with suppress(OSError):  # the first failure is the one to tell
+                temporary.unlink(missing_ok=True)
+            raise FileNotWritten(name, "make the link", error, replaced=False) from error
+        return True
+
+    def _read_marks(self) -> tuple[tuple[str, str], ...]:
+        found = []
+        for place in self._marks:
+            with suppress(HostError):  # without a driver module there is no version that could change
+                text = read_bounded(place, limit_bytes=_MARK_LIMIT).decode("utf-8", "replace")
+                found.append((self._name_on_host(place), text.partition("\n")[0]))
+        return tuple(found)
+
+    def _name_on_host(self, place: Path) -> str:
+        root = self._host.root
+        return f"/{place.relative_to(root)}" if place.is_relative_to(root) else str(place)
+
+    def _write(self, directory: Path, table: ShimTable, on_missing: OnMissing) -> bool:
+        paths = [directory / TABLE_FILE, directory / ON_MISSING_FILE]
+        if self._written == (directory, table, on_missing, _identify(paths)):
+            return False
+        try:
+            directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            for path in paths:
+                # What is replaced keeps its mode and owner, and the shim trusts nothing that others may write.
+                if path.is_symlink() or not _is_private(path):
+                    path.unlink(missing_ok=True)
+                remove_stale_temporaries(path)
+        except OSError as error:
+            raise FileNotWritten(directory, "make it fit for its files", error, replaced=False) from error
+        before = _read_both(paths)
+        write_on_missing(directory, on_missing)
+        write_table(directory, table)
+        self._written = (directory, table, on_missing, _identify(paths))
+        return _read_both(paths) != before
+
+    async def _run(self, call: Callable[[], T], what: str, path: Path) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+        except WorkerError as error:
+            raise HostStuck(path, str(error)) from error
+
+
+def list_table_files(directory: Path) -> tuple[Path, ...]:
+    """What is ours in the directory of the table."""
+    return (directory / TABLE_FILE, directory / ON_MISSING_FILE)
+
+
+def _remove(directory: Path) -> bool:
+    paths = [path for path in list_table_files(directory) if os.path.lexists(path)]
+    try:
+        for path in paths:
+            path.unlink()
+    except OSError as error:
+        raise FileNotWritten(directory, "remove what is in it", error, replaced=False) from error
+    with suppress(OSError):  # somebody has put something into it
+        directory.rmdir()
+    return bool(paths)
+
+
+def _is_private(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return True
+    return status.st_uid == os.geteuid() and status.st_mode & 0o7777 == _FILE_MODE
+
+
+def _identify(paths: Iterable[Path]) -> tuple[Seen | None, ...]:
+    """Equal as long as nobody has touched the files."""
+    return tuple(_identify_one(path) for path in paths)
+
+
+def _identify_one(path: Path) -> Seen | None:
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _read_both(paths: Iterable[Path]) -> list[bytes]:
+    found = []
+    for path in paths:
+        try:
+            found.append(read_bounded(path))
+        except HostError:
+            found.append(b"")
+    return found

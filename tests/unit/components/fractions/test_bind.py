@@ -15,7 +15,7 @@ from nodeagent.components.fractions.bind import (
     is_same_pod,
     list_names,
 )
-from nodeagent.components.fractions.decide import PartView, read_profile
+from nodeagent.components.fractions.decide import PartView
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
@@ -23,7 +23,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
 from nodeagent.model.ports import ContainerDevices, PodListing
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
 from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.parts import (
@@ -146,7 +146,7 @@ def test_what_nobody_can_be_given_is_refused_with_the_remedy() -> None:
 
 def test_a_request_that_can_never_be_served_is_refused_at_the_admission() -> None:
     """A pod that fails at once is seen; one that never starts is not."""
-    profile = read_profile(FractionsSettings())
+    profile = plan_profile(FractionsSettings())
     assert isinstance(profile, CoresProfile)
     with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
         check_request(profile, profile.core, 150)

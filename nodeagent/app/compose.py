@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
-from nodeagent.app.container_side import ContainerSide
+from nodeagent.app.container_side import CDI_GATE, ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.usage_side import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.components.offering.component import OfferingComponent
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -60,15 +61,17 @@ class Composition:
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or os.uname().nodename
+        self.names = (self.node, os.uname().nodename)
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
-        self.clearing, self.forgetting, self.choosing = ClearingDoor(), ForgettingDoor(), ChoosingDoor()
-        registers = settings.device_plugin.enabled
+        self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
+        registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.usage = UsageSide(self.bus, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
@@ -88,6 +91,7 @@ class Composition:
             clearing=self.clearing,
             forgetting=self.forgetting,
             choosing=self.choosing,
+            parts=self.kubelet.parts,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -128,12 +132,14 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
+            *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
-        if not self.live.now.device_plugin.enabled:
+        settings = self.live.now
+        if not (settings.device_plugin.enabled or settings.fractions.enabled):
             return ()
         plugin = ComponentSpec(
             "deviceplugin",
@@ -150,13 +156,31 @@ class Composition:
             vital=True,
             stop_stage=10,
         )
-        return (plugin,)
+        return (plugin, *self._part_specs()) if settings.fractions.enabled else (plugin,)
+
+    def _part_specs(self) -> tuple[ComponentSpec, ...]:
+        fractions = ComponentSpec(
+            "fractions",
+            self._build_fractions,
+            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
+            opens=("parts_known",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (fractions,)
+
+    def _build_fractions(self) -> Component:
+        from nodeagent.app.parts_side import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
+
+        sides = (self.kubelet, self.containers, self.cluster)
+        return build_fractions(self.bus, self.conditions, self.clock, self.live, sides)
 
     async def aclose(self) -> None:
         """End what is not a component."""
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        self.usage.close()
         self.late.close()
         await self.cluster.aclose()
 
@@ -180,7 +204,7 @@ class Composition:
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.door, self.choosing)
+        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -263,9 +287,9 @@ class Composition:
             admin=self.listeners.admin,
             metrics=self.exporter.answer,
             introspect=self._introspect,
-            list_history=lambda: tabulate_history(self.kubelet.door.history),
+            list_history=lambda: tabulate_history(self.kubelet.relay.history),
             capacity=self.capacity,
-            names=(self.node, os.uname().nodename),
+            names=self.names,
             conditions=self.conditions,
             past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,

@@ -25,7 +25,8 @@ from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource
+from nodeagent.model.parts import PartWish
+from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource, PartSetting
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -47,10 +48,11 @@ class Control:
         clearing: GpuClearing,
         forgetting: GpuForgetting,
         choosing: DoorChoosing,
+        parts: PartSetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
+        self._clearing, self._forgetting, self._choosing, self._parts = clearing, forgetting, choosing, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -183,6 +185,10 @@ class Control:
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
         """Have a GPU go through another door."""
         return await self._choosing.set_door(name, door, who)
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits."""
+        return await self._parts.set_part(wish)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

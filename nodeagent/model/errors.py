@@ -8,14 +8,19 @@ NodeagentError
 │   └── DriverReleased         handles were given up on purpose
 ├── GpuError                   one GPU, the others are fine
 │   ├── GpuUnknown             nobody knows a device of that name
-│   └── GpuLost                it fell off the bus
+│   ├── GpuLost                it fell off the bus
+│   └── PartitionRefused       its driver refuses to cut it otherwise
 ├── AllocationError            an Allocate that must be refused
 │   ├── RequestInvalid         it asks for what cannot be asked for
 │   │   └── DeviceUnknown      a device that the resource does not have
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
+│   ├── PartsUnavailable       parts of GPUs cannot be given at the moment
+│   ├── NoRoom                 a part of a GPU that no GPU has free now
+│   ├── BindingRefused         a binding that goes against the account
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
+├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
 ├── FaultUnknown               the simulation was asked for a fault it does not know
 └── ControlRefused             a person asked the agent for something it will not do
 """
@@ -87,6 +92,14 @@ class GpuLost(GpuError):
         self.gpu, self.reason = gpu, reason
 
 
+class PartitionRefused(GpuError):
+    """The driver refused one call that changes how a GPU is cut; what was done before it stands."""
+
+    def __init__(self, what: str, reason: str, *, in_use: bool = False) -> None:
+        super().__init__(f"cannot {what}: {reason}")
+        self.what, self.reason, self.in_use = what, reason, in_use
+
+
 class AllocationError(NodeagentError):
     """An Allocate that must be refused."""
 
@@ -123,6 +136,30 @@ class DeviceHeld(AllocationError):
         self.device, self.holder = device, holder
 
 
+class PartsUnavailable(AllocationError):
+    """Parts of GPUs cannot be given at the moment; the kubelet asks again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"parts of GPUs cannot be given: {reason}")
+        self.reason = reason
+
+
+class NoRoom(AllocationError):
+    """No GPU has so much free now; the kubelet asks again, and it succeeds when there is room."""
+
+    def __init__(self, reason: str, looked_at: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.looked_at = reason, looked_at
+
+
+class BindingRefused(AllocationError):
+    """A binding goes against the account of the GPUs; the kubelet asks again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the parts cannot be given: {reason}")
+        self.reason = reason
+
+
 class CallerUnclear(AllocationError):
     """A container is about to start, and it cannot be told for certain which; the kubelet asks again."""
 
@@ -137,6 +174,14 @@ class JournalUnavailable(AllocationError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write the allocation journal {path}: {reason}")
         self.path, self.reason = path, reason
+
+
+class PublicationUnreadable(NodeagentError):
+    """What a node says of its GPUs on its object makes no sense to this version."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"cannot read {key} of the node: {reason}")
+        self.key, self.reason = key, reason
 
 
 class FaultUnknown(NodeagentError):

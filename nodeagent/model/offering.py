@@ -95,6 +95,10 @@ class Offering(Value, frozen=True):
             if each is None or each.door is not door or not each.is_open
         }
 
+    def list_waiting(self) -> frozenset[GpuUuid]:
+        """The GPUs of which somebody must be gone before all is as wanted."""
+        return frozenset(each.gpu for each in self.doors if not each.is_settled)
+
     def list_open(self, door: Door) -> frozenset[GpuUuid]:
         """The GPUs of which somebody new can get something through this door."""
         return frozenset(each.gpu for each in self.doors if each.door is door and each.is_open)

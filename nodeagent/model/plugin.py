@@ -39,7 +39,9 @@ class UnofferedCause(StrEnum):
     EXCLUDED = "excluded"
     """The configuration leaves this GPU alone, and offers others."""
     DOOR = "door"
-    """The GPU goes through another door, or none, or is to do so as soon as nobody has it."""
+    """The GPU goes through another door, or none."""
+    DRAINING = "draining"
+    """The GPU is to go through another door, or none, as soon as nobody has it, and nobody new gets it until then."""
     UNSELECTED = "unselected"
     """`gpus.include` means no GPU of this node at all."""
     PARTITIONED = "partitioned"
@@ -58,7 +60,7 @@ class UnofferedCause(StrEnum):
     """The configuration counts it, and nothing else is known of it."""
 
 
-_ON_PURPOSE: Final = frozenset({UnofferedCause.EXCLUDED, UnofferedCause.DOOR})
+_ON_PURPOSE: Final = frozenset({UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING})
 
 
 class Unoffered(Value, frozen=True):
@@ -101,6 +103,11 @@ class OfferAccount(Value, frozen=True):
     def gpus_elsewhere(self) -> int:
         """GPUs that go through another door, or none."""
         return sum(one.cause is UnofferedCause.DOOR for one in self.unoffered)
+
+    @property
+    def gpus_draining(self) -> int:
+        """GPUs that nobody new gets, because they are to go through another door, or none."""
+        return sum(one.cause is UnofferedCause.DRAINING for one in self.unoffered)
 
     @property
     def gpus_offered(self) -> int:

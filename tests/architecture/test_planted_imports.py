@@ -14,6 +14,7 @@ ROOT = Path(nodeagent.__file__).parents[1]
 
 LINES = "a line may import anything to its right"
 COMPONENTS = "components never import one another"
+EXTENDER = "the extender is a program of its own: no component of the node's is in it"
 RULES = "rules know settings and the vocabulary, nothing else"
 EDGES = "edges meet only in edge.host and edge.grpc"
 SIDES = "each module of edge.nvml is the agent's, the worker's, or knows neither"
@@ -32,7 +33,12 @@ PLANTED: tuple[tuple[str, str, str], ...] = (
     (LINES, "nodeagent.app.errors", "nodeagent.cli.version"),
     (COMPONENTS, "nodeagent.components.labeler.values", "nodeagent.components.exporter.series.rates"),
     (COMPONENTS, "nodeagent.components.exporter.series.rates", "nodeagent.components.web.verdict"),
-    (RULES, "nodeagent.rules.mig", "nodeagent.core.clock"),
+    (RULES, "nodeagent.rules.mig.profiles", "nodeagent.core.clock"),
+    (LINES, "nodeagent.components.web.verdict", "nodeagent.extender.rank"),
+    (LINES, "nodeagent.app.errors", "nodeagent.extender.rank"),
+    (EXTENDER, "nodeagent.extender.rank", "nodeagent.components.offering.decide"),
+    (EXTENDER, "nodeagent.extender.texts", "nodeagent.app.errors"),
+    (EXTENDER, "nodeagent.extender.gpu_pod", "nodeagent.cli.version"),
     (RULES, "nodeagent.rules.selectors", "nodeagent.edge.host.machine.boot_id"),
     (RULES, "nodeagent.rules.cdi_names", "anyio"),
     (EDGES, "nodeagent.edge.kube.errors", "nodeagent.edge.kubelet.errors"),

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.journal import encode_records
 from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import KubeletRun, Look, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.roles.grants import Entry, Freed, Granted
 from nodeagent.components.allocations.tabulate import tabulate_living
 from nodeagent.components.cdi.decide import render_specs
@@ -244,7 +244,7 @@ class _Admission:
             live,
             kubelet,
             store=_Sink(content),
-            door=JournalDoor("/state/allocations.journal"),
+            relay=JournalRelay("/state/allocations.journal"),
             node=Node("machine", "boot"),
         )
         self._loop = asyncio.new_event_loop()

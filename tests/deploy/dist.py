@@ -28,8 +28,8 @@ WHEEL_LIMIT_BYTES: Final = 1_200_000
 """Without the programs in C."""
 
 BUILT: Final = "nodeagent/native/built/"
-PROGRAM_LIMITS: Final = {"nodeagent-oci-shim": 300 * 1024}
-"""It is loaded before every container."""
+PROGRAM_LIMITS: Final = {"nodeagent-oci-shim": 300 * 1024, "libnodeagent-vgpu.so": 200 * 1024}
+"""One is loaded before every container, the other into every process of a container with a part of a GPU."""
 FREE: Final = frozenset({"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "PSF-2.0", "Python-2.0"})
 """Licences that put no condition on those who run or pass on the agent beyond naming their authors."""
 

@@ -1,4 +1,4 @@
-"""The programs in C: where their sources are, and what is made of them."""
+"""The programs and the library in C: where their sources are, and what is made of them."""
 
 import re
 from pathlib import Path
@@ -16,6 +16,6 @@ def _read_list(name: str) -> tuple[str, ...]:
     return tuple(found[1].split())
 
 
-PROGRAMS: Final = _read_list("PROGRAMS")
+PROGRAMS: Final = (*_read_list("PROGRAMS"), *_read_list("LIBRARIES"))
 MACHINES: Final = _read_list("MACHINES")
 """As `make native` has them."""

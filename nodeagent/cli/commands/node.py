@@ -141,7 +141,8 @@ GPUS = Command(
                 ExitCode.UNWELL,
                 ExitCode.UNREACHABLE,
             ),
-            description="Only the running agent judges.\nExit code 1: not every device is healthy.",
+            description="Only the running agent judges.\nExit code 1: not every device is healthy, "
+            "one that should be there is gone, or what is known of them is old.",
             arguments=(*ASKING, *TABLE, GPU, POD),
             examples=(Example("nodeagent gpu health", "what each device needs before it is offered again"),),
         ),
@@ -227,7 +228,11 @@ GPUS = Command(
                 SET,
                 SIMULATION,
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
-                Argument(("door",), "whole, none, or configured", choices=("whole", "none", "configured")),
+                Argument(
+                    ("door",),
+                    "whole, fractions (where they are on), none, or configured",
+                    choices=("whole", "fractions", "none", "configured"),
+                ),
                 Argument(
                     ("--wait",),
                     "after the other words: until the door is as wanted, or for so long, with a line for each change",

@@ -7,7 +7,7 @@ from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import say_simulated
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
-from nodeagent.cli.answers.selection import is_pod, name_pod, narrow_gpus, warn_of_pod
+from nodeagent.cli.answers.selection import is_pod, name_holders, narrow_gpus, warn_of_pod
 from nodeagent.cli.answers.table import read_environment, wants_colour
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import read_gpus, read_judged, read_pods, read_troubles
@@ -86,16 +86,18 @@ def show_topology(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def show_health(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The verdict on every device; the exit code says whether all are healthy."""
+    """The verdict on every device; the exit code says whether all that should be there are known to be healthy."""
     environ = read_environment(arguments)
     settings = load_for_looking(arguments, environ)
     answerer, records = read_judged(settings, environ)
     records = _narrow(arguments, streams, records)
     devices: tuple[DeviceHealth, ...] = tuple(device for record in records.gpus for device in record.health)
     advice = advise(records, colour=wants_colour(streams.out, environ))
-    after = [*advice, *list_troubles(read_troubles(settings, environ))]
+    is_narrowed = arguments.gpu is not None or arguments.pod is not None
+    troubles = read_troubles(settings, environ, of_absence=not is_narrowed)
+    after = [*advice, *list_troubles(troubles)]
     write_table(arguments, streams, devices, tabulate_health(records, time.time()), after, answerer)
-    is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices)
+    is_well = devices and all(device.verdict is Verdict.HEALTHY for device in devices) and not troubles
     return ExitCode.OK if is_well else ExitCode.UNWELL
 
 
@@ -141,7 +143,7 @@ def clear(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord) -> GpusRecord:
     """What is left after `--gpu` and `--pod`."""
-    warn_of_pod(arguments.pod, (name_pod(one) for record in records.gpus for one in record.allocations), streams)
+    warn_of_pod(arguments.pod, name_holders(records.gpus), streams)
     return narrow_gpus(records, arguments.gpu, arguments.pod)
 
 

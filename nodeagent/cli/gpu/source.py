@@ -2,7 +2,7 @@
 
 import argparse
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import anyio
 
@@ -20,11 +20,15 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.plugin import PluginState
+from nodeagent.rules.offer.free import list_free
 
 API = "/api/v1"
-TROUBLES = frozenset({"nvml-worker-left-behind", "gpu-missing", "health-unwatched"})
-"""Conditions that people must know who look at the health of GPUs."""
+ABSENT = frozenset({"gpu-missing", "gpu-vanished", "gpus-all-gone", "gpus-fewer-than-expected"})
+BLIND = frozenset(
+    {"sample-stale", "health-unwatched", "driver-stuck", "driver-version-mismatch", "driver-no-permission"}
+)
+TROUBLES = ABSENT | BLIND | {"nvml-worker-left-behind"}
+"""Conditions that people must know who look at the health of GPUs: what has no verdict, and which verdicts are old."""
 
 
 def read_gpus(
@@ -61,13 +65,6 @@ def read_free(
     return list_free(state.plugin, state.allocations)
 
 
-def list_free(plugin: PluginState, allocations: Iterable[Allocation]) -> frozenset[DeviceId]:
-    """What is healthy in the list that the kubelet has, and held by nobody."""
-    held = {device for one in allocations for device in one.devices}
-    healthy = {device.id for one in plugin.resources if one.registered for device in one.devices if device.healthy}
-    return frozenset(healthy - held)
-
-
 def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answerer, GpusRecord]:
     """The node's GPUs with their verdicts, which only the agent has; the agent first.
 
@@ -78,13 +75,16 @@ def read_judged(settings: Settings, environ: Mapping[str, str]) -> tuple[Answere
     return agent, agent.read(f"{API}/gpus", GpusRecord)
 
 
-def read_troubles(settings: Settings, environ: Mapping[str, str]) -> tuple[ConditionRecord, ...]:
-    """What is wrong with the access to GPUs, beside the verdicts; none where no agent answers."""
+def read_troubles(
+    settings: Settings, environ: Mapping[str, str], *, of_absence: bool = True
+) -> tuple[ConditionRecord, ...]:
+    """What is wrong beside the verdicts, `of_absence` also of GPUs that have none; none where no agent answers."""
+    wanted = TROUBLES if of_absence else TROUBLES - ABSENT
     try:
         conditions = find_agent(settings, environ).read(f"{API}/conditions", tuple[ConditionRecord, ...])
     except CommandFailed:
         return ()
-    return tuple(condition for condition in conditions if condition.code in TROUBLES)
+    return tuple(condition for condition in conditions if condition.code in wanted)
 
 
 def read_pods(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

@@ -69,7 +69,8 @@ def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
     ]
     problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
     rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
-    table = Table(["DEVICE", "RESOLVES", "FILE"], rows)
+    nothing = f"no specification in {settings.cdi.dir} or the directories that runtimes read besides"
+    table = Table(["DEVICE", "RESOLVES", "FILE"], rows, nothing=nothing)
     after = [f"problem: {problem}" for problem in problems]
     write_table(arguments, streams, {"devices": names, "problems": problems}, table, after)
     return ExitCode.UNWELL if problems else ExitCode.OK

@@ -1,16 +1,15 @@
 """The list of devices that the kubelet holds for a resource.
 
-Owns which device is shown healthy, and for how long changes are gathered before they are sent.
+Owns which device is shown healthy.
 A device that a container still holds stays in the list, unhealthy, when the node has it no more: the kubelet would
 otherwise show the pod a healthy device that is gone.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from nodeagent.config.schema import Settings
-from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid
@@ -18,9 +17,6 @@ from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
 from nodeagent.rules.offer.devices import PluginDevice, Resource
-
-_NO_PAUSE_SECONDS: Final = 1e-4
-"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
 
 
 class View(NamedTuple):
@@ -35,16 +31,8 @@ class View(NamedTuple):
     """Devices that a container runtime can resolve by name; `None` where none has to, or nobody says."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs that are not given whole, or not to anybody new, and why."""
-
-
-def explain_driver(state: DriverState | None) -> str:
-    """Why no device can be used now for the driver's sake; empty when they can, or nobody looks after the driver.
-
-    A driver that is stuck may be so with one GPU: which ones is for health to say.
-    """
-    if state is None or state.ready or state.phase is DriverPhase.STUCK:
-        return ""
-    return f"the driver is not ready: {state.detail or state.phase}"
+    draining: frozenset[GpuUuid] = frozenset()
+    """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
@@ -74,7 +62,9 @@ def _explain_namelessness(uuid: str, view: View) -> str:
     if view.named is None or uuid in view.named:
         return ""
     gpu = view.inventory.find_gpu(uuid)
-    if gpu is not None and gpu.uuid == uuid and gpu.mig_devices:
+    if gpu is not None and gpu.uuid == uuid and gpu.mig_enabled:
+        if not gpu.mig_devices:
+            return "MIG is on and it has no MIG device: create some, or switch MIG off"
         return (
             "it is cut into MIG devices, and containers get those one by one: set `device_plugin.mig_strategy` to"
             " single or mixed, or switch MIG off"
@@ -111,20 +101,3 @@ def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> 
         ),
         *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)),
     )
-
-
-def decide_pause(
-    sent: Collection[AdvertisedDevice] | None,
-    wanted: Collection[AdvertisedDevice],
-    changed_seconds_ago: float,
-    window_seconds: float,
-) -> float | None:
-    """How long to go on gathering changes before the list is sent; `None` when there is nothing to send.
-
-    One fault often hits several devices within milliseconds, and each list makes the kubelet rewrite its checkpoint.
-    The first list is sent at once.
-    """
-    if sent is not None and tuple(sent) == tuple(wanted):
-        return None
-    left = window_seconds - changed_seconds_ago
-    return left if sent is not None and left > _NO_PAUSE_SECONDS else 0.0

@@ -12,7 +12,6 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from nodeagent.components.health.book import BookUnreadable, decode_book, encode_book, resume_book
 from nodeagent.components.health.decide import Moment, plan_returns
-from nodeagent.components.health.door import ClearingDoor
 from nodeagent.components.health.evidence.kernel_log import (
     XID_NOT_INITIALISED,
     XID_OFF_THE_BUS,
@@ -29,6 +28,7 @@ from nodeagent.components.health.looks import Deafness, Look, Looks, Pace
 from nodeagent.components.health.policy import plan_policy
 from nodeagent.components.health.problems import decide_problems
 from nodeagent.components.health.records import VerdictBook
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.health.render import list_changes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -82,17 +82,17 @@ class Health:
         clock: Clock,
         live: LiveSettings,
         store: SealedStore,
-        door: ClearingDoor,
+        relay: ClearingRelay,
         *,
         kernel_log: Path | None = None,
     ) -> None:
         """Wire it up.
 
-        `store` is where verdicts outlive the agent, `door` where a person's clearing comes in, and `kernel_log` the
+        `store` is where verdicts outlive the agent, `relay` where a person's clearing comes in, and `kernel_log` the
         second source, of which there is none where GPUs are made up.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._store, self._door, self._kernel_log = store, door, kernel_log
+        self._store, self._relay, self._kernel_log = store, relay, kernel_log
         self._log = get_logger(component=self.name)
         self._judge = Judge(VerdictBook(boot_id=""))
         self._turn = anyio.Lock()
@@ -119,7 +119,7 @@ class Health:
                 self._note_states(self._bus.latest(Inventory), self._bus.latest(DriverState))
                 await self._tell()
                 async with anyio.create_task_group() as tasks:
-                    with self._door.lead_to(self):
+                    with self._relay.lead_to(self):
                         tasks.start_soon(self._follow_states, name="health states")
                         tasks.start_soon(self._follow_samples, name="health looks")
                         tasks.start_soon(self._notice_silence, name="health silence")
@@ -180,6 +180,7 @@ class Health:
                 self._note_states(inventory, driver)
                 self._cause = self._news.take(inventory, driver) or self._cause
                 self._looks.is_asked = True
+                self._tell_deaf()
                 self._changed.wake()
 
     def _note_states(self, inventory: Envelope[Inventory] | None, driver: Envelope[DriverState] | None) -> None:
@@ -361,12 +362,13 @@ class Health:
 
     def _note_deaf(self, what: str, reason: str) -> None:
         """Remember what cannot be heard; the condition says all of it."""
-        if not self._deaf.note(what, reason):
-            return
-        if detail := str(self._deaf):
-            self._conditions.set("health-unwatched", detail=detail)
-        else:
-            self._conditions.clear("health-unwatched")
+        if self._deaf.note(what, reason):
+            self._tell_deaf()
+
+    def _tell_deaf(self) -> None:
+        """Nothing is missed of a driver that is away: once it is back it has time to be heard, and a reason of then."""
+        detail = str(self._deaf) if not self._judge.is_driver_away else ""
+        self._conditions.replace("health-unwatched", {"": detail} if detail else {})
 
     def _now(self) -> Moment:
         return Moment(at=self._clock.monotonic(), wall=self._clock.wall())

@@ -76,6 +76,12 @@ class Judge:
         return self._driver is not None and self._driver.phase is DriverPhase.RELEASED
 
     @property
+    def is_driver_away(self) -> bool:
+        """Whether the driver's own condition says why nothing is known of any GPU."""
+        # NVML works without the nodes that only containers need.
+        return self._driver is not None and self._driver.phase not in {DriverPhase.READY, DriverPhase.NODES_MISSING}
+
+    @property
     def covered(self) -> frozenset[str]:
         """GPUs that are unfit because of the driver, or were until a moment ago."""
         is_down = self._driver is not None and takes_devices(self._driver.phase)

@@ -10,9 +10,9 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.diff import decide_inventory, diff_inventories
-from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.expected import Expectation, decide_expectation
 from nodeagent.components.inventory.problems import decide_problems
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.reports import Reports
 from nodeagent.components.inventory.restarts import WorkerRestarts
 from nodeagent.components.inventory.roster import (
@@ -70,14 +70,15 @@ class InventoryComponent:
         source: GpuSource,
         live: LiveSettings,
         store: SealedStore,
-        door: ForgettingDoor,
+        relay: ForgettingRelay,
     ) -> None:
-        """Wire it up; `store` is where known GPUs outlive the agent, `door` where a person's word comes in."""
+        """Wire it up; `store` is where known GPUs outlive the agent, `relay` where a person's word comes in."""
         self._bus, self._conditions, self._clock, self._source, self._live = bus, conditions, clock, source, live
-        self._store, self._door = store, door
+        self._store, self._relay = store, relay
         self._known: tuple[KnownGpu, ...] = ()
         self._stored = Roster(source="")
         self._expected = Expectation()
+        self._remembered_label: int | None = None
         self._rescan = anyio.Event()
         self._log = get_logger(component=self.name)
         self._sampling_trouble = ""
@@ -95,7 +96,7 @@ class InventoryComponent:
             await self._wait_anything_known()
             await self._read_inventory_until_known()
             task_status.started()
-            with self._door.lead_to(self):
+            with self._relay.lead_to(self):
                 await self._keep()
         finally:
             self._store.close()
@@ -202,11 +203,15 @@ class InventoryComponent:
         if troubles:
             self._log.error("known_gpus_unusable", troubles=troubles)
             self._conditions.set(LIST_LOST, detail="; ".join(troubles))
-        return self._stored.gpus if self._stored.source == self._live.now.gpus.source else ()
+        if self._stored.source != self._live.now.gpus.source:
+            return ()
+        self._remembered_label = self._stored.expected_by_label
+        return self._stored.gpus
 
     async def _remember(self) -> None:
         """Write the list where it is another than the one on the disk; tried again at each look."""
-        roster = Roster(source=self._live.now.gpus.source, gpus=self._known)
+        source, by_label = self._live.now.gpus.source, self._expected.by_label
+        roster = Roster(source=source, gpus=self._known, expected_by_label=by_label)
         if roster == self._stored:
             return
         trouble = await self._store.write(encode_roster(roster))
@@ -328,7 +333,8 @@ class InventoryComponent:
 
     def _look_expected(self) -> Expectation:
         node = self._bus.latest(ClusterNode)
-        return decide_expectation(self._live.now.gpus.expected, node.value.labels if node is not None else {})
+        labels = node.value.labels if node is not None else None
+        return decide_expectation(self._live.now.gpus.expected, labels, self._remembered_label)
 
     async def _rescan_on_driver_return(self) -> None:
         with self._bus.watch(DriverState, client=self.name) as states:

@@ -1,6 +1,7 @@
 """How many GPUs this node should have: what the configuration says, or else the cluster by a label of the node; pure.
 
-Owns the label. Refuses to guess: a value that is no count counts for nothing, and is told.
+Owns the label. Refuses to guess: a value that is no count counts for nothing, and is told. An API server that is not
+there takes nothing back: the number that the label had holds until the label is seen again.
 """
 
 from collections.abc import Mapping
@@ -22,17 +23,29 @@ class Expectation(Value, frozen=True):
     """Who says so, as people name it."""
     problem: str = ""
     """Why the label says nothing although it is there."""
+    by_label: int | None = None
+    """What the label says, whether it counts or not: to be remembered."""
 
 
-def decide_expectation(configured: int | None, labels: Mapping[str, str]) -> Expectation:
-    """The configuration is nearer to the node than the label; a slip in the label is told all the same."""
-    text = labels.get(LABEL)
+def decide_expectation(
+    configured: int | None, labels: Mapping[str, str] | None, remembered: int | None = None
+) -> Expectation:
+    """The configuration is nearer to the node than the label; a slip in the label is told all the same.
+
+    Args:
+        configured: `gpus.expected`.
+        labels: those of the node; `None` while the API server has not told them.
+        remembered: what the label said when it was last seen, which holds until it is seen again.
+    """
+    text = labels.get(LABEL) if labels is not None else None
     problem = "" if text is None else _find_problem(text)
+    by_label = remembered if labels is None else None if text is None or problem else int(text)
     if configured is not None:
-        return Expectation(count=configured, by="`gpus.expected`", problem=problem)
-    if text is None or problem:
+        return Expectation(count=configured, by="`gpus.expected`", problem=problem, by_label=by_label)
+    if by_label is None:
         return Expectation(problem=problem)
-    return Expectation(count=int(text), by=f"the node label {LABEL}")
+    when = " as it was last seen" if labels is None else ""
+    return Expectation(count=by_label, by=f"the node label {LABEL}{when}", by_label=by_label)
 
 
 def _find_problem(text: str) -> str:

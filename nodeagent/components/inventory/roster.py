@@ -26,6 +26,8 @@ class Roster(Value, frozen=True):
     source: str
     """`gpus.source`: the GPUs of one source are not missed by another."""
     gpus: tuple[KnownGpu, ...] = ()
+    expected_by_label: int | None = None
+    """How many GPUs the node label asked for when it was last seen."""
 
 
 class RosterUnreadable(Exception):

@@ -20,6 +20,7 @@ from nodeagent.components.labeler.render import TIMESTAMP, NodePicture, render_l
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -28,7 +29,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import LabelsApplied, LabelsContested
+from nodeagent.model.events import ConfigurationReloaded, LabelsApplied, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.labels import LabelState
@@ -37,7 +38,7 @@ from nodeagent.model.offering import Offering
 from nodeagent.model.ports import LabelFile, NodeApi, NodeFactSource
 
 LOOK_AGAIN_SECONDS = 5.0
-"""At the latest; changes of GPUs, driver, health and node are noticed at once, those of settings by this."""
+"""At the latest; changes of GPUs, driver, health, node and settings are noticed at once, those of files by this."""
 FACTS_AGE_SECONDS = 60.0
 SENT_SECONDS = 1.0
 """How long a patch may take to come back by the watch, before a node that looks as before is taken for robbed anew."""
@@ -57,6 +58,8 @@ class Labeler:
     """The labeler component."""
 
     name = "labeler"
+    _reloaded: Envelope[ConfigurationReloaded] | None = None
+    _is_asked = False
 
     def __init__(
         self,
@@ -85,20 +88,33 @@ class Labeler:
         self._backoff = Backoff(_RETRY, rng or Random())  # noqa: S311 - spreads load, keeps no secret
         self._not_before = 0.0
         self._troubles: dict[str, str] = {}
-        self._news = News()
+        self._waker, self._news = Waker(), News()
         self._cause: int | None = None
         """What made the labels those that are wanted now; kept while they are held back or cannot be written."""
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Round after round, woken by changes."""
-        watched = (DriverState, Inventory, HealthReport, Offering, ClusterNode, ClusterLink)
-        with self._bus.watch_all(*watched, client=self.name) as changes:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="labeler states")
+            tasks.start_soon(self._watch_settings, name="labeler settings")
             task_status.started()
             while True:
                 wait = await self._go_round()
                 with anyio.move_on_after(wait):
-                    await anext(changes)
+                    await self._waker.wait()
+
+    async def _watch_states(self) -> None:
+        watched = (DriverState, Inventory, HealthReport, Offering, ClusterNode, ClusterLink)
+        with self._bus.watch_all(*watched, client=self.name) as changes:
+            async for _ in changes:
+                self._waker.wake()
+
+    async def _watch_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
+            async for self._reloaded in reloads:
+                self._is_asked = True
+                self._waker.wake()
 
     async def _go_round(self) -> float:
         """One round; the seconds until the next one, if nothing happens before."""
@@ -112,7 +128,8 @@ class Labeler:
         if picture.driver.ready:
             self._good = rendered.labels
         now, hold = self._clock.monotonic(), settings.labels.hold_seconds
-        self._published = decide_published(self._published, rendered.labels, now, hold)
+        is_asked, self._is_asked = self._is_asked, False
+        self._published = decide_published(self._published, rendered.labels, now, hold, is_asked=is_asked)
         troubles = await self._bring_everywhere(self._published.labels, picture.driver)
         self._tell(troubles)
         due = decide_wait(self._published, now, hold)
@@ -125,8 +142,8 @@ class Labeler:
 
     def _note_cause(self, labels: dict[str, str]) -> None:
         """Remember what made the labels others than before: news of the GPUs, or else of the node."""
-        news = self._news.take(*(self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering)))
-        news = news or self._news.take(self._bus.latest(ClusterNode))
+        states = (self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering))
+        news = self._news.take(self._reloaded, *states) or self._news.take(self._bus.latest(ClusterNode))
         is_settled = self._published is not None and self._published.labels == labels and not self._troubles
         if news is not None and (is_settled or labels != self._rendered):
             self._cause = news.seq
@@ -298,6 +315,7 @@ class Labeler:
                 sink=", ".join(self._live.now.labels.sinks),
                 since_seconds=known.since_seconds if same and known is not None else self._clock.wall(),
                 last_error="; ".join(troubles.values()),
+                held_back={key: each.value or "" for key, each in self._published.waiting.items()},
             ),
             source=self.name,
             cause=self._cause,

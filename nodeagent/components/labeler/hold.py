@@ -28,14 +28,20 @@ class Published(Value, frozen=True):
 
 
 def decide_published(
-    before: Published | None, wanted: Mapping[str, str], now_seconds: float, hold_seconds: float
+    before: Published | None,
+    wanted: Mapping[str, str],
+    now_seconds: float,
+    hold_seconds: float,
+    *,
+    is_asked: bool = False,
 ) -> Published:
-    """The labels to publish now: all at once the first time, and when one of them is capacity.
+    """The labels to publish now: all at once the first time, when a person asked, and when one of them is capacity.
 
     Fewer healthy GPUs are bad news and told at once, with the counts that add up with them; more must last, so that a
-    GPU that flaps counts as unhealthy rather than moving pods back and forth.
+    GPU that flaps counts as unhealthy rather than moving pods back and forth. Settings do not flap: `is_asked` says
+    that they have changed, and what is offered follows them at once too.
     """
-    if before is None or any(map(is_capacity, _list_changed(before.labels, wanted))):
+    if before is None or is_asked or any(map(is_capacity, _list_changed(before.labels, wanted))):
         return Published(labels=dict(wanted))
     labels, waiting = dict(before.labels), {}
     is_loss = _is_loss(before.labels, wanted)

@@ -12,7 +12,7 @@ from nodeagent.components.labeler.sharing import NOT_OFFERED, Shares, describe_s
 from nodeagent.components.labeler.values import cut, plan_value, sanitise
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, MigDevice
-from nodeagent.rules.mig import plain_profile
+from nodeagent.rules.mig.profiles import plain_profile
 from nodeagent.rules.offer.devices import Offered
 from nodeagent.rules.offer.resources import plan_offer
 

@@ -14,8 +14,14 @@ def render_readyz(
     conditions: Sequence[ConditionRecord],
     sentence: str,
 ) -> str:
-    """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready."""
-    lines = [f"[{'+' if gate.open else '-'}] gate {gate.name} {'open' if gate.open else 'closed'}" for gate in gates]
+    """A line per gate, troubled component and condition, then the node in a sentence; last whether it is ready.
+
+    A gate is told as what it is, a milestone: that the start has passed one says nothing of what works now.
+    """
+    lines = [
+        f"[{'+' if gate.open else '-'}] gate {gate.name} {'passed' if gate.open else 'not passed yet'}"
+        for gate in gates
+    ]
     lines += [
         f"[{'-' if component.vital else '!'}] component {component.name} {component.phase}"
         + (f": {one_line(component.last_error)}" if component.last_error else "")

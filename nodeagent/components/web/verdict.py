@@ -61,8 +61,12 @@ def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, condition
 def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
     if account is None:
         return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
-    if account.gpus_excluded or account.gpus_elsewhere:
-        left_out = {"excluded by configuration": account.gpus_excluded, "behind another door": account.gpus_elsewhere}
+    left_out = {
+        "excluded by configuration": account.gpus_excluded,
+        "behind another door": account.gpus_elsewhere,
+        "kept for another door until nobody has it": account.gpus_draining,
+    }
+    if any(left_out.values()):
         return f"{account.headline}: {', '.join(f'{count} {how}' for how, count in left_out.items() if count)}"
     return f"all is well: {count_gpus(inventory)}"
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from nodeagent.model.cluster import MIG_STATE_LABEL, ClusterWishes
 from nodeagent.model.gpu import Gpu, Mig
 from nodeagent.model.values import Value
-from nodeagent.rules.mig import plain_profile
+from nodeagent.rules.mig.profiles import plain_profile
 
 NOT_APPLIED = "mig-config-not-applied"
 _CHANGING = ("pending", "rebooting")

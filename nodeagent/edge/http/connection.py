@@ -1,7 +1,8 @@
 """One connection, where the library would do something by itself that we want otherwise.
 
-Bytes that are no request get problem details like every other error, and no word in the log; the door hears what comes
-and when a connection is gone. Refuses to repeat more than the first line of a reason: the rest is what the client sent.
+Bytes that are no request get problem details like every other error, and no word in the log; the entrance hears what
+comes and when a connection is gone. Refuses to repeat more than the first line of a reason: the rest is what the client
+sent.
 """
 
 from http import HTTPStatus
@@ -70,7 +71,7 @@ class ProblemServer(Server):
     """Makes such connections."""
 
     def make(self, visit: Visit) -> ProblemHandler:
-        """For the door: a connection has come in."""
+        """For the entrance: a connection has come in."""
         handler = ProblemHandler(self, loop=self._loop, **self._kwargs)
         handler.visit = visit
         return handler

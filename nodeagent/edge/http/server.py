@@ -1,7 +1,7 @@
 """Serves handlers over TCP and over a unix socket.
 
-Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the door. An answer that
-its reader does not take within the limit ends with its connection; nobody else waits for it.
+Owns sizes, time limits and names; knows nothing of what is served, and leaves who comes in to the entrance. An answer
+that its reader does not take within the limit ends with its connection; nobody else waits for it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import anyio
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.capacity import Capacity
 from nodeagent.edge.http.connection import ProblemHandler, ProblemServer
-from nodeagent.edge.http.door import Door
+from nodeagent.edge.http.entrance import Entrance
 from nodeagent.edge.http.errors import BodyTooLarge
 from nodeagent.edge.http.hosts import AllowedHosts, is_loopback
 from nodeagent.edge.http.messages import SERVER, Answer, Peer, Request, Response, Stream
@@ -79,18 +79,18 @@ class HttpServer:
         server = ProblemServer(
             self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, lingering_time=LINGERING_SECONDS
         )
-        door = Door(
+        entrance = Entrance(
             server,
             self._capacity,
             context=self._access.context if self._access is not None else None,
             read_seconds=lambda: self._limits().read_seconds,
             on_failure=self._on_exhausted,
         )
-        door.open(listener)
+        entrance.open(listener)
         try:
             yield
         finally:
-            door.close()
+            entrance.close()
             server.pre_shutdown()
             await server.shutdown(SHUTDOWN_SECONDS)
             if self._access is not None:

@@ -16,9 +16,10 @@ from nodeagent.edge.simulated.world import World
 from nodeagent.edge.simulated.xid_effects import RECOVERY_NONE, XID_EFFECTS, XidEffect
 from nodeagent.model.errors import FaultUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
+from nodeagent.model.mig import WriteKind
 from nodeagent.model.ports import GpuEvent
 
-CALLS = ("evidence", "inventory", "sample")
+CALLS = ("evidence", "inventory", "sample", "partition")
 """What can hang; `all` means every one of them."""
 FOR_EVER = math.inf
 FILLER = frozenset({"on", "gpu", "for", "to"})
@@ -218,6 +219,13 @@ def _mig(world: World, words: list[str]) -> Outcome:
     return Outcome(f"GPU {gpu.seat.index} {what}", (GpuEventReported(gpu=gpu.uuid, kind="mig_layout"),))
 
 
+def _mig_refuse(world: World, words: list[str]) -> Outcome:
+    kind = _parse_choice(words[0], "call", tuple(WriteKind))
+    times = _parse_count(words[1], "count", most=COUNT_MAX) if words[1:] else 1
+    world.driver.refused_writes[kind] = times
+    return Outcome(f"the driver refuses {kind} {_say_many(times, 'time')}")
+
+
 def _unplug(world: World, words: list[str]) -> Outcome:
     gpu = _find_plugged(world, words[0])
     gpu.faults = GpuFaults(unplugged=True)
@@ -331,9 +339,10 @@ FAULTS: dict[str, Fault] = {
     "nvlink": Fault("nvlink GPU down|up [LINK], nvlink GPU errors [COUNT]", 2, 3, _nvlink),
     "pcie-replay": Fault("pcie-replay GPU COUNT", 2, 2, _pcie),
     "mig": Fault("mig GPU off|empty|PROFILE...", 2, 16, _mig),
+    "mig-refuse": Fault(f"mig-refuse {'|'.join(WriteKind)} [COUNT]", 1, 2, _mig_refuse),
     "unplug": Fault("unplug GPU", 1, 1, _unplug),
     "plug": Fault("plug GPU", 1, 1, _plug),
-    "hang": Fault("hang evidence|inventory|sample|all [SECONDS|forever]", 1, 2, _hang),
+    "hang": Fault("hang evidence|inventory|sample|partition|all [SECONDS|forever]", 1, 2, _hang),
     "slow": Fault("slow SECONDS", 1, 1, _slow),
     "driver": Fault("driver gone|back|mismatch [VERSION]", 1, 2, _driver),
     "fabric": Fault("fabric pending|ready", 1, 1, _fabric),

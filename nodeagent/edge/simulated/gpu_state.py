@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nodeagent.edge.simulated.load import Tenant
+from nodeagent.edge.simulated.mig_geometry import PlacedInstance
 from nodeagent.edge.simulated.profile import Seat
 from nodeagent.model.ids import GpuUuid
 
@@ -75,6 +76,10 @@ class GpuState:
     tenants: list[Tenant] = field(default_factory=list)
     mig_layout: tuple[str, ...] | None = None
     """Profile names while MIG is on, `None` while it is off."""
+    mig_pending: bool | None = None
+    """The mode after the next reset, where it is another than the one in force."""
+    instances: dict[int, PlacedInstance] = field(default_factory=dict)
+    """The GPU instances by their id, those without a device in them too."""
     layout_number: int = 0
     faults: GpuFaults = field(default_factory=GpuFaults)
     ecc: EccCounters = field(default_factory=EccCounters)

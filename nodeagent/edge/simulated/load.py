@@ -38,6 +38,9 @@ class Tenant:
     share: float = 1.0
     """Of the GPU's multiprocessors."""
     instance: PlacedInstance | None = None
+    compute_instance_id: int = 0
+    compute_slices: int = 0
+    """Of the GPU instance that it lies in; 0 on a GPU that is whole."""
     phase: Phase = Phase.IDLE
     activity: float = 0.0
     """Busy share of this device, 0 to 1."""

@@ -65,6 +65,17 @@ GEOMETRIES: dict[str, Geometry] = {
             "7g": Shape(4, 0, 7, (0,), 8, 1),
         },
     ),
+    "four-slice-ampere": Geometry(
+        slots=4,
+        slices=4,
+        shapes={
+            "1g": Shape(0, 14, 1, (0, 1, 2, 3), 1, 4),
+            "1g+me": Shape(7, 21, 1, (0, 1, 2, 3), 1, 1, "+me"),
+            "2g": Shape(1, 5, 2, (0, 2), 2, 2),
+            "2g+me": Shape(8, 6, 2, (0, 2), 2, 1, "+me"),
+            "4g": Shape(3, 0, 4, (0,), 4, 1),
+        },
+    ),
     "four-slice": Geometry(
         slots=12,
         slices=4,

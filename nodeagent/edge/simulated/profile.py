@@ -135,9 +135,18 @@ def _read_spec(path: Path, kind: type[SpecT]) -> SpecT:
         raise InvalidProfile(str(path), " ".join(str(error).split())) from error
 
 
-def _load_model(name: str, cache: dict[str, GpuModel]) -> GpuModel:
+def load_model(name: str) -> GpuModel:
+    """The product of this name.
+
+    Raises:
+        InvalidProfile: there is no such file, or it cannot be read.
+    """
+    return _read_spec(_HERE / "models" / f"{name}.yaml", GpuModel)
+
+
+def _load_once(name: str, cache: dict[str, GpuModel]) -> GpuModel:
     if name not in cache:
-        cache[name] = _read_spec(_HERE / "models" / f"{name}.yaml", GpuModel)
+        cache[name] = load_model(name)
     return cache[name]
 
 
@@ -165,7 +174,7 @@ def _seat_gpus(spec: ProfileSpec) -> tuple[Seat, ...]:
     return tuple(
         Seat(
             index=index,
-            model=_load_model(spec.gpus[number].model, models),
+            model=_load_once(spec.gpus[number].model, models),
             address=address,
             group=number,
             path=spec.gpus[number].path,

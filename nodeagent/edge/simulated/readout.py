@@ -4,6 +4,7 @@ Refuses what changes each second: that is `sample`.
 """
 
 from nodeagent.edge.simulated.gpu_state import GpuState
+from nodeagent.edge.simulated.hardware import GpuModel
 from nodeagent.edge.simulated.identity import make_serial
 from nodeagent.edge.simulated.load import Tenant
 from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, list_shapes
@@ -29,8 +30,6 @@ NVML_SUCCESS = (0, "Success")
 NVML_NOT_LOADED = (9, "Driver Not Loaded")
 NVML_MISMATCH = (18, "Driver/library version mismatch")
 HEALTHY_FABRIC = 1
-COMPUTE_INSTANCE_ID = 0
-"""Each simulated GPU instance is filled by one compute instance, which the driver numbers from 0."""
 
 
 def render_readout(world: World) -> GpuReadout:
@@ -168,11 +167,16 @@ def _render_mig(gpu: GpuState) -> Mig | None:
     enabled = gpu.mig_layout is not None
     return Mig(
         enabled=enabled,
-        pending=enabled,
+        pending=enabled if gpu.mig_pending is None else gpu.mig_pending,
         devices=list_devices(gpu),
-        profiles=tuple(_render_profile(shape) for shape in list_shapes(model)),
+        profiles=list_profiles(model),
         devices_max=GEOMETRIES[model.mig.geometry].slices,
     )
+
+
+def list_profiles(model: GpuModel) -> tuple[MigProfile, ...]:
+    """The profiles that the driver tells of this model."""
+    return tuple(_render_profile(shape) for shape in list_shapes(model))
 
 
 def _render_profile(shape: MigShape) -> MigProfile:
@@ -192,17 +196,18 @@ def _render_mig_device(gpu: GpuState, index: int, tenant: Tenant) -> MigDevice:
     placed = tenant.instance
     assert placed is not None
     shape, row = placed.shape.shape, placed.shape.row
+    part = "" if tenant.compute_slices == shape.slices else f"{tenant.compute_slices}c."
     return MigDevice(
         uuid=MigUuid(tenant.uuid),
         parent=gpu.uuid,
         index=index,
         gpu_instance_id=placed.gpu_instance_id,
-        compute_instance_id=COMPUTE_INSTANCE_ID,
-        profile=placed.shape.name,
+        compute_instance_id=tenant.compute_instance_id,
+        profile=f"{part}{placed.shape.name}",
         attributes=MigAttributes(
-            multiprocessor_count=row.multiprocessors,
+            multiprocessor_count=row.multiprocessors * tenant.compute_slices // shape.slices,
             gpu_instance_slice_count=shape.slices,
-            compute_instance_slice_count=shape.slices,
+            compute_instance_slice_count=tenant.compute_slices,
             memory_mib=row.memory_mib,
             shared_copy_engine_count=row.copy_engines,
             shared_decoder_count=row.decoders,

@@ -10,7 +10,7 @@ from nodeagent.edge.simulated.extras import render_extras
 from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
 from nodeagent.edge.simulated.hardware import MIB
 from nodeagent.edge.simulated.load import Phase, Tenant
-from nodeagent.edge.simulated.readout import COMPUTE_INSTANCE_ID, HEALTHY_FABRIC
+from nodeagent.edge.simulated.readout import HEALTHY_FABRIC
 from nodeagent.edge.simulated.world import World
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample, ProfilingSample
@@ -216,7 +216,7 @@ def _render_processes(tenant: Tenant) -> tuple[ProcessSample, ...]:
             encoder_utilization_percent=None if partitioned else 0,
             decoder_utilization_percent=None if partitioned else 0,
             gpu_instance_id=tenant.instance.gpu_instance_id if tenant.instance else None,
-            compute_instance_id=COMPUTE_INSTANCE_ID if partitioned else None,
+            compute_instance_id=tenant.compute_instance_id if partitioned else None,
         ),
     )
 
@@ -228,7 +228,7 @@ def _render_mig(gpu: GpuState, tenant: Tenant) -> MigSample:
     return MigSample(
         uuid=MigUuid(tenant.uuid),
         gpu_instance_id=tenant.instance.gpu_instance_id,
-        compute_instance_id=COMPUTE_INSTANCE_ID,
+        compute_instance_id=tenant.compute_instance_id,
         memory_used_bytes=used,
         memory_free_bytes=total - used,
         memory_reserved_bytes=0,

@@ -6,19 +6,25 @@ Refuses physics and faults themselves: those are values, in `world` and `faults`
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.core.clock import Clock, SystemClock
 from nodeagent.edge.simulated.faults import apply_fault, list_faults
+from nodeagent.edge.simulated.partitions import apply_write, read_partitions
 from nodeagent.edge.simulated.profile import Profile
 from nodeagent.edge.simulated.readout import render_evidence, render_readout
 from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
-from nodeagent.model.gpu import GpuReadout
-from nodeagent.model.ports import GpuEvent
+from nodeagent.model.events import GpuEventReported
+from nodeagent.model.gpu import Gpu, GpuReadout
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.mig import NEWEST, GpuPartitions, Write, WriteKind
+from nodeagent.model.ports import GpuEvent, PartitionSession
 from nodeagent.model.telemetry import NodeSample
 
 DEADLINE_SECONDS = 5.0
@@ -107,6 +113,26 @@ class SimulatedGpus:
         self._released = ""
         self._wake()
 
+    # GpuPartitioning
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[PartitionSession]:
+        """A session; here it costs nothing."""
+        yield SimulatedPartitions(self)
+
+    async def read_partitions(self, gpu: GpuUuid) -> GpuPartitions:
+        """How the simulated GPU is cut."""
+        await self._ask("partition", "read partitions")
+        return read_partitions(self._world.find_gpu(gpu))
+
+    async def write_partition(self, gpu: GpuUuid, write: Write) -> int:
+        """Cut the simulated GPU otherwise, and report it as the driver does."""
+        await self._ask("partition", write.describe())
+        made = apply_write(self._world, self._world.find_gpu(gpu), write)
+        self._report(GpuEventReported(gpu=gpu, kind="mig_layout"))
+        self._wake()
+        return made
+
     # FaultInjector
 
     @property
@@ -119,10 +145,13 @@ class SimulatedGpus:
         self._tell_time()
         outcome = apply_fault(self._world, fault, arguments)
         for event in outcome.events:
-            self._events.append((self._events_told, event))
-            self._events_told += 1
+            self._report(event)
         self._wake()
         return outcome.sentence
+
+    def _report(self, event: GpuEvent) -> None:
+        self._events.append((self._events_told, event))
+        self._events_told += 1
 
     async def _follow_events(self, first: int) -> AsyncIterator[GpuEvent]:
         while True:
@@ -184,3 +213,23 @@ class SimulatedGpus:
         self._changes += 1
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+class SimulatedPartitions:
+    """The port `PartitionSession`: remembers which instance was made last."""
+
+    def __init__(self, gpus: SimulatedGpus) -> None:
+        self._gpus, self._newest = gpus, NEWEST
+
+    async def read(self, gpu: Gpu) -> GpuPartitions:
+        """How the simulated GPU is cut."""
+        return await self._gpus.read_partitions(gpu.uuid)
+
+    async def write(self, gpu: Gpu, write: Write) -> int:
+        """Cut the simulated GPU otherwise."""
+        if write.instance == NEWEST:
+            write = replace(write, instance=self._newest)
+        made = await self._gpus.write_partition(gpu.uuid, write)
+        if write.kind is WriteKind.CREATE:
+            self._newest = made
+        return made

@@ -13,7 +13,7 @@ from random import Random
 from nodeagent.edge.simulated.gpu_state import GpuFaults, GpuState
 from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_seed
 from nodeagent.edge.simulated.load import Tenant
-from nodeagent.edge.simulated.mig_geometry import plan_layout
+from nodeagent.edge.simulated.mig_geometry import PlacedInstance, plan_layout
 from nodeagent.edge.simulated.profile import Profile, Seat
 from nodeagent.edge.simulated.topology import count_active_links, list_nvlinks
 from nodeagent.model.errors import GpuUnknown
@@ -36,6 +36,8 @@ class DriverConduct:
     slow_seconds: float = 0.0
     hung_until: dict[str, float] = field(default_factory=dict)
     """By call, or `all`: the moment of the world when it comes back."""
+    refused_writes: dict[str, int] = field(default_factory=dict)
+    """By the kind of call that cuts a GPU: how many more of them fail."""
 
 
 class World:
@@ -157,21 +159,33 @@ class World:
         gpu.tenants = self._make_tenants(gpu)
         return gpu
 
+    def make_tenant(self, gpu: GpuState, placed: PlacedInstance, compute_instance_id: int, slices: int) -> Tenant:
+        """A MIG device that nobody uses yet: so many slices of the compute of one GPU instance, and its memory."""
+        share = placed.shape.row.multiprocessors / gpu.seat.model.multiprocessors
+        return Tenant(
+            uuid=make_mig_uuid(gpu.uuid, placed.gpu_instance_id, compute_instance_id, gpu.layout_number),
+            random=Random(gpu.random.random()),  # noqa: S311  # repeatable weather, not secrets
+            memory_mib=placed.shape.row.memory_mib,
+            share=share * slices / placed.shape.shape.slices,
+            instance=placed,
+            compute_instance_id=compute_instance_id,
+            compute_slices=slices,
+        )
+
+    def make_tenant_of_whole(self, gpu: GpuState) -> Tenant:
+        """A GPU that is not cut, and that nobody uses yet."""
+        memory = gpu.seat.model.memory
+        usable = memory.total_mib - memory.reserved_mib
+        return Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)  # noqa: S311  # as above
+
     def _make_tenants(self, gpu: GpuState) -> list[Tenant]:
-        model = gpu.seat.model
+        gpu.mig_pending = None
         if gpu.mig_layout is None:
-            usable = model.memory.total_mib - model.memory.reserved_mib
-            return [Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)]  # noqa: S311  # same
-        return [
-            Tenant(
-                uuid=make_mig_uuid(gpu.uuid, placed.gpu_instance_id, 0, gpu.layout_number),
-                random=Random(gpu.random.random()),  # noqa: S311  # repeatable weather, not secrets
-                memory_mib=placed.shape.row.memory_mib,
-                share=placed.shape.row.multiprocessors / model.multiprocessors,
-                instance=placed,
-            )
-            for placed in plan_layout(model, gpu.mig_layout)
-        ]
+            gpu.instances = {}
+            return [self.make_tenant_of_whole(gpu)]
+        placed = plan_layout(gpu.seat.model, gpu.mig_layout)
+        gpu.instances = {one.gpu_instance_id: one for one in placed}
+        return [self.make_tenant(gpu, one, 0, one.shape.shape.slices) for one in placed]
 
     def _is_link_down(self, index: int, link: int) -> bool:
         """Down by fault, or because the GPU at this end is gone, or (Ampere) partitioned."""

@@ -7,12 +7,15 @@ from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
+    PartFolders,
+    PartLibrary,
+    PartSpecs,
     ProgramInstaller,
     ShimHost,
     SpecDirectories,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl
+from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -21,18 +24,21 @@ from nodeagent.model.ports.hardware import (
     GpuClearing,
     GpuEvent,
     GpuForgetting,
+    GpuPartitioning,
     GpuSource,
     NodeFactSource,
+    PartitionSession,
     ProcessPlace,
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import DoorMemory
+from nodeagent.model.ports.journal import GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
     DevicePlugin,
     KubeletCheckpoint,
+    PluginSource,
     PodListing,
     PodResources,
 )
@@ -46,18 +52,26 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DoorChoosing",
-    "DoorMemory",
     "DriverFileSource",
     "DriverProbe",
     "FaultInjector",
     "GpuClearing",
+    "GpuDoorKeeper",
     "GpuEvent",
     "GpuForgetting",
+    "GpuPartitioning",
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
     "NodeApi",
     "NodeFactSource",
+    "PartFolders",
+    "PartLedger",
+    "PartLibrary",
+    "PartSetting",
+    "PartSpecs",
+    "PartitionSession",
+    "PluginSource",
     "PodApi",
     "PodListing",
     "PodResources",

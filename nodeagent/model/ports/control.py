@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartWish
 
 
 class AgentControl(Protocol):
@@ -66,6 +67,26 @@ class AgentControl(Protocol):
 
         Raises:
             ControlRefused: no such GPU or door, it cannot be remembered, or nobody looks after the doors now.
+        """
+        ...
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; says what it has now.
+
+        Raises:
+            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
+        """
+        ...
+
+
+class PartSetting(Protocol):
+    """Whoever gives GPUs in parts, told by a person how much a container is to have."""
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; says what it has now.
+
+        Raises:
+            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
         """
         ...
 

@@ -1,11 +1,13 @@
 """What is asked of the driver, of GPUs and of the host they sit in."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
-from nodeagent.model.gpu import GpuReadout
+from nodeagent.model.gpu import Gpu, GpuReadout
+from nodeagent.model.mig import GpuPartitions, Write
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import NodeSample
@@ -99,6 +101,37 @@ class GpuSource(Protocol):
 
     async def resume(self) -> None:
         """Take the driver back, in whatever version it now is."""
+        ...
+
+
+class PartitionSession(Protocol):
+    """A process that was started for one change of the partitions, and is gone after it."""
+
+    async def read(self, gpu: Gpu) -> GpuPartitions:
+        """All partitions of this GPU, those included that are no device.
+
+        Raises:
+            GpuError: this GPU cannot be asked.
+            DriverError: no GPU can be asked.
+        """
+        ...
+
+    async def write(self, gpu: Gpu, write: Write) -> int:
+        """Make one call; answers with the id of what was made, or 0.
+
+        Raises:
+            PartitionRefused: the driver refused, and nothing changed.
+            GpuError: this GPU cannot be asked.
+            DriverError: no answer; whether anything changed must be read.
+        """
+        ...
+
+
+class GpuPartitioning(Protocol):
+    """The one door by which the partitions of GPUs are changed."""
+
+    def begin(self) -> AbstractAsyncContextManager[PartitionSession]:
+        """A session for one change, which costs a process."""
         ...
 
 

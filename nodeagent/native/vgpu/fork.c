@@ -3,20 +3,36 @@
  *
  * Watched from the moment the library is loaded: a lock may be held by any thread before this process has a slot.
  */
-#include <pthread.h>
+#include <stddef.h>
 
 #include "blocks.h"
+#include "contexts.h"
 #include "files.h"
 #include "ledger.h"
+#include "pools.h"
+#include "vmm.h"
+
+typedef void (*handler)(void);
+
+/* One C library has the first, another the second; where programs are made, the second may be part of them. */
+extern int __register_atfork(handler prepare, handler parent, handler child, void *owner) __attribute__((weak));
+extern int pthread_atfork(handler prepare, handler parent, handler child) __attribute__((weak));
+extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 
 static void forget(void)
 {
     files_after_fork();
     ledger_after_fork();
     blocks_after_fork();
+    contexts_after_fork();
+    vmm_after_fork();
+    pools_after_fork();
 }
 
 __attribute__((constructor)) static void watch(void)
 {
-    pthread_atfork(NULL, NULL, forget);
+    if (__register_atfork)
+        __register_atfork(NULL, NULL, forget, &__dso_handle);
+    else if (pthread_atfork)
+        pthread_atfork(NULL, NULL, forget);
 }

@@ -1,77 +1,26 @@
 /* See linear.h. */
 #include "linear.h"
 
-#include <stdbool.h>
-
-#include "blocks.h"
+#include "claim.h"
+#include "devices.h"
 #include "files.h"
 #include "ledger.h"
 
 #define ROW_STEP 512u /* no driver has been seen to pad a row further */
 
-/* What was reserved for a call to the driver. */
-struct claim {
-    CUcontext context;
-    uint64_t bytes;
-    unsigned slot;
-    bool counted;
-};
-
-/* The driver of a MIG device says its own UUID only to the newer question. */
-static unsigned find_slot(CUdevice device)
+static CUresult give_back(uint64_t at)
 {
-    uint8_t uuid[VGPU_UUID_BYTES];
-    files_look();
-    if (DRIVER_CALL(cuDeviceGetUuid_v2, uuid, device) != CUDA_SUCCESS &&
-        DRIVER_CALL(cuDeviceGetUuid, uuid, device) != CUDA_SUCCESS)
-        return FILES_NO_SLOT;
-    return files_find_slot(uuid);
+    return DRIVER_CALL(cuMemFree_v2, at);
 }
 
-static unsigned find_current_slot(void)
+static CUresult give_back_narrow(uint64_t at)
 {
-    CUdevice device;
-    return DRIVER_CALL(cuCtxGetDevice, &device) == CUDA_SUCCESS ? find_slot(device) : FILES_NO_SLOT;
+    return DRIVER_CALL(cuMemFree, (CUdeviceptr_v1)at);
 }
 
-/* False where it is past the limit. What the driver will refuse anyway is left to it, with its own error. */
-static bool begin(struct claim *claim, uint64_t bytes)
-{
-    *claim = (struct claim){NULL, bytes, FILES_NO_SLOT, false};
-    if (bytes == 0 || DRIVER_CALL(cuCtxGetCurrent, &claim->context) != CUDA_SUCCESS || !claim->context)
-        return true;
-    claim->slot = find_current_slot();
-    enum verdict verdict = ledger_reserve(claim->slot, bytes);
-    claim->counted = verdict == LEDGER_GRANTED;
-    return verdict != LEDGER_DENIED;
-}
-
-/* The driver has answered; where it has given memory that cannot be kept account of, it is given back. */
 static CUresult end(const struct claim *claim, CUresult result, uint64_t at)
 {
-    if (!claim->counted)
-        return result;
-    if (result == CUDA_SUCCESS) {
-        if (blocks_add((struct block){at, claim->context, claim->bytes, claim->slot}))
-            return CUDA_SUCCESS;
-        DRIVER_CALL(cuMemFree_v2, at);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    ledger_release(claim->slot, claim->bytes);
-    return result;
-}
-
-/* The rows were longer or shorter than was thought. False where the rest does not fit. */
-static bool correct(struct claim *claim, uint64_t bytes)
-{
-    if (!claim->counted)
-        return true;
-    if (bytes > claim->bytes && ledger_reserve(claim->slot, bytes - claim->bytes) != LEDGER_GRANTED)
-        return false;
-    if (bytes < claim->bytes)
-        ledger_release(claim->slot, claim->bytes - bytes);
-    claim->bytes = bytes;
-    return true;
+    return claim_end(claim, result, BLOCK_LINEAR, at, give_back);
 }
 
 static uint64_t multiply(uint64_t a, uint64_t b)
@@ -89,81 +38,68 @@ static uint64_t guess_pitched(uint64_t width, uint64_t height)
 
 static CUresult end_pitched(struct claim *claim, CUresult result, uint64_t at, uint64_t pitch, uint64_t height)
 {
-    if (result == CUDA_SUCCESS && !correct(claim, multiply(pitch, height))) {
-        DRIVER_CALL(cuMemFree_v2, at);
+    if (result == CUDA_SUCCESS && !claim_correct(claim, multiply(pitch, height))) {
+        give_back(at);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return end(claim, result, at);
 }
 
-CUresult vgpu_cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
+CUresult cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc, at, bytes);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-CUresult vgpu_cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc_v2, at, bytes);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-CUresult vgpu_cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
 {
     struct claim claim;
-    if (!begin(&claim, guess_pitched(width, height)))
+    if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch, at, pitch, width, height, element);
     bool made = result == CUDA_SUCCESS;
     return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
 }
 
-CUresult vgpu_cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     struct claim claim;
-    if (!begin(&claim, guess_pitched(width, height)))
+    if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch_v2, at, pitch, width, height, element);
     bool made = result == CUDA_SUCCESS;
     return end_pitched(&claim, result, made ? *at : 0, made ? *pitch : 0, height);
 }
 
-CUresult vgpu_cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
+CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocManaged, at, bytes, flags);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-static CUresult end_free(bool found, const struct block *block, CUresult result)
+CUresult cuMemFree(CUdeviceptr_v1 at)
 {
-    if (found && result == CUDA_SUCCESS)
-        ledger_release(block->slot, block->bytes);
-    else if (found)
-        blocks_add(*block);
-    return result;
+    return claim_free(BLOCK_LINEAR, at, give_back_narrow);
 }
 
-CUresult vgpu_cuMemFree(CUdeviceptr_v1 at)
+CUresult cuMemFree_v2(CUdeviceptr at)
 {
-    struct block block;
-    bool found = blocks_take(at, &block);
-    return end_free(found, &block, DRIVER_CALL(cuMemFree, at));
-}
-
-CUresult vgpu_cuMemFree_v2(CUdeviceptr at)
-{
-    struct block block;
-    bool found = blocks_take(at, &block);
-    return end_free(found, &block, DRIVER_CALL(cuMemFree_v2, at));
+    return claim_free(BLOCK_LINEAR, at, give_back);
 }
 
 static uint64_t read_limit(unsigned slot)
@@ -179,7 +115,7 @@ static uint64_t lower(uint64_t a, uint64_t b)
 /* Within the limit of the current device; others that share it may have left less than that. */
 static void narrow(uint64_t *spare, uint64_t *total)
 {
-    unsigned slot = find_current_slot();
+    unsigned slot = devices_find_current_slot();
     uint64_t limit = read_limit(slot);
     if (limit == FILES_UNLIMITED)
         return;
@@ -188,7 +124,7 @@ static void narrow(uint64_t *spare, uint64_t *total)
     *spare = lower(*spare, used < limit ? limit - used : 0);
 }
 
-CUresult vgpu_cuMemGetInfo(unsigned *spare, unsigned *total)
+CUresult cuMemGetInfo(unsigned *spare, unsigned *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo, spare, total);
     if (result == CUDA_SUCCESS) {
@@ -200,7 +136,7 @@ CUresult vgpu_cuMemGetInfo(unsigned *spare, unsigned *total)
     return result;
 }
 
-CUresult vgpu_cuMemGetInfo_v2(size_t *spare, size_t *total)
+CUresult cuMemGetInfo_v2(size_t *spare, size_t *total)
 {
     CUresult result = DRIVER_CALL(cuMemGetInfo_v2, spare, total);
     if (result == CUDA_SUCCESS) {
@@ -212,18 +148,18 @@ CUresult vgpu_cuMemGetInfo_v2(size_t *spare, size_t *total)
     return result;
 }
 
-CUresult vgpu_cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem, bytes, device);
     if (result == CUDA_SUCCESS)
-        *bytes = (unsigned)lower(*bytes, read_limit(find_slot(device)));
+        *bytes = (unsigned)lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }
 
-CUresult vgpu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = DRIVER_CALL(cuDeviceTotalMem_v2, bytes, device);
     if (result == CUDA_SUCCESS)
-        *bytes = lower(*bytes, read_limit(find_slot(device)));
+        *bytes = lower(*bytes, read_limit(devices_find_slot(device)));
     return result;
 }

@@ -6,9 +6,12 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
+
+#include "text.h"
 
 #define HIDDEN_VERSION 0x8000u
+
+#pragma weak _r_debug /* not every C library shows it */
 
 struct table {
     const ElfW(Sym) *symbols;
@@ -20,6 +23,8 @@ struct table {
 
 struct search {
     const char *name;
+    const void *caller; /* NULL: in the C library only */
+    bool passed;        /* the caller's own file */
     void *found;
 };
 
@@ -27,29 +32,23 @@ struct search {
 static bool is_c_library(const char *path)
 {
     static const char *const starts[] = {"libc.so.", "libc-2.", "libdl.so.", "libdl-2.", "ld-musl-", "libc.musl-"};
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    const char *name = slash ? slash + 1 : path;
-    for (unsigned i = 0; name && i < sizeof starts / sizeof *starts; i++)
-        if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+    for (unsigned i = 0; path && i < sizeof starts / sizeof *starts; i++)
+        if (text_after(text_file_name(path), starts[i]))
             return true;
     return false;
 }
 
 /* Where the loader has not made an address of it yet, it still counts from the start of the file. */
-static const void *place(const struct dl_phdr_info *object, ElfW(Addr) value)
+static const void *place(ElfW(Addr) start, ElfW(Addr) value)
 {
-    return (const void *)(value < object->dlpi_addr ? object->dlpi_addr + value : value);
+    return (const void *)(value < start ? start + value : value);
 }
 
-static struct table read_table(const struct dl_phdr_info *object)
+static struct table read_table(ElfW(Addr) start, const ElfW(Dyn) *entry)
 {
     struct table table = {NULL, NULL, NULL, NULL, NULL};
-    const ElfW(Dyn) *entry = NULL;
-    for (unsigned i = 0; i < object->dlpi_phnum; i++)
-        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            entry = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
     for (; entry && entry->d_tag != DT_NULL; entry++) {
-        const void *content = place(object, entry->d_un.d_ptr);
+        const void *content = place(start, entry->d_un.d_ptr);
         switch (entry->d_tag) {
         case DT_SYMTAB: table.symbols = content; break;
         case DT_STRTAB: table.strings = content; break;
@@ -70,7 +69,7 @@ static bool is_it(const struct table *table, uint32_t index, const char *name)
         return false;
     if (table->versions && table->versions[index] & HIDDEN_VERSION)
         return false;
-    return strcmp(table->strings + symbol->st_name, name) == 0;
+    return text_compare(table->strings + symbol->st_name, name) == 0;
 }
 
 static uint32_t find_by_gnu_hash(const struct table *table, const char *name)
@@ -101,26 +100,60 @@ static uint32_t find_by_count(const struct table *table, const char *name)
     return 0;
 }
 
+static void *find_in(ElfW(Addr) start, const ElfW(Dyn) *dynamic, const char *name)
+{
+    struct table table = read_table(start, dynamic);
+    if (!table.symbols || !table.strings)
+        return NULL;
+    uint32_t index = table.gnu_hash ? find_by_gnu_hash(&table, name) : table.hash ? find_by_count(&table, name) : 0;
+    return index ? (void *)(start + table.symbols[index].st_value) : NULL;
+}
+
+static void *find_in_object(const struct dl_phdr_info *object, const char *name)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+    return find_in(object->dlpi_addr, dynamic, name);
+}
+
+static bool has_in_it(const struct dl_phdr_info *object, const void *address)
+{
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+        if (part->p_type == PT_LOAD && (uintptr_t)address - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            return true;
+    }
+    return false;
+}
+
 static int look_into(struct dl_phdr_info *object, size_t size, void *argument)
 {
     (void)size;
     struct search *search = argument;
-    if (!is_c_library(object->dlpi_name))
-        return 0;
-    struct table table = read_table(object);
-    if (!table.symbols || !table.strings)
-        return 0;
-    uint32_t index = table.gnu_hash ? find_by_gnu_hash(&table, search->name)
-                     : table.hash   ? find_by_count(&table, search->name)
-                                    : 0;
-    if (index)
-        search->found = (void *)(object->dlpi_addr + table.symbols[index].st_value);
-    return index != 0;
+    if (search->caller ? search->passed : is_c_library(object->dlpi_name))
+        search->found = find_in_object(object, search->name);
+    search->passed = search->passed || has_in_it(object, search->caller);
+    return search->found != NULL;
 }
 
+/* Where there is the loader's own list, nobody else's function is called: whoever asks first may be starting up. */
 void *real_find(const char *name)
 {
-    struct search search = {name, NULL};
+    struct search search = {name, NULL, false, NULL};
+    if (!&_r_debug)
+        dl_iterate_phdr(look_into, &search);
+    else
+        for (struct link_map *each = _r_debug.r_map; each && !search.found; each = each->l_next)
+            if (is_c_library(each->l_name))
+                search.found = find_in(each->l_addr, each->l_ld, name);
+    return search.found;
+}
+
+void *real_find_after(const void *caller, const char *name)
+{
+    struct search search = {name, caller, false, NULL};
     dl_iterate_phdr(look_into, &search);
     return search.found;
 }

@@ -8,4 +8,7 @@
 /* Its address, or NULL where no C library that is loaded has it. */
 void *real_find(const char *name);
 
+/* What RTLD_NEXT means for this caller: in the first file loaded after the caller's own that has it, or NULL. */
+void *real_find_after(const void *caller, const char *name);
+
 #endif

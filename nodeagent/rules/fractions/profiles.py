@@ -21,6 +21,11 @@ class CoresProfile(Value, frozen=True):
     """The annotation by which a pod may use more compute than it is promised while nobody else does."""
     predicate: str = "tencent.com/predicate-gpu-idx-"
     """The annotation in which a scheduler says its choice, without the container's number at its end."""
+    predicate_uuid: str = "tencent.com/predicate-gpu-uuid-"
+    """The same by UUIDs, which mean the same GPUs after a reboot; `init-` and its number for an init container."""
+    predicate_node: str = "tencent.com/predicate-node"
+    predicate_time: str = "tencent.com/predicate-time"
+    assigned: str = "tencent.com/gpu-assigned"
 
 
 class SharesProfile(Value, frozen=True):
@@ -35,6 +40,8 @@ class SharesProfile(Value, frozen=True):
     """The unit in which memory is asked for."""
     allocated: tuple[str, ...] = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate")
     """The annotations in which a scheduler says its choice, the one that is kept first."""
+    chosen_node: str = "hami.io/vgpu-node"
+    chosen_time: str = "hami.io/vgpu-time"
 
 
 Profile: TypeAlias = CoresProfile | SharesProfile

@@ -93,9 +93,9 @@ def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], 
     """
     if shares < 1:
         raise RequestInvalid(profile.share, f"{shares} is no number of shares; give 1 or more")
-    cores = min(_read_limit(profile.cores, limits) or 0, CORES)
-    mebibytes = _read_limit(profile.memory_mib, limits)
-    percent = _read_limit(profile.memory_percent, limits) or 100
+    cores = min(read_quantity(profile.cores, limits) or 0, CORES)
+    mebibytes = read_quantity(profile.memory_mib, limits)
+    percent = read_quantity(profile.memory_percent, limits) or 100
     if percent > 100:
         raise RequestInvalid(profile.memory_percent, f"{percent} is more than all of a GPU's memory; give 1 to 100")
     memory_bytes = (mebibytes or 0) * MIB
@@ -109,8 +109,12 @@ def read_shares(profile: SharesProfile, shares: int, limits: Mapping[str, str], 
     return Demand(gpus=shares, cores=cores, memory_percent=percent)
 
 
-def _read_limit(key: str, limits: Mapping[str, str]) -> int | None:
-    """A limit as the API server writes it, which makes `8k` of 8000; `None` where there is none."""
+def read_quantity(key: str, limits: Mapping[str, str]) -> int | None:
+    """A limit as the API server writes it, which makes `8k` of 8000; `None` where there is none.
+
+    Raises:
+        RequestInvalid: it is no whole number.
+    """
     text = limits.get(key)
     if text is None:
         return None

@@ -1,19 +1,34 @@
 """Which GPUs a scheduler chose for a container, as it wrote so on the pod.
 
-Owns the spelling of the annotations.
+Owns the spelling of the annotations, read and written.
 A choice that cannot be read, or that names what this node does not have, is no choice: it is told, never fatal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import GpuPart
 from nodeagent.model.values import Value
-from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
 
 _LONGEST: Final = 65536
 """Characters of an annotation that are looked at; no choice of a real scheduler comes near."""
+_NANOSECONDS: Final = 10**9
+
+
+class NamedGpu(Protocol):
+    """A GPU by its two names; one of the inventory, or of a node elsewhere as it is published."""
+
+    @property
+    def index(self) -> int:
+        """Its number on the node."""
+        ...
+
+    @property
+    def uuid(self) -> GpuUuid:
+        """Its name for life."""
+        ...
 
 
 class Wish(Value, frozen=True):
@@ -25,8 +40,30 @@ class Wish(Value, frozen=True):
     """Why what it wrote means nothing here; names the annotation."""
 
 
+class ChosenPart(Value, frozen=True):
+    """What one container gets of one GPU."""
+
+    index: int
+    part: GpuPart
+
+
+class Choice(Value, frozen=True):
+    """A scheduler's choice for a whole pod."""
+
+    node: str
+    time_nanoseconds: int
+    """When it was made, by the clock that people read."""
+    parts: Mapping[int, tuple[ChosenPart, ...]]
+    """By the container's number among the pod's containers, init containers first."""
+    containers: int
+    """How many there are, init containers among them."""
+    init_containers: int
+    has_uuids: bool = True
+    """Whether the GPUs' UUIDs are known; a node of the original tells none."""
+
+
 def read_wish(
-    profile: Profile, annotations: Mapping[str, str], gpus: Sequence[Gpu], *, container: int, init_containers: int
+    profile: Profile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], *, container: int, init_containers: int
 ) -> Wish:
     """What the scheduler chose for one container.
 
@@ -38,21 +75,35 @@ def read_wish(
         init_containers: how many of those there are.
     """
     if isinstance(profile, CoresProfile):
-        return _read_predicate(profile, annotations, gpus, container - init_containers)
+        return _read_predicate(profile, annotations, gpus, container, init_containers)
     return _read_allocated(profile, annotations, gpus, container)
 
 
-def _read_predicate(profile: CoresProfile, annotations: Mapping[str, str], gpus: Sequence[Gpu], container: int) -> Wish:
-    """`0,1` in the annotation of the container's number; init containers have none."""
-    key = f"{profile.predicate}{container}"
-    text = annotations.get(key, "").strip()
-    if container < 0 or not text:
-        return Wish()
-    return _find(key, [part.strip() for part in text[:_LONGEST].split(",")], gpus)
+def _read_predicate(
+    profile: CoresProfile,
+    annotations: Mapping[str, str],
+    gpus: Sequence[NamedGpu],
+    container: int,
+    init_containers: int,
+) -> Wish:
+    """`0,1` in the annotation of the container's number, or UUIDs in that for UUIDs, which then counts alone."""
+    for key in _name_predicates(profile, container, init_containers):
+        text = annotations.get(key, "").strip()
+        if text:
+            return _find(key, [part.strip() for part in text[:_LONGEST].split(",")], gpus)
+    return Wish()
+
+
+def _name_predicates(profile: CoresProfile, container: int, init_containers: int) -> tuple[str, ...]:
+    """The annotations of a container, the one that is believed first; the original has none for init containers."""
+    number = container - init_containers
+    if number < 0:
+        return (f"{profile.predicate_uuid}init-{container}",)
+    return f"{profile.predicate_uuid}{number}", f"{profile.predicate}{number}"
 
 
 def _read_allocated(
-    profile: SharesProfile, annotations: Mapping[str, str], gpus: Sequence[Gpu], container: int
+    profile: SharesProfile, annotations: Mapping[str, str], gpus: Sequence[NamedGpu], container: int
 ) -> Wish:
     """`uuid,NVIDIA,MiB,cores:` for each GPU, the containers parted by `;`."""
     key = next((key for key in profile.allocated if annotations.get(key, "").strip()), "")
@@ -63,7 +114,7 @@ def _read_allocated(
     return _find(key, [device.partition(",")[0].strip() for device in devices], gpus) if devices else Wish()
 
 
-def _find(key: str, names: Iterable[str], gpus: Sequence[Gpu]) -> Wish:
+def _find(key: str, names: Iterable[str], gpus: Sequence[NamedGpu]) -> Wish:
     """The GPUs of these indexes or UUIDs: all of them, or none and a reason."""
     known = {name: gpu.uuid for gpu in gpus for name in (gpu.uuid, str(gpu.index))}
     found: list[GpuUuid] = []
@@ -74,3 +125,53 @@ def _find(key: str, names: Iterable[str], gpus: Sequence[Gpu]) -> Wish:
     if len(set(found)) < len(found):
         return Wish(problem=f"annotation {key} names a GPU twice")
     return Wish(gpus=tuple(found))
+
+
+def read_chosen_node(profile: Profile, annotations: Mapping[str, str]) -> str:
+    """The node for which a scheduler's choice was made; empty where it does not say."""
+    key = profile.predicate_node if isinstance(profile, CoresProfile) else profile.chosen_node
+    return annotations.get(key, "").strip()
+
+
+def read_chosen_time(profile: Profile, annotations: Mapping[str, str]) -> str:
+    """What tells one choice from the next: the time as it was written, which nothing is computed from."""
+    key = profile.predicate_time if isinstance(profile, CoresProfile) else profile.chosen_time
+    return annotations.get(key, "").strip()
+
+
+def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
+    """The annotations that say a choice; what `read_wish` reads back is the choice."""
+    if isinstance(profile, CoresProfile):
+        return _render_predicate(profile, choice)
+    return _render_allocated(profile, choice)
+
+
+def _render_predicate(profile: CoresProfile, choice: Choice) -> dict[str, str]:
+    rendered = {
+        profile.predicate_node: choice.node,
+        profile.predicate_time: str(choice.time_nanoseconds),
+        profile.assigned: "false",
+    }
+    for container, parts in choice.parts.items():
+        by_uuid, *by_index = _name_predicates(profile, container, choice.init_containers)
+        if choice.has_uuids:
+            rendered[by_uuid] = ",".join(chosen.part.gpu for chosen in parts)
+        for key in by_index:
+            rendered[key] = ",".join(str(chosen.index) for chosen in parts)
+    return rendered
+
+
+def _render_allocated(profile: SharesProfile, choice: Choice) -> dict[str, str]:
+    text = "".join(
+        "".join(_render_device(chosen.part) for chosen in choice.parts.get(container, ())) + ";"
+        for container in range(choice.containers)
+    )
+    return {
+        profile.chosen_node: choice.node,
+        profile.chosen_time: str(choice.time_nanoseconds // _NANOSECONDS),
+        **dict.fromkeys(profile.allocated, text),
+    }
+
+
+def _render_device(part: GpuPart) -> str:
+    return f"{part.gpu},NVIDIA,{part.memory_bytes // MIB},{part.cores}:"

@@ -9,7 +9,7 @@ from typing import Final
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX, ResourcePattern
 from nodeagent.model.ids import ResourceName
-from nodeagent.rules.mig import plain_profile
+from nodeagent.rules.mig.profiles import plain_profile
 from nodeagent.rules.offer.devices import Candidate
 from nodeagent.rules.selectors import fits_pattern
 

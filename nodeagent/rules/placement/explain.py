@@ -44,6 +44,8 @@ def explain_preference(
     """
     offered = plan_resources(inventory, settings).resources
     chosen = next((each for each in offered if resource in ("", each.name)), None)
+    if not offered and not resource:
+        return Explanation(devices=(), rule=f"a pod that asks for {size} waits: this node offers nothing")
     if chosen is None:
         names = [each.name for each in offered]
         hint = f"this node offers {', '.join(names) or 'nothing'}{suggest(resource, names)}"

@@ -9,9 +9,9 @@ import anyio.lowlevel
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.door import JournalDoor
 from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import Ledger, replay
+from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -32,7 +32,7 @@ class World:
         self.clock = clock
         self.store, self.kubelet = FakeStore(), FakeKubelet()
         self.live = LiveSettings(settings or Settings())
-        self.door = JournalDoor("/state/allocations.journal")
+        self.relay = JournalRelay("/state/allocations.journal")
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
 
@@ -45,7 +45,7 @@ class World:
             self.live,
             self.kubelet,
             store=self.store,
-            door=self.door,
+            relay=self.relay,
             node=NODE,
         )
         async with anyio.create_task_group() as tasks:
@@ -86,7 +86,7 @@ async def told() -> None:
 
 async def held_by_an_earlier_run(world: World) -> None:
     """A pod holds a device, the kubelet restarts and has lost its memory."""
-    await world.door.record(GPU, device_ids("a"))
+    await world.relay.record(GPU, device_ids("a"))
     world.kubelet.listing = listing(holding("train", "a"))
     await anyio.sleep(11)
     world.kubelet.run_name, world.kubelet.run_since_seconds = "second", world.clock.wall()

@@ -110,6 +110,11 @@ def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
         metrics = node.get("/metrics")[1]
         assert 'nodeagent_condition_active{code="sample-stale"' in metrics
         assert "nodeagent_driver_ready 0" in metrics
+        # The start has passed the gate of the same name; nobody says of a gate that it is open, as of a state of now.
+        assert 'nodeagent_gate_passed{gate="driver_ready"} 1' in metrics
+        readiness = node.get("/readyz")[1]
+        assert "[+] gate driver_ready passed" in readiness
+        assert "sample-stale" in readiness
 
 
 def test_a_preference_is_of_what_pods_can_get_now() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
-from nodeagent.components.inventory.door import ForgettingDoor
-from nodeagent.components.offering.door import ChoosingDoor
+from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.components.inventory.relay import ForgettingRelay
+from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
 from nodeagent.core.channels.bus import Bus
@@ -71,8 +72,9 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         gpus=gpus,
         faults=None,
         clearing=NobodyClears(),
-        forgetting=ForgettingDoor(),
-        choosing=ChoosingDoor(),
+        forgetting=ForgettingRelay(),
+        choosing=ChoosingRelay(),
+        parts=PartsRelay(),
     )
     try:
         yield control

@@ -49,7 +49,7 @@ def test_the_agent_sees_hardware_through_nvml(short_dir: Path, fake: FakeNvml) -
         assert "libnvidia-ml" not in Path(f"/proc/{agent.process.pid}/maps").read_text()
         assert _holds_driver(agent)
         # No kubelet here: everything but the registration is there, and it says what it waits for.
-        assert "[-] gate plugin_registered closed" in agent.get("/readyz")[1]
+        assert "[-] gate plugin_registered not passed yet" in agent.get("/readyz")[1]
 
 
 def test_release_gives_up_every_handle_and_resume_takes_the_driver_back(short_dir: Path, fake: FakeNvml) -> None:

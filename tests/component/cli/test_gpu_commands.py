@@ -123,6 +123,20 @@ def test_person_clears_a_board(node: AgentProcess) -> None:
     assert node.post("/api/v1/faults", {"fault": "clear"})[0] == 200
 
 
+def test_health_is_not_well_while_a_gpu_is_gone(node: AgentProcess) -> None:
+    """The others are healthy, and the one that has no verdict is told; of one of the others nothing is wrong."""
+    node.post("/api/v1/faults", {"fault": "unplug", "arguments": ["1"]})
+    node.wait_for("/api/v1/conditions", '"gpu-vanished"')
+    health = run_command(node.directory, "gpu", "health", *NOBODY)
+    assert health.returncode == 1
+    assert "error: a GPU that this node had is gone" in health.stdout
+    one = run_command(node.directory, "gpu", "health", "--gpu", "0", *NOBODY)
+    assert (one.returncode, "gone" in one.stdout) == (0, False)
+    assert node.post("/api/v1/faults", {"fault": "clear"})[0] == 200
+    node.wait_gone("/api/v1/conditions", '"gpu-vanished"')
+    node.wait_gone("/api/v1/gpus", '"verdict":"unknown"')
+
+
 def test_clearing_nothing_is_refused(node: AgentProcess) -> None:
     """An unknown GPU, a sound one, an empty reason."""
     assert run_command(node.directory, "gpu", "clear", "9", "--reason", "x", *NOBODY).returncode == 2

@@ -302,9 +302,13 @@ async def test_a_gpu_that_drains_stays_listed_for_those_who_have_it(world: World
         await world.publish(TWO, held(GPU, gpu_uuid(0)), doors((Door.WHOLE, True), (Door.WHOLE, True)))
         await world.publish(doors((Door.WHOLE, False), (Door.WHOLE, True), waits_for=(holder,)))
         assert world.serving.newest() == {"0": False, "1": True}
+        # That it waits is told by the part that looks after doors, with the remedy for that.
+        assert world.details("gpu-door") == {}
         with pytest.raises(DeviceUnknown):
             await world.serving.plugins[GPU].allocate(ids(0))
         await world.serving.plugins[GPU].pre_start(ids(0))
+        await world.publish(doors((Door.NONE, False), (Door.WHOLE, True)))
+        assert world.details("gpu-door") == {gpu_uuid(0): "GPU 0: door none (set by a person)"}
 
 
 async def test_a_gpu_is_not_offered_before_its_door_is_known(world: World) -> None:

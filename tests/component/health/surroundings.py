@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from nodeagent.components.driver.component import DRIVER_GATE, Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -91,7 +91,7 @@ class Node:
         settings = Settings()
         inventory = replace(settings.inventory, sample_seconds=sample_seconds)
         self.live = LiveSettings(replace(settings, health=replace(settings.health, **health), inventory=inventory))
-        self.door = ClearingDoor()
+        self.relay = ClearingRelay()
         self.store = WatchedStore(state_dir / "verdicts.json", self.bus)
         self.kernel_log = kernel_log
 
@@ -105,10 +105,10 @@ class Node:
             self.gpus,
             self.live,
             open_gpu_store(self.state_dir),
-            ForgettingDoor(),
+            ForgettingRelay(),
         )
         health = Health(
-            self.bus, self.conditions, self.clock, self.live, self.store, self.door, kernel_log=self.kernel_log
+            self.bus, self.conditions, self.clock, self.live, self.store, self.relay, kernel_log=self.kernel_log
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: driver.run(task_status=task_status))

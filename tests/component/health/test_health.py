@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.health.component import REWRITE_SECONDS, Health
-from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
 from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.telemetry import EventWatch
 from tests.component.health.surroundings import Node, WatchedStore
 from tests.support.gpus import make_gpu, make_inventory
 
@@ -125,7 +126,7 @@ async def test_failed_remap_waits_for_a_person(tmp_path: Path) -> None:
         await node.break_it("reset", "4")
         await anyio.sleep(600)
         assert node.device(4).verdict is UNHEALTHY
-        done = await node.door.clear_gpu("4", "board tested", "ada (uid 0, pid 1)")
+        done = await node.relay.clear_gpu("4", "board tested", "ada (uid 0, pid 1)")
         assert "remap-failed" in done
         assert node.device(4).verdict is HEALTHY
         await anyio.sleep(60)
@@ -139,14 +140,14 @@ async def test_clearing_is_refused_with_a_reason(tmp_path: Path) -> None:
     """An unknown GPU, a GPU with no faults, an agent that does not judge."""
     node = Node(tmp_path)
     with pytest.raises(ControlRefused, match="not judged yet"):
-        await node.door.clear_gpu("0", "why", "ada")
+        await node.relay.clear_gpu("0", "why", "ada")
     async with node.running():
         with pytest.raises(ControlRefused, match="no GPU 9"):
-            await node.door.clear_gpu("9", "why", "ada")
+            await node.relay.clear_gpu("9", "why", "ada")
         with pytest.raises(ControlRefused, match="nothing is held against GPU 0"):
-            await node.door.clear_gpu("0", "why", "ada")
+            await node.relay.clear_gpu("0", "why", "ada")
     with pytest.raises(ControlRefused, match="not judged yet"):
-        await node.door.clear_gpu("0", "why", "ada")
+        await node.relay.clear_gpu("0", "why", "ada")
 
 
 async def test_event_marks_the_mig_instance_it_names(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ async def test_old_sample_proves_nothing(tmp_path: Path) -> None:
             node.clock,
             node.live,
             WatchedStore(tmp_path / "other.json", node.bus),
-            ClearingDoor(),
+            ClearingRelay(),
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: again.run(task_status=task_status))
@@ -277,7 +278,7 @@ async def test_disk_that_fails_stops_no_verdict(tmp_path: Path) -> None:
         await node.break_it("xid", "48", "0")
         assert await node.wait_verdict(0, UNHEALTHY) < 0.1
         assert node.details("health-not-durable") == ["no space left"]
-        done = await node.door.clear_gpu("0", "why", "ada")
+        done = await node.relay.clear_gpu("0", "why", "ada")
         assert "could not be written down" in done
         node.store.broken = ""
         await anyio.sleep(6)
@@ -341,13 +342,34 @@ async def test_events_that_cannot_be_heard_are_a_condition(tmp_path: Path) -> No
     """A driver that reports nothing keeps its devices by their levels, and the report says that it is half blind."""
     async with Node(tmp_path).running() as node:
         await node.wait_verdict(0, HEALTHY)
-        await node.break_it("driver", "mismatch")
-        await node.break_it("xid", "13", "0")  # wakes the watch, which is refused
+        node.bus.publish_state(EventWatch(watched=False, reason="cannot watch events: no memory"), source="test")
         await anyio.sleep(5)
-        assert "does not fit kernel module" in node.details("health-unwatched")[0]
+        assert node.details("health-unwatched") == ["cannot watch events: no memory"]
         assert not node.report.watched
+        assert node.device(0).verdict is HEALTHY
+        node.bus.publish_state(EventWatch(watched=True), source="test")
+        await anyio.sleep(5)
+        assert node.details("health-unwatched") == []
+        assert node.report.watched
+
+
+@pytest.mark.parametrize("fault", ["gone", "mismatch"])
+async def test_what_a_driver_kept_from_being_heard_is_not_told_once_it_is_back(tmp_path: Path, fault: str) -> None:
+    """While it is away its own condition says why; then it has time to be heard, and a reason of before is not told."""
+    async with Node(tmp_path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        await node.break_it("driver", fault)
+        await node.break_it("xid", "13", "0")  # wakes the watch, which is refused
+        await anyio.sleep(60)
+        assert not node.report.watched
+        assert node.details("health-unwatched") == []
         await node.break_it("clear")
-        await anyio.sleep(20)
+        was_set = False
+        for _ in range(300):
+            await anyio.sleep(0.1)
+            was_set = was_set or bool(node.details("health-unwatched"))
+            assert "health-unwatched" not in {one.code for one in node.conditions.active()}
+        assert was_set
         assert node.details("health-unwatched") == []
         assert node.report.watched
 
@@ -355,7 +377,7 @@ async def test_events_that_cannot_be_heard_are_a_condition(tmp_path: Path) -> No
 async def test_health_waits_for_a_node_that_nobody_knows(tmp_path: Path) -> None:
     """Nothing is said of devices before somebody has said which there are, nor by a driver's word alone."""
     node = Node(tmp_path)
-    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.door)
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.relay)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert node.report.devices == ()
@@ -369,7 +391,7 @@ async def test_devices_may_be_known_before_the_driver_is_judged(tmp_path: Path) 
     """Each of the two states counts as soon as it is there."""
     node = Node(tmp_path)
     node.bus.publish_state(make_inventory([make_gpu(0)]), source="test")
-    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.door)
+    health = Health(node.bus, node.conditions, node.clock, node.live, node.store, node.relay)
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert [device.verdict for device in node.report.devices] == [UNKNOWN]

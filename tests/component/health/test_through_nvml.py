@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
-from nodeagent.components.health.door import ClearingDoor
+from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -69,8 +69,8 @@ async def judging(fake: FakeNvml, state_dir: Path, base: NvmlSettings = PATIENT)
     bus.publish_state(DriverState(phase=DriverPhase.READY, driver_version="570.172.08"), source="test")
     store = SealedStore(SealedFile(state_dir / "verdicts.json", "nodeagent-verdicts", BOOK_VERSION))
     async with running_gpus(fake, base) as gpus, anyio.create_task_group() as tasks:
-        inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), ForgettingDoor())
-        health = Health(bus, conditions, clock, live, store, ClearingDoor())
+        inventory = InventoryComponent(bus, conditions, clock, gpus, live, open_gpu_store(state_dir), ForgettingRelay())
+        health = Health(bus, conditions, clock, live, store, ClearingRelay())
         await tasks.start(lambda *, task_status: inventory.run(task_status=task_status))
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         verdicts = Verdicts(bus)

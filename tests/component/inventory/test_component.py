@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.inventory.component import FIRST_SAMPLE_SECONDS, InventoryComponent
-from nodeagent.components.inventory.door import ForgettingDoor
 from nodeagent.components.inventory.expected import LABEL
+from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.restarts import WINDOW_SECONDS
 from nodeagent.components.inventory.roster import ROSTER_VERSION
 from nodeagent.config.live import LiveSettings
@@ -89,7 +89,7 @@ class Stage:
     """The component with everything round it."""
 
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
-        self.clock, self.state_dir, self.door = clock, state_dir, ForgettingDoor()
+        self.clock, self.state_dir, self.relay = clock, state_dir, ForgettingRelay()
         self.bus = Bus(clock)
         self.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -100,7 +100,7 @@ class Stage:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = open_gpu_store(self.state_dir)
-        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.door)
+        component = InventoryComponent(self.bus, self.conditions, self.clock, self.gpus, self.live, store, self.relay)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, component)
             yield
@@ -362,13 +362,13 @@ async def test_a_gpu_that_vanished_is_missed_until_a_person_says_that_it_is_gone
         await again.started.wait()
         assert make_uuid(1) in again.details("gpu-vanished")[0]
         with pytest.raises(ControlRefused, match="no GPU 0 is missed: GPU 1"):
-            await again.door.forget_gpu("0", "me")
+            await again.relay.forget_gpu("0", "me")
         with again.bus.listen(GpuForgotten, client="test") as facts:
-            assert "gone for good" in await again.door.forget_gpu("1", "me")
+            assert "gone for good" in await again.relay.forget_gpu("1", "me")
             assert (await anext(facts)).value == GpuForgotten(gpu=make_uuid(1), who="me")
         assert again.codes() == []
     with pytest.raises(ControlRefused, match="not known yet"):
-        await again.door.forget_gpu("1", "me")
+        await again.relay.forget_gpu("1", "me")
     third = Stage(stage.clock, stage.state_dir)
     third.gpus.readout = make_readout(make_gpu(0))
     async with third.running():
@@ -384,7 +384,7 @@ async def test_a_gpu_is_forgotten_also_while_the_driver_is_away(stage: Stage) ->
         await anyio.sleep(stage.live.now.inventory.rescan_seconds + 0.1)
         assert stage.codes() == ["gpu-vanished"]
         stage.gpus.readout = DriverUnavailable("list GPUs", "gone")
-        await stage.door.forget_gpu(make_uuid(1), "me")
+        await stage.relay.forget_gpu(make_uuid(1), "me")
     again = Stage(stage.clock, stage.state_dir)
     again.gpus.readout = make_readout(make_gpu(0))
     async with again.running():
@@ -477,6 +477,27 @@ async def test_the_number_of_gpus_may_be_told_by_a_label_of_the_node(stage: Stag
         stage.live.replace(replace(settings, gpus=replace(settings.gpus, expected=2)))
         await label(expected="3")
         assert stage.codes() == []
+
+
+async def test_the_label_is_remembered_over_a_restart_without_an_api_server(stage: Stage) -> None:
+    """Its number holds until the node is seen again; one that was taken off meanwhile holds no longer then."""
+    async with stage.running():
+        await stage.started.wait()
+        stage.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", labels={LABEL: "3"}), source="test")
+        await anyio.sleep(0.1)
+    again = Stage(stage.clock, stage.state_dir)
+    async with again.running():
+        await again.started.wait()
+        assert again.details("gpus-fewer-than-expected") == [
+            f"3 by the node label {LABEL} as it was last seen, 2 found"
+        ]
+        again.bus.publish_state(ClusterNode(name="node-1", uid="uid-1"), source="test")
+        await anyio.sleep(0.1)
+        assert again.codes() == []
+    third = Stage(stage.clock, stage.state_dir)
+    async with third.running():
+        await third.started.wait()
+        assert third.codes() == []
 
 
 async def test_a_list_that_is_damaged_is_said_and_begun_anew(stage: Stage) -> None:

@@ -13,13 +13,14 @@ from nodeagent.components.labeler.component import Labeler
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
+from nodeagent.config.sections.sharing import SharedResource, SharingSettings, TimeSlicing
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.events import LabelsContested
+from nodeagent.model.events import ConfigurationReloaded, LabelsContested
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.labels import LabelState
@@ -187,8 +188,10 @@ async def test_a_change_is_held_back_and_comes_in_time(clock: FakeClock) -> None
         stage.say(judge(Verdict.HEALTHY, Verdict.HEALTHY))
         await settle(9.5)
         assert stage.api.node.labels[HEALTHY] == "1"
+        assert stage.state.held_back == {HEALTHY: "2", f"{P}gpu.unhealthy.count": "0"}
         await settle(2.5)
         assert stage.api.node.labels[HEALTHY] == "2"
+        assert stage.state.held_back == {}
         stage.reach()
         stage.say(make_inventory([make_gpu(0)]))
         await settle()
@@ -301,6 +304,36 @@ async def test_settings_count_from_the_next_look(clock: FakeClock) -> None:
         await settle(10)
         assert len(stage.printed) == 1
         assert ("labels-not-written", "node_feature") in stage.codes()
+
+
+async def test_a_change_of_sharing_is_told_at_once_and_whole(clock: FakeClock) -> None:
+    """By the reload itself: count, sharing strategy and product change together, or pods are placed by half of it.
+
+    Also where no count changes, and another resource name alone tells pods apart.
+    """
+    shared = SharedResource(name="gpu", replicas=4)
+    async with Stage(clock, "stdout", hold_seconds=60).running() as stage:
+        stage.say(READY, make_inventory([make_gpu(0)]))
+        await settle()
+        assert f"{P}gpu.replicas=1\n" in stage.printed[0]
+        now = stage.live.now
+        sharing = SharingSettings(timeSlicing=TimeSlicing(resources=(shared,)))
+        renaming = SharingSettings(timeSlicing=TimeSlicing(resources=(shared,), renameByDefault=True))
+        for section, replicas, strategy in (
+            (sharing, 4, "time-slicing"),
+            (renaming, 4, "time-slicing"),
+            (None, 1, "none"),
+        ):
+            stage.live.replace(now if section is None else replace(now, sharing=section))
+            reload = stage.bus.publish_fact(ConfigurationReloaded(changed=("sharing",)), source="test")
+            await settle()
+            assert f"{P}gpu.replicas={replicas}\n" in stage.printed[-1]
+            assert f"{P}gpu.sharing-strategy={strategy}\n" in stage.printed[-1]
+            assert ("-SHARED\n" in stage.printed[-1]) is (section is sharing)
+            told = stage.bus.latest(LabelState)
+            assert told is not None
+            assert told.cause == reload.seq
+        assert len(stage.printed) == 4
 
 
 async def test_a_label_that_would_be_illegal_is_named(clock: FakeClock) -> None:

@@ -36,7 +36,7 @@ def read_machine(program: Path) -> int:
 
 
 def test_every_program_is_built_for_every_processor_and_the_same_twice(tmp_path: Path) -> None:
-    """Static, so that it runs on hosts of which nothing is known; where it is built leaves no trace in it."""
+    """Where it is built leaves no trace in it."""
     machines = [machine for machine in MACHINES if machine not in CROSS or shutil.which(f"{machine}-linux-gnu-gcc")]
     built = []
     for place in (tmp_path, tmp_path / "elsewhere"):

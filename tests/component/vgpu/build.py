@@ -1,5 +1,9 @@
 """What these tests run: the library, and programs that use it or parts of it."""
 
+import fcntl
+import hashlib
+import platform
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -8,24 +12,49 @@ from tests.support.native import NATIVE
 
 HERE: Final = Path(__file__).parent
 VGPU: Final = NATIVE / "vgpu"
-_LEDGER: Final = ("blocks.c", "files.c", "fork.c", "identity.c", "ledger.c", "log.c")
+LIBRARY: Final = "libnodeagent-vgpu.so"
+_SHOWN: Final = ("front.c", "hooks.c", "routing.c", "trampolines.c")
+"""What stands in front of others."""
 
 
 def _list_headers() -> list[Path]:
     return sorted([*VGPU.glob("*.h"), *(NATIVE / "include").glob("*.h")])
 
 
+def build_library(*flags: str, machine: str = platform.machine()) -> Path:
+    """The library as `make native` makes it, with these flags besides."""
+    digest = hashlib.sha256("\0".join([machine, *flags]).encode())
+    for path in [NATIVE / "Makefile", *sorted(VGPU.iterdir()), *_list_headers()]:
+        digest.update(path.read_bytes())
+    place = HERE / "build" / digest.hexdigest()[:16]
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / machine / LIBRARY
+    command = ["make", "--silent", "-C", str(NATIVE), f"BUILT={place}", f"EXTRA={' '.join(flags)}", str(target)]
+    with (place / "lock").open("w") as lock:  # several test processes may want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
 def build_ledger_program(name: str, *flags: str) -> Path:
-    """The program of that name, with what the library counts by, and nothing that stands before the driver."""
-    sources = [HERE / "src" / f"{name}.c", *(VGPU / each for each in _LEDGER)]
+    """The program of that name, with what the library counts by, and nothing that leads programs to it."""
+    sources = [HERE / "src" / f"{name}.c", *(each for each in sorted(VGPU.glob("*.c")) if each.name not in _SHOWN)]
     return compile_once(
         HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
     )
 
 
-def build_cuda_talk() -> Path:
-    """A program that knows the driver only, as those of containers do."""
-    return compile_once(HERE / "build", "cuda_talk", [HERE / "src" / "cuda_talk.c"], ("-O1", "-ldl"))
+def build_program(name: str, *flags: str) -> Path:
+    """The program of that name, which knows neither library: as those of containers."""
+    return compile_once(HERE / "build", name, [HERE / "src" / f"{name}.c"], ("-O1", "-pthread", *flags, "-ldl"))
+
+
+def build_small_library(name: str, *flags: str) -> Path:
+    """The library of that name, which knows this one as little."""
+    return compile_once(
+        HERE / "build", f"{name}.so", [HERE / "src" / f"{name}.c"], ("-shared", "-fPIC", *flags, "-ldl")
+    )
 
 
 def build_real_say() -> Path:
@@ -34,18 +63,16 @@ def build_real_say() -> Path:
     return compile_once(HERE / "build", "real_say", sources, ("-O2", f"-I{VGPU}", "-ldl"), besides=_list_headers())
 
 
-def build_in_front() -> Path:
-    """A library that has `dlsym` for itself."""
-    return compile_once(HERE / "build", "in_front.so", [HERE / "src" / "in_front.c"], ("-shared", "-fPIC"))
+_BEFORE_ANYTHING: Final = ("front.c", "hooks.c", "loader.c", "real.c", "trampolines.c")
+"""What runs when a sanitizer looks for its own functions, before it has started: it cannot be watched by it."""
 
 
-def build_linear() -> Path:
-    """A library with what limits linear memory, under its own names, and nothing that stands before the driver."""
-    sources = [VGPU / name for name in (*_LEDGER, "driver.c", "linear.c", "real.c")]
-    flags = ("-O2", "-shared", "-fPIC", "-pthread", f"-I{VGPU}")
-    return compile_once(HERE / "build", "linear.so", sources, flags, besides=_list_headers())
-
-
-def build_linear_race() -> Path:
-    """The program of that name, which finds the library before it."""
-    return compile_once(HERE / "build", "linear_race", [HERE / "src" / "linear_race.c"], ("-O2", "-pthread", "-ldl"))
+def build_sanitized_library(*flags: str) -> Path:
+    """The library under a sanitizer, all but the part that finds functions."""
+    base = ("-O1", "-fPIC", "-fvisibility=hidden")
+    first = [VGPU / name for name in _BEFORE_ANYTHING]
+    rest = [path for path in sorted(VGPU.glob("*.c")) if path not in first]
+    found = compile_once(HERE / "build", "front.o", first, (*base, "-r", "-nostdlib"), besides=_list_headers())
+    exports = VGPU / "exports.map"
+    link = ("-shared", "-Wl,-Bsymbolic", f"-Wl,--version-script={exports}", str(found))
+    return compile_once(HERE / "build", LIBRARY, rest, (*base, *flags, *link), besides=[*_list_headers(), exports])

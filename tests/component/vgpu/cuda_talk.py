@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.component.vgpu.build import build_cuda_talk
+from tests.component.vgpu.build import build_program
 from tests.component.vgpu.talk import Talk
 from tests.fakes.cuda.driver import FakeDriver
 
@@ -38,7 +38,7 @@ class Caller(Talk):
 def call_driver(driver: FakeDriver, environ: Mapping[str, str] | None = None) -> Iterator[Caller]:
     """Such a program on this driver."""
     with subprocess.Popen(
-        [build_cuda_talk()],
+        [build_program("cuda_talk")],
         env={**driver.environ(), **(environ or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,15 +1,14 @@
 """Linear memory: granted to the limit and not a byte past it, rolled back, freed, and freed again."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nodeagent.edge.host.vgpu.limits_file import FailMode
-from tests.component.vgpu.build import build_linear
-from tests.component.vgpu.cuda_talk import OUT, Caller, call_driver
+from tests.component.vgpu.cuda_talk import OUT, Caller
+from tests.component.vgpu.limited import limit
 from tests.component.vgpu.place import Place
 from tests.fakes.cuda.driver import FakeDriver
 
@@ -30,29 +29,8 @@ ALLOCATIONS: dict[str, Callable[[int], tuple[int | str, ...]]] = {
 FREES = {"cuMemAlloc": "cuMemFree", "cuMemAllocPitch": "cuMemFree"}
 
 
-class Limited:
-    """A program whose calls of this class go to the library."""
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-
-    def call(self, symbol: str, *arguments: int | str) -> tuple[int, ...]:
-        return self.caller.call(f"vgpu_{symbol}", *arguments, route="default")
-
-    def allocate(self, symbol: str, size: int) -> tuple[int, ...]:
-        return self.call(symbol, *ALLOCATIONS[symbol](size))
-
-
-@contextmanager
-def limit(place: Place, driver: FakeDriver) -> Iterator[Limited]:
-    with call_driver(driver, place.environ(LD_PRELOAD=str(build_linear()))) as caller:
-        caller.start()
-        yield Limited(caller)
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> FakeDriver:
-    return FakeDriver(tmp_path)
+def allocate(one: Caller, symbol: str, size: int) -> tuple[int, ...]:
+    return one.call(symbol, *ALLOCATIONS[symbol](size))
 
 
 @pytest.mark.parametrize("symbol", ALLOCATIONS)
@@ -61,11 +39,11 @@ def test_to_the_limit_and_not_past_it(place: Place, driver: FakeDriver, symbol: 
     place.create(LIMIT)
     with limit(place, driver) as one:
         free = FREES.get(symbol, "cuMemFree_v2")
-        assert one.allocate(symbol, LIMIT + 512)[0] == OUT_OF_MEMORY
-        code, first, *_ = one.allocate(symbol, LIMIT - 512)
+        assert allocate(one, symbol, LIMIT + 512)[0] == OUT_OF_MEMORY
+        code, first, *_ = allocate(one, symbol, LIMIT - 512)
         assert code == 0
-        assert one.allocate(symbol, 1024)[0] == OUT_OF_MEMORY
-        assert one.allocate(symbol, 512)[0] == 0
+        assert allocate(one, symbol, 1024)[0] == OUT_OF_MEMORY
+        assert allocate(one, symbol, 512)[0] == 0
         assert one.call("cuMemAlloc_v2", OUT, 1)[0] == OUT_OF_MEMORY
         assert (place.read().sum_used(0), driver.read().sum_used()) == (LIMIT, LIMIT)
         assert one.call(free, first) == (0,)
@@ -73,7 +51,7 @@ def test_to_the_limit_and_not_past_it(place: Place, driver: FakeDriver, symbol: 
         assert one.call(free, 77) == (INVALID_VALUE,)
         assert one.call(free, 0) == (0,)
         assert (place.read().sum_used(0), driver.read().sum_used()) == (512, 512)
-        assert one.allocate(symbol, LIMIT - 512)[0] == 0
+        assert allocate(one, symbol, LIMIT - 512)[0] == 0
         assert driver.read().most[0] == LIMIT
 
 
@@ -82,10 +60,10 @@ def test_what_the_driver_refuses_is_rolled_back(place: Place, tmp_path: Path, sy
     """With the driver's own code."""
     place.create(LIMIT)
     with limit(place, FakeDriver(tmp_path, fail={symbol: "700@1"})) as one:
-        assert one.allocate(symbol, LIMIT)[0] == 700
+        assert allocate(one, symbol, LIMIT)[0] == 700
         assert place.read().sum_used(0) == 0
-        assert one.allocate(symbol, LIMIT)[0] == 0
-        assert one.allocate(symbol, 0)[0] == INVALID_VALUE
+        assert allocate(one, symbol, LIMIT)[0] == 0
+        assert allocate(one, symbol, 0)[0] == INVALID_VALUE
 
 
 def test_a_free_that_failed_is_charged_on(place: Place, tmp_path: Path) -> None:
@@ -125,7 +103,7 @@ def test_rows_laid_otherwise_than_thought_are_counted_right(place: Place, tmp_pa
 def test_without_a_context_the_driver_says_so(place: Place, driver: FakeDriver) -> None:
     place.create(LIMIT)
     with limit(place, driver) as one:
-        one.caller.call("cuCtxSetCurrent", 0)
+        one.call("cuCtxSetCurrent", 0)
         assert one.call("cuMemAlloc_v2", OUT, 2 * LIMIT)[0] == INVALID_CONTEXT
         assert one.call("cuMemGetInfo_v2", OUT, OUT)[0] == INVALID_CONTEXT
         assert place.read().sum_used(0) == 0
@@ -136,7 +114,7 @@ def test_each_device_has_its_own_limit(place: Place, driver: FakeDriver) -> None
     place.create(None, LIMIT)
     with limit(place, driver) as one:
         assert one.call("cuMemAlloc_v2", OUT, 1 << 30)[0] == 0
-        one.caller.start(1)
+        one.start(1)
         assert one.call("cuMemAlloc_v2", OUT, LIMIT + 1)[0] == OUT_OF_MEMORY
         assert one.call("cuMemAlloc_v2", OUT, LIMIT)[0] == 0
         assert (place.read().sum_used(0), place.read().sum_used(1)) == (1 << 30, LIMIT)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.component.vgpu.build import build_in_front, build_real_say
+from tests.component.vgpu.build import build_real_say, build_small_library
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
@@ -22,6 +22,6 @@ def say(names: list[str], environ: dict[str, str]) -> list[str]:
 def test_finds_what_the_loader_would_find_there(*, is_preceded: bool) -> None:
     """Many names, so that many chains of the hash table are walked; data and what is not there are nowhere."""
     names = ["dlsym", "dlvsym", "dlopen", "dladdr", "dlclose", "getpid", "pthread_create", "realpath", "qsort", "exit"]
-    environ = {"LD_PRELOAD": str(build_in_front())} if is_preceded else {}
+    environ = {"LD_PRELOAD": str(build_small_library("in_front"))} if is_preceded else {}
     assert say(names, environ) == ["right"] * len(names)
     assert say(["cuInit", "", "environ", "dlsyn", "nodeagent"], environ) == ["nowhere"] * 5

@@ -6,11 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.gpu.source import list_free
 from nodeagent.cli.node.allocations import HEAD, name_devices, tabulate_rows
-from nodeagent.model.allocation import Allocation, AllocationRow
-from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
+from nodeagent.model.allocation import AllocationRow
 from tests.support.command_line import run_here
 from tests.support.gpus import gpu_uuid, make_gpu
 
@@ -51,15 +48,6 @@ def test_devices_have_the_numbers_that_commands_take() -> None:
     """A GPU its index, a MIG device the index on its GPU."""
     cut = make_gpu(1, mig=["1g.10gb"])
     assert name_devices([make_gpu(0), cut]) == {gpu_uuid(0): "0", gpu_uuid(1): "1", cut.mig_devices[0].uuid: "1:0"}
-
-
-def test_what_is_held_or_sick_is_not_free() -> None:
-    """Nor what the kubelet does not know."""
-    devices = tuple(AdvertisedDevice(id=DeviceId(name), healthy=name != "sick") for name in ("free", "held", "sick"))
-    known = AdvertisedResource(name=ResourceName("a"), socket="s", registered=True, devices=devices)
-    away = replace(known, registered=False, devices=(AdvertisedDevice(id=DeviceId("away"), healthy=True),))
-    held = Allocation(number=1, resource=ResourceName("a"), devices=(DeviceId("held"),), since_seconds=0.0)
-    assert list_free(PluginState(resources=(known, away)), [held]) == {"free"}
 
 
 def test_nothing_held_is_said() -> None:

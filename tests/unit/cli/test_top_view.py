@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout
 from nodeagent.cli.top.view import ProcessFacts, build_top, list_pids, render_top
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord, StateRecord
-from nodeagent.model.allocation import Allocation
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder, StateRecord
+from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.usage import PartUse
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     START,
@@ -83,6 +85,12 @@ def test_an_instance_shows_its_own_use_and_holder() -> None:
     assert devices[1].uuid == second.uuid
 
 
+def test_who_has_the_whole_has_each_part_of_it() -> None:
+    """A GPU that was cut under its pod is nobody's in no line."""
+    record = make_record(make_sample(mig=make_mig_shares(0, 2)), allocate("a", UUID), mig=2)
+    assert [one.pods for one in build_top(make_state(record), {}).devices] == [("ml/a",), ("ml/a",)]
+
+
 def test_processes_are_named_with_their_pod() -> None:
     """By the pod's UID where it is known, else by the only holder, else as what they are."""
     processes = tuple(make_process(pid, sm=10) for pid in (1, 2, 3))
@@ -120,10 +128,10 @@ def test_text_from_outside_cannot_drive_the_terminal() -> None:
     assert "boo" in text
 
 
-def test_a_node_without_gpus_or_samples_has_an_empty_table() -> None:
-    """Before the first sample there is nothing to show but the heads."""
+def test_a_node_without_gpus_or_samples_says_so() -> None:
+    """An empty table would look like a failure; before the first sample a GPU has no readings."""
     text = render_top(build_top(make_state(), {}), Layout(100), colour=False)
-    assert "GPU  DEVICE" in text
+    assert text.endswith("\n\nno GPU\n")
     bare = render_top(build_top(make_state(make_record(None)), {}), Layout(100), colour=False)
     assert "NVIDIA H100" in bare
 
@@ -136,3 +144,28 @@ def test_a_narrow_terminal_still_shows_who_holds_what(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert "ml/bert-0" in lines[3]
     assert ("DEVICE" in lines[2]) == (width == 200 or "NVIDIA" in lines[3])
+
+
+def test_pods_with_parts_are_named_with_what_they_use_and_have() -> None:
+    """Their processes are theirs by the pod; who else has the GPU is named before them."""
+    parts = tuple(
+        PartHolder(
+            number=number,
+            pod=PodIdentity(namespace="ml", name=name, uid=f"u-{name}"),
+            container="main",
+            since_seconds=START,
+            use=PartUse(gpu=UUID, index=0, cores=cores, memory_bytes=1 << 30, cores_used=used),
+        )
+        for number, name, cores, used in ((1, "a", 30, 12), (2, "b", 0, None), (3, "a", 20, 3))
+    )
+    sample = make_sample(processes=(make_process(7), make_process(8), make_process(9)))
+    record = replace(make_record(sample, allocate("whole", UUID)), parts=parts)
+    facts = {7: ProcessFacts(pod_uid="u-a"), 8: ProcessFacts(pod_uid="u-b"), 9: ProcessFacts()}
+    top = build_top(make_state(record), facts)
+    (device,) = top.devices
+    assert device.pods == ("ml/whole", "ml/a", "ml/b")
+    assert [one.pod for one in device.processes] == ["ml/a", "ml/b", "host"]
+    text = render_top(top, Layout(width=200), colour=False)
+    assert "ml/whole, ml/a 12 of 30, ml/b - of any, ml/a 3 of 20" in text
+    lost = render_top(replace(top, devices=(replace(device, lost="gone"),)), Layout(width=200), colour=False)
+    assert "ml/a 12 of 30" in lost

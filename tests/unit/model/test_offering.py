@@ -75,3 +75,4 @@ def test_what_is_not_open_is_closed_for_a_reason() -> None:
         gpu_uuid(2): "door none (the default)",
         gpu_uuid(3): "its door is not known yet",
     }
+    assert offering.list_waiting() == {gpu_uuid(1)}

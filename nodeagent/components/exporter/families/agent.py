@@ -67,9 +67,9 @@ def _life(facts: AgentFacts) -> tuple[Family, ...]:
             "nodeagent_build_info", "gauge", "Version of the agent; always 1.", [((("version", facts.version),), 1)]
         ),
         make_family(
-            "nodeagent_gate_open",
+            "nodeagent_gate_passed",
             "gauge",
-            "Whether a milestone of the start was reached; it stays so when what it stands for fails later.",
+            "Whether the start has passed a milestone; it stays so when what it stands for fails later.",
             [((("gate", one.name),), one.is_open) for one in facts.gates],
         ),
         make_family(

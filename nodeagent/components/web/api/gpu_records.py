@@ -1,12 +1,15 @@
 """Joins what is known of each GPU: identity, sample, health, holders; pure."""
 
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.parts import PartHolders
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.health import DeviceHealth, HealthReport
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.offering import Offering
+from nodeagent.model.plugin import PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.offer.free import list_free
 
 
 def join_gpus(
@@ -16,13 +19,15 @@ def join_gpus(
     table: AllocationTable | None,
     *,
     offering: Offering | None = None,
+    plugin: PluginState | None = None,
+    parts: PartHolders | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """One record per GPU of the inventory; what has not been read yet is missing from it."""
-    known = _Known(sample, health, table, offering, now_seconds)
+    known = _Known(sample, health, table, offering, plugin, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
-        gpus=tuple(map(known.join, inventory.gpus)),
+        gpus=tuple(known.join(gpu, (parts or {}).get(gpu.uuid, ())) for gpu in inventory.gpus),
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
@@ -39,6 +44,7 @@ class _Known:
         health: HealthReport | None,
         table: AllocationTable | None,
         offering: Offering | None,
+        plugin: PluginState | None,
         now_seconds: float,
     ) -> None:
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
@@ -49,13 +55,16 @@ class _Known:
             self._verdicts.setdefault(verdict.gpu, []).append(verdict)
         self._doors = {door.gpu: door for door in offering.doors} if offering is not None else {}
         self._allocations = table.allocations if table is not None else ()
+        offers = plugin is not None and plugin.account is not None
+        free = list_free(plugin, self._allocations) if plugin is not None and offers else ()
+        self._free = frozenset(map(find_uuid, free)) if offers else None
         self._places: dict[str, list[int]] = {}
         """Where in the table each device is."""
         for place, allocation in enumerate(self._allocations):
             for device in allocation.devices:
                 self._places.setdefault(find_uuid(device), []).append(place)
 
-    def join(self, gpu: Gpu) -> GpuRecord:
+    def join(self, gpu: Gpu, parts: tuple[PartHolder, ...]) -> GpuRecord:
         newest = self._samples.get(gpu.uuid)
         return GpuRecord(
             gpu=gpu,
@@ -65,7 +74,17 @@ class _Known:
             health=tuple(self._verdicts.get(gpu.uuid, ())),
             allocations=self._find_allocations(gpu),
             door=self._doors.get(gpu.uuid),
+            free=self._find_free(gpu),
+            parts=parts,
         )
+
+    def _find_free(self, gpu: Gpu) -> tuple[str, ...] | None:
+        if self._free is None:
+            return None
+        # The list follows a loss or a verdict a moment later.
+        unfit = {one.device for one in self._verdicts.get(gpu.uuid, ()) if one.verdict is Verdict.UNHEALTHY}
+        uuids = () if gpu.lost else (gpu.uuid, *(device.uuid for device in gpu.mig_devices))
+        return tuple(uuid for uuid in uuids if uuid in self._free and uuid not in unfit)
 
     def _find_allocations(self, gpu: Gpu) -> tuple[Allocation, ...]:
         """Of the GPU and of every device on it, each once, in the order of the table."""

@@ -12,9 +12,11 @@ from nodeagent.components.web.api.admin import (
     DoorCommand,
     FaultCommand,
     ForgetCommand,
+    PartCommand,
     ReleaseCommand,
 )
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
+from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
@@ -28,6 +30,7 @@ from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import GpuDoor
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 Schema = dict[str, Any]
@@ -49,6 +52,8 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/parts": PartsRecord,
+    "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
@@ -68,6 +73,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/clear": ClearCommand,
     "/api/v1/forget": ForgetCommand,
     "/api/v1/door": DoorCommand,
+    "/api/v1/part": PartCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }

@@ -4,7 +4,6 @@ import pytest
 
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    decide_pause,
     explain_loss,
     explain_unfitness,
     find_named,
@@ -124,6 +123,13 @@ def test_a_device_that_no_specification_names_is_not_offered() -> None:
     assert not explain_loss(gpu_uuid(1), View(INVENTORY, None, named=named))
 
 
+def test_a_gpu_that_has_no_name_because_of_mig_says_what_to_do() -> None:
+    """Nothing is to be waited for: its devices are made, or MIG is switched off."""
+    bare = make_inventory([make_gpu(0, mig=[]), make_gpu(1)])
+    reason = explain_unfitness(resource().devices[0], View(bare, None, named=frozenset()))
+    assert reason == "MIG is on and it has no MIG device: create some, or switch MIG off"
+
+
 def test_names_matter_only_where_containers_are_told_by_name() -> None:
     """With another strategy, without our specifications, and before anybody says which there are, none is needed."""
     state = CdiState(generation=1)
@@ -178,24 +184,3 @@ def test_a_container_may_start_again_on_what_is_not_broken(
     """A device that waits for its verdict keeps its container; one that is broken or gone does not."""
     health = None if verdict is None else report(g0=verdict)
     assert (not explain_loss(gpu_uuid(0), View(inventory, health))) is may_start
-
-
-ONE = (AdvertisedDevice(id=DeviceId("a"), healthy=True),)
-OTHER = (AdvertisedDevice(id=DeviceId("a"), healthy=False),)
-
-
-@pytest.mark.parametrize(
-    ("sent", "wanted", "ago", "pause"),
-    [
-        (None, ONE, 0.0, 0.0),
-        (ONE, ONE, 0.0, None),
-        (ONE, OTHER, 0.0, 0.05),
-        (ONE, OTHER, 0.04, 0.01),
-        (ONE, OTHER, 1.0, 0.0),
-    ],
-)
-def test_changes_are_gathered_for_a_moment(
-    sent: tuple[AdvertisedDevice, ...] | None, wanted: tuple[AdvertisedDevice, ...], ago: float, pause: float | None
-) -> None:
-    """The first list goes at once, an equal one never, a changed one when the window since the first change is over."""
-    assert decide_pause(sent, wanted, ago, 0.05) == pytest.approx(pause)

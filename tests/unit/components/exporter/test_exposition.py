@@ -120,7 +120,7 @@ def test_the_agent_describes_itself() -> None:
     assert samples["nodeagent_condition_active", (("code", "gpu-lost"), ("key", "GPU-1"), ("severity", "error"))] == 1
     assert samples["nodeagent_sample_age_seconds", ()] == 0.25
     assert samples["nodeagent_loop_lag_seconds", (("quantile", "0.99"),)] == 0.001
-    assert samples["nodeagent_gate_open", (("gate", "driver_ready"),)] == 1
+    assert samples["nodeagent_gate_passed", (("gate", "driver_ready"),)] == 1
     assert samples["nodeagent_api_requests_total", (("code", "200"), ("verb", "PATCH"))] == 4
     assert samples["nodeagent_api_requests_total", (("code", "none"), ("verb", "WATCH"))] == 1
 

@@ -22,7 +22,19 @@ def test_the_configuration_outranks_the_label(
     configured: int | None, labels: dict[str, str], count: int | None, by: str
 ) -> None:
     """Whoever says so is named, so that people know what to correct."""
-    assert decide_expectation(configured, labels) == Expectation(count=count, by=by)
+    by_label = int(labels[LABEL]) if labels else None
+    assert decide_expectation(configured, labels, 3) == Expectation(count=count, by=by, by_label=by_label)
+
+
+@pytest.mark.parametrize(
+    ("configured", "remembered", "count", "by"),
+    [(None, 8, 8, f"the node label {LABEL} as it was last seen"), (None, None, None, ""), (4, 8, 4, "`gpus.expected`")],
+)
+def test_the_label_holds_as_it_was_last_seen_until_it_is_seen_again(
+    configured: int | None, remembered: int | None, count: int | None, by: str
+) -> None:
+    """Without an API server; whose word it is says that it may be of long ago."""
+    assert decide_expectation(configured, None, remembered) == Expectation(count=count, by=by, by_label=remembered)
 
 
 @pytest.mark.parametrize("text", ["", "eight", "-1", "8.0", "1e3", " 8", "٨", "²", str(COUNT_MAX + 1), "9" * 63])

@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from nodeagent.components.web.api.admin import (
     CommandMalformed,
@@ -24,18 +25,16 @@ from nodeagent.components.web.api.records import (
 )
 from nodeagent.components.web.api.stream import (
     QueryMalformed,
-    is_wanted,
-    parse_follow,
-    parse_last_seen,
-    parse_types,
+    parse_query,
     render_event,
 )
-from nodeagent.components.web.page.gpus import is_free, render_gpus
+from nodeagent.components.web.page.gpus import render_gpus, tell_vacancy
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory, Mig
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount, PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
@@ -137,7 +136,54 @@ def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
     assert ['<p class="held dim">free</p>' in tile for tile in tiles[1:]] == [True, False, True]
     assert "held by nobody" in tiles[2]
     assert state.gpus is not None
-    assert [is_free(record) for record in state.gpus.gpus] == [True, False, True]
+    assert [tell_vacancy(record) for record in state.gpus.gpus] == ["free", "", "free"]
+
+
+def offer(*devices: str, registered: bool = True) -> PluginState:
+    """What the kubelet may hand out."""
+    listed = tuple(AdvertisedDevice(id=DeviceId(device), healthy=True) for device in devices)
+    resource = AdvertisedResource(name=ResourceName("a"), socket="s", registered=registered, devices=listed)
+    return PluginState(resources=(resource,), account=OfferAccount(gpus=1, devices_offered=len(devices)))
+
+
+def judge(device: DeviceUuid, gpu: Gpu, verdict: Verdict) -> DeviceHealth:
+    return DeviceHealth(device=device, gpu=gpu.uuid, verdict=verdict, since_seconds=1.0, reason="r")
+
+
+CUT = make_gpu(7, mig=make_mig(7, 2))
+MIG = [device.uuid for device in CUT.mig_devices]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "plugin", "verdicts", "said"),
+    [
+        (CUT, offer(*MIG), {}, "free"),
+        (CUT, offer(*MIG), dict.fromkeys(MIG, Verdict.SUSPECT), "free"),
+        (CUT, offer(*MIG), {MIG[0]: Verdict.UNHEALTHY}, "1 of 2 MIG devices free"),
+        (CUT, offer(MIG[1]), {}, "1 of 2 MIG devices free"),
+        (CUT, offer(), {}, ""),
+        (CUT, offer(*MIG, registered=False), {}, ""),
+        (CUT, offer(CUT.uuid), {}, "free"),
+        (make_gpu(1), offer(f"{make_uuid(1)}::0", f"{make_uuid(1)}::1"), {}, "free"),
+        (make_gpu(1), offer(), {}, ""),
+        (make_gpu(1, lost="fell off"), offer(make_uuid(1)), {}, ""),
+        (make_gpu(1), PluginState(), {}, "free"),
+    ],
+)
+def test_free_is_what_the_kubelet_may_hand_out(
+    gpu: Gpu, plugin: PluginState, verdicts: dict[DeviceUuid, Verdict], said: str
+) -> None:
+    """Tile, page and blocks say the same; a loss counts before the kubelet has heard of it, and suspects are given."""
+    health = HealthReport(generation=1, devices=tuple(judge(device, gpu, each) for device, each in verdicts.items()))
+    known = Known(inventory=Inventory(generation=1, gpus=(gpu,)), plugin=plugin, health=health)
+    state = _state(known)
+    assert state.gpus is not None
+    (record,) = state.gpus.gpus
+    assert tell_vacancy(record) == said
+    tile = render_gpus(state, {})
+    assert f'<p class="held dim">{said or "held by nobody"}</p>' in tile
+    free = {mig for mig in MIG if f"{mig}, free" in tile}
+    assert free == (set(MIG) & set(record.free or ()))
 
 
 def test_records_join_what_is_known_of_a_gpu() -> None:
@@ -197,32 +243,42 @@ def test_events_are_one_line_each() -> None:
 )
 def test_a_client_chooses_its_events(query: dict[str, str], wanted: set[str], unwanted: set[str]) -> None:
     """Samples are left out unless asked for, and a choice is exact."""
-    types = parse_types(query)
-    assert all(is_wanted(name, types) for name in wanted)
-    assert not any(is_wanted(name, types) for name in unwanted)
+    asked = parse_query({}, query)
+    assert all(asked.wants(name) for name in wanted)
+    assert not any(asked.wants(name) for name in unwanted)
 
 
 def test_a_reconnect_names_the_last_event() -> None:
     """Browsers send a header, scripts a parameter; a header that is nonsense counts as nothing."""
-    assert parse_last_seen({"last-event-id": "12"}, {}) == 12
-    assert parse_last_seen({}, {"since": "7"}) == 7
-    assert parse_last_seen({"last-event-id": "x"}, {}) is None
-    assert parse_last_seen({}, {}) is None
+    assert parse_query({"last-event-id": "12"}, {}).last_seen == 12
+    assert parse_query({}, {"since": "7"}).last_seen == 7
+    assert parse_query({"last-event-id": "x"}, {}).last_seen is None
+    assert parse_query({}, {}).last_seen is None
+
+
+def test_a_list_is_whole_and_a_stream_begins_where_it_was_left() -> None:
+    """Who names no last event gets all in a list, and in a stream only what comes."""
+    events = [EventRecord(seq=seq, time_seconds=0.0, type="A", source="s", value={}) for seq in (1, 2, 3)]
+    events.append(replace(events[0], seq=4, type="NodeSample"))
+    for since, listed, replayed in (("", [1, 2, 3], []), ("2", [3], [3]), ("0", [1, 2, 3], [1, 2, 3])):
+        asked = parse_query({}, {"since": since})
+        assert [one.seq for one in asked.select(events)] == listed
+        assert [one.seq for one in events if asked.misses(one)] == replayed
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "²", "9" * 5000, " 1"])
 def test_a_parameter_that_is_no_number_is_refused(text: str) -> None:
     """Whoever typed it is told what it takes; no length of digits is a fault of the server."""
     with pytest.raises(QueryMalformed, match=r"\?since= takes the seq of an event"):
-        parse_last_seen({}, {"since": text})
+        parse_query({}, {"since": text})
 
 
 def test_following_is_asked_for_in_two_words() -> None:
     """A stream where the reader meant a list would hang a script, so that a typing error is refused."""
-    assert parse_follow({})
-    assert not parse_follow({"follow": "false"})
+    assert parse_query({}, {}).is_followed
+    assert not parse_query({}, {"follow": "false"}).is_followed
     with pytest.raises(QueryMalformed, match="follow"):
-        parse_follow({"follow": "no"})
+        parse_query({}, {"follow": "no"})
 
 
 def test_commands_are_checked_before_anything_happens() -> None:

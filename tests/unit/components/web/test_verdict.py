@@ -159,6 +159,10 @@ def test_what_somebody_wants_so_is_told_and_well() -> None:
     """GPUs that the configuration leaves alone are counted in the sentence, and are no trouble."""
     excluded = [unoffered(index, UnofferedCause.EXCLUDED, "`gpus.exclude` names it") for index in (0, 1)]
     assert judge(offering(8, *excluded)) == ("ok", "6 of 8 GPUs offered: 2 excluded by configuration")
+    draining = unoffered(2, UnofferedCause.DRAINING, "door whole until a is gone, then none")
+    elsewhere = unoffered(3, UnofferedCause.DOOR, "door none")
+    told = "6 of 8 GPUs offered: 1 behind another door, 1 kept for another door until nobody has it"
+    assert judge(offering(8, draining, elsewhere)) == ("ok", told)
     assert judge(offering(1)) == ("ok", "all is well: 8 GPUs")
     assert judge(offering(1, unoffered(0, UnofferedCause.VANISHED, "gone")))[1].startswith("0 of 1 GPU offered")
 
@@ -193,8 +197,8 @@ def test_readyz_has_a_line_for_everything() -> None:
         sentence="7 of 8\nGPUs",
     )
     assert text.splitlines() == [
-        "[+] gate a open",
-        "[-] gate b closed",
+        "[+] gate a passed",
+        "[-] gate b not passed yet",
         "[-] component part failed: boom",
         "[!] component part degraded",
         "[!] error a-code [GPU-1] title: de tail; do this",

@@ -4,7 +4,8 @@ import pytest
 
 from nodeagent.edge.simulated.hardware import MIB, GpuModel
 from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, compute_memory_part, list_shapes, plan_layout
-from nodeagent.edge.simulated.profile import list_profiles, load_profile
+from nodeagent.edge.simulated.profile import list_profiles, load_model, load_profile
+from tests.support.mig import MIG_MODELS
 
 MEMORY_PARTS = [
     (40960, {4864: 5, 9856: 10, 19968: 20, 40192: 40}),
@@ -30,6 +31,12 @@ NAMES = {
     "t4": "",
     "l40s": "",
 }
+NAMES_OF_OTHERS = {
+    "a30": "1g.6gb 1g.6gb+me 2g.12gb 2g.12gb+me 4g.24gb",
+    "h100-nvl-94gb": SEVEN.format(12, 12, 24, 24, 47, 47, 94),
+    "h100-96gb": SEVEN.format(12, 12, 24, 24, 48, 48, 96),
+}
+"""Of models that no simulated node has."""
 MEMORY = {
     "dgx-a100": "4864 4864 9856 9856 19968 19968 40192",
     "a100-80gb-mig": "9728 9728 19968 19968 40192 40192 80384",
@@ -40,6 +47,7 @@ MEMORY = {
 """Of each profile, in the order of the names, as listings of real boards have it."""
 A100_80 = load_profile("a100-80gb-mig").seats[0].model
 MODELS = {seat.model.name: seat.model for name in list_profiles() for seat in load_profile(name).seats}
+MODELS |= {model.name: model for model in map(load_model, MIG_MODELS)}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +63,12 @@ def test_memory_part_is_rounded_as_nvml_rounds(total_mib: int, memory_mib: int, 
 def test_shapes_have_the_names_people_know(profile: str) -> None:
     """Each board offers the profiles of its table, by name and in order."""
     assert " ".join(shape.name for shape in list_shapes(load_profile(profile).seats[0].model)) == NAMES[profile]
+
+
+@pytest.mark.parametrize("model", sorted(NAMES_OF_OTHERS))
+def test_shapes_of_other_models_have_the_names_people_know(model: str) -> None:
+    """Boards that no simulated node has are cut as they are."""
+    assert " ".join(shape.name for shape in list_shapes(load_model(model))) == NAMES_OF_OTHERS[model]
 
 
 @pytest.mark.parametrize("profile", sorted(MEMORY))

@@ -4,12 +4,22 @@ from collections.abc import Mapping
 
 import pytest
 
+from nodeagent.model.journal import GpuPart
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.fractions.wishes import Wish, read_wish
+from nodeagent.rules.fractions.wishes import (
+    Choice,
+    ChosenPart,
+    Wish,
+    read_chosen_node,
+    read_chosen_time,
+    read_wish,
+    render_choice,
+)
 from tests.support.gpus import gpu_uuid, make_gpu
 
 GPUS = [make_gpu(index) for index in range(4)]
 PREDICATE = "tencent.com/predicate-gpu-idx-"
+BY_UUID = "tencent.com/predicate-gpu-uuid-"
 KEPT, GIVEN = SharesProfile().allocated
 
 
@@ -72,3 +82,69 @@ def test_a_list_of_devices_of_another_node_is_told() -> None:
     """The name of the annotation in which it is comes with it."""
     wish = read_wish(SharesProfile(), {GIVEN: "GPU-else,NVIDIA,1,1:;"}, GPUS, container=0, init_containers=0)
     assert wish.problem == f"annotation {GIVEN} names GPU 'GPU-else', which this node does not have"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "container", "expected"),
+    [
+        ({f"{BY_UUID}0": gpu_uuid(1), f"{PREDICATE}0": "2"}, 1, Wish(gpus=(gpu_uuid(1),))),
+        ({f"{BY_UUID}init-0": gpu_uuid(3), f"{BY_UUID}0": gpu_uuid(1)}, 0, Wish(gpus=(gpu_uuid(3),))),
+        ({f"{BY_UUID}0": gpu_uuid(1)}, 0, Wish()),
+        (
+            {f"{BY_UUID}0": "GPU-else", f"{PREDICATE}0": "2"},
+            1,
+            Wish(problem=f"annotation {BY_UUID}0 names GPU 'GPU-else', which this node does not have"),
+        ),
+    ],
+)
+def test_uuids_outrank_indexes(annotations: Mapping[str, str], container: int, expected: Wish) -> None:
+    """An index may mean another GPU after a reboot; init containers are chosen for by UUID alone."""
+    assert read_wish(CoresProfile(), annotations, GPUS, container=container, init_containers=1) == expected
+
+
+def choose(*, has_uuids: bool = True) -> Choice:
+    """For an init container, and the second of two containers."""
+
+    def part(index: int) -> ChosenPart:
+        return ChosenPart(index=index, part=GpuPart(gpu=gpu_uuid(index), cores=30, memory_bytes=1 << 30))
+
+    return Choice(
+        node="n1",
+        time_nanoseconds=1_700_000_000_123_456_789,
+        parts={0: (part(3),), 2: (part(2), part(1))},
+        containers=3,
+        init_containers=1,
+        has_uuids=has_uuids,
+    )
+
+
+@pytest.mark.parametrize("profile", [CoresProfile(), SharesProfile()])
+def test_a_choice_that_is_written_is_read(profile: CoresProfile | SharesProfile) -> None:
+    """For every container, with its node and its time."""
+    written = render_choice(profile, choose())
+    read = [read_wish(profile, written, GPUS, container=number, init_containers=1) for number in range(3)]
+    assert [wish.gpus for wish in read] == [(gpu_uuid(3),), (), (gpu_uuid(2), gpu_uuid(1))]
+    assert read_chosen_node(profile, written) == "n1"
+    assert read_chosen_time(profile, written).startswith("1700000000")
+
+
+def test_a_choice_is_written_as_the_originals_do() -> None:
+    """Indexes by the number of the container; shares in one line, with an empty place for who gets none."""
+    assert render_choice(CoresProfile(), choose(has_uuids=False)) == {
+        "tencent.com/predicate-node": "n1",
+        "tencent.com/predicate-time": "1700000000123456789",
+        "tencent.com/gpu-assigned": "false",
+        f"{PREDICATE}1": "2,1",
+    }
+    text = f"{gpu_uuid(3)},NVIDIA,1024,30:;;{gpu_uuid(2)},NVIDIA,1024,30:{gpu_uuid(1)},NVIDIA,1024,30:;"
+    assert render_choice(SharesProfile(), choose()) == {
+        "hami.io/vgpu-node": "n1",
+        "hami.io/vgpu-time": "1700000000",
+        KEPT: text,
+        GIVEN: text,
+    }
+
+
+def test_a_pod_without_a_choice_has_neither_node_nor_time() -> None:
+    """Which is how it is told from one that has."""
+    assert (read_chosen_node(CoresProfile(), {}), read_chosen_time(SharesProfile(), {})) == ("", "")

@@ -61,7 +61,13 @@ def test_a_slip_is_told() -> None:
     with pytest.raises(RequestInvalid, match=r"this node offers nvidia\.com/gpu"):
         explain_preference(NODE, Settings(), size=1, resource="nvidia.com/mig-1g.10gb")
     with pytest.raises(RequestInvalid, match="this node offers nothing"):
-        explain_preference(make_inventory([]), Settings(), size=1)
+        explain_preference(make_inventory([]), Settings(), size=1, resource="nvidia.com/gpu")
+
+
+def test_where_nothing_is_offered_a_pod_waits() -> None:
+    """As where all is held: that the GPUs are gone is no slip of whoever asks."""
+    explanation = explain_preference(make_inventory([]), Settings(), size=2)
+    assert explanation == Explanation(devices=(), rule="a pod that asks for 2 waits: this node offers nothing")
 
 
 def test_the_explanation_reads_well() -> None:

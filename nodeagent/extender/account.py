@@ -1,0 +1,214 @@
+"""One node's GPUs as the extender counts them: what the node publishes, less what its pods take.
+
+Owns the order of belief about a pod: what was assumed of it a moment ago, what its annotations say, and, where these
+say nothing that this node could understand, where the node's own evaluators would put it.
+Refuses to drop what does not fit: a GPU that two choices overload is over-committed, and nothing more goes there.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from itertools import count
+from typing import Final, NamedTuple
+
+from nodeagent.extender.gpu_pod import GpuPod
+from nodeagent.extender.place_pod import Parts, place_pod, sum_parts
+from nodeagent.rules.fractions.demands import Profiles
+from nodeagent.rules.fractions.published import Published
+from nodeagent.rules.fractions.wishes import read_wish
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.grouping import mask_of
+from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.space import CORES, Space
+
+_REMEMBERED_MAX: Final = 32
+_serial: Final = count()
+
+
+class Tenant(NamedTuple):
+    """A pod that counts on a node."""
+
+    pod: GpuPod
+    parts: Parts | None = None
+    """What it takes, where that is known without reading its annotations."""
+
+
+class Branch(NamedTuple):
+    """One node of the tree by the positions below it."""
+
+    below: int
+    branches: "tuple[Branch, ...]"
+
+
+class Shape:
+    """How a node's GPUs are joined, as sets of positions; one for all nodes of a kind."""
+
+    def __init__(self, groups: tuple[tuple[int, int], ...], root: Branch) -> None:
+        self.groups = groups
+        """Every group and how near its GPUs are to one another."""
+        self.root = root
+        self.known: dict[tuple[int, int], int] = {}
+        """What was measured, by the free positions and how many are wanted: eight GPUs can be free in 256 ways."""
+
+
+@lru_cache(maxsize=4096)
+def find_shape(tree: Tree) -> Shape:
+    """The tree's groups; remembered, for nodes of one kind have the same."""
+    groups: list[tuple[int, int]] = []
+
+    def walk(node: Tree) -> Branch:
+        branch = Branch(mask_of(node.leaves), tuple(map(walk, node.branches)))
+        if node.branches:
+            groups.append((branch.below, node.score))
+        return branch
+
+    root = walk(tree)
+    return Shape(tuple(groups), root)
+
+
+_BARE: Final = Shape((), Branch(0, ()))
+
+
+class Verdict(NamedTuple):
+    """What was found out about a node for one kind of pod."""
+
+    rank: tuple[int, int, int] | None
+    """Where it stands, the least the best; `None` where there is no room."""
+    text: str = ""
+    """What is missing."""
+    is_hopeless: bool = False
+    """Whether there would be none without any pod either."""
+
+
+class Summary(NamedTuple):
+    """What can be told of a node without asking an evaluator: enough to say where there is no room, and how full it is.
+
+    An evaluator has the last word where there is.
+    """
+
+    rooms: tuple[tuple[int, int, int], ...]
+    """Free cores, free bytes and all bytes of each GPU of which a part can be had."""
+    whole: int
+    """How many GPUs can be had alone."""
+    free_mask: int
+    """Which, by position."""
+    free_cores: int
+    free_blocks: int
+    shape: Shape
+    packed: Verdict
+    """Where it stands for a part of a GPU when nodes are packed; made once, for thousands of nodes are asked for it."""
+    spread: Verdict
+    """The same when nodes are spread."""
+
+    def count(self, demand: Demand) -> int:
+        """How many GPUs could serve it now."""
+        if demand.cores >= CORES:
+            return self.whole
+        cores, percent = demand.cores or 1, demand.memory_percent
+        if percent is None:
+            memory = demand.memory_bytes
+            return sum(free >= cores and room >= memory for free, room, _ in self.rooms)
+        return sum(free >= cores and room >= total * percent // 100 for free, room, total in self.rooms)
+
+    def has_one(self, cores: int, memory_bytes: int) -> bool:
+        """Whether a GPU could serve such a part of one GPU, which is what nearly all pods ask for."""
+        # A loop: for thousands of nodes it takes a third of what `any` does.
+        for free, room, _ in self.rooms:  # noqa: SIM110
+            if free >= cores and room >= memory_bytes:
+                return True
+        return False
+
+
+def summarise(space: Space) -> Summary:
+    """The account in numbers."""
+    open_rooms = [room for room in space.rooms if not room.withheld]
+    shared = [room for room in open_rooms if room.users_max is None or room.users < room.users_max]
+    free = [position for position, room in enumerate(space.rooms) if room.is_free]
+    cores = sum(room.free_cores for room in open_rooms)
+    blocks = sum(room.free_bytes // space.block_bytes for room in open_rooms)
+    return Summary(
+        rooms=tuple((room.free_cores, room.free_bytes, room.memory_bytes) for room in shared if room.free_cores),
+        whole=len(free),
+        free_mask=mask_of(free),
+        free_cores=cores,
+        free_blocks=blocks,
+        shape=find_shape(space.tree) if space.rooms else _BARE,
+        packed=Verdict((0, cores, blocks)),
+        spread=Verdict((0, -cores, -blocks)),
+    )
+
+
+class Account:
+    """One node's account at one moment; a change makes a new one."""
+
+    def __init__(self, profiles: Profiles, published: Published, tenants: Mapping[str, Tenant]) -> None:
+        self.published = published
+        self.taken: dict[str, Parts] = {}
+        """By uid what each pod takes."""
+        self.guessed: frozenset[str] = frozenset()
+        """Pods of which nobody says where they are."""
+        self.verdicts: dict[int, Verdict] = {}
+        """What was found out about it, by the number of a kind of pod, for those come again."""
+        # Not the same for all, or one answer in so many would wait until all nodes have forgotten.
+        self._most = _REMEMBERED_MAX + next(_serial) % _REMEMBERED_MAX
+        self.space = self._count(profiles, tenants)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """As it is."""
+        return summarise(self.space)
+
+    @cached_property
+    def summary_when_empty(self) -> Summary:
+        """As it would be without any pod."""
+        return summarise(self.published.space)
+
+    def remember(self, key: int, verdict: Verdict) -> Verdict:
+        """For as long as nothing changes; bounded, for pods may ask for whatever they like."""
+        if len(self.verdicts) >= self._most:
+            self.verdicts.clear()
+        self.verdicts[key] = verdict
+        return verdict
+
+    def _count(self, profiles: Profiles, tenants: Mapping[str, Tenant]) -> Space:
+        space, unknown = self.published.space, list[Tenant]()
+        for uid, tenant in tenants.items():
+            parts = tenant.parts if tenant.parts is not None else self._read_parts(profiles, tenant.pod)
+            if parts is None:
+                unknown.append(tenant)
+            else:
+                self.taken[uid] = parts
+        # All at once: each step by itself would make the whole account anew.
+        space = space.occupy(part for parts in self.taken.values() for part in parts)
+        for tenant in sorted(unknown, key=lambda each: (each.pod.created, each.pod.uid)):
+            assert tenant.pod.demand is not None
+            guess = place_pod(space, tenant.pod.demand)
+            self.taken[tenant.pod.uid] = guess.parts
+            space = space.occupy(guess.parts)
+        self.guessed = frozenset(tenant.pod.uid for tenant in unknown)
+        return space
+
+    def _read_parts(self, profiles: Profiles, pod: GpuPod) -> Parts | None:
+        """What its annotations say that it takes here; `None` where they do not say so of each container that runs."""
+        demand = pod.demand
+        assert demand is not None
+        if not pod.choice or demand.profile != self.published.profile:
+            return None
+        if pod.chosen_node and pod.node and pod.chosen_node != pod.node:
+            return None
+        profile = profiles.find(demand.profile)
+        assert profile is not None
+        rooms = {room.gpu: room for room in self.published.space.rooms}
+        found: dict[int, Parts] = {}
+        for each in demand.containers:
+            wish = read_wish(
+                profile,
+                pod.choice,
+                self.published.gpus,
+                container=each.number,
+                init_containers=pod.init_containers,
+            )
+            if len(wish.gpus) == each.demand.gpus:
+                found[each.number] = tuple(each.demand.share_of(rooms[gpu]) for gpu in wish.gpus)
+        if not all(each.number in found for each in demand.containers if each.stage != "init"):
+            return None
+        return sum_parts(demand, found) if found else None

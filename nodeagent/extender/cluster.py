@@ -1,0 +1,250 @@
+"""The extender's picture of the cluster: nodes and pods as an index that answers without listing anything.
+
+Owns what counts where: a pod that is bound counts on its node, one that a scheduler chose a node for counts there until
+the choice is too old, one that has finished nowhere. Times are this process's own, by a clock that never jumps: what
+another replica's clock says decides nothing.
+Belongs to one thread; nothing here waits.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nodeagent.extender.account import Account, Tenant
+from nodeagent.extender.gpu_pod import GpuPod, read_gpu_pod
+from nodeagent.extender.place_pod import Parts
+from nodeagent.model.errors import PublicationUnreadable
+from nodeagent.model.scheduling import SeenNode, SeenPod
+from nodeagent.model.values import Value
+from nodeagent.rules.fractions.demands import PodDemand, Profiles
+from nodeagent.rules.fractions.foreign_nodes import read_node
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.published import Published
+from nodeagent.rules.placement.hierarchy import Tree
+
+T = TypeVar("T")
+_POOLED_MAX: Final = 65536
+
+
+class Hold(Value, frozen=True):
+    """A choice for a pod that is not bound yet."""
+
+    node: str
+    until_seconds: float
+    pod: GpuPod
+    parts: Parts | None = None
+    """What was promised; `None` for a choice that is read from the pod."""
+    written: Mapping[str, str] | None = None
+    """What is being written on the pod, until it is seen there; `None` where nothing is written."""
+
+    def is_awaited(self, pod: GpuPod) -> bool:
+        """Whether what is seen of the pod may be older than the promise, which then stands."""
+        if self.parts is None:
+            return False
+        return self.written is None or not self.written.items() <= pod.choice.items()
+
+
+class _Pool(Generic[T]):
+    """Of equal values the first, so that a thousand of them weigh as much as one."""
+
+    def __init__(self) -> None:
+        self._known: dict[T, T] = {}
+
+    def share(self, value: T) -> T:
+        """The one that is kept."""
+        if len(self._known) >= _POOLED_MAX:
+            self._known.clear()
+        return self._known.setdefault(value, value)
+
+
+class NodeEntry(Struct):
+    """One node of the cluster."""
+
+    said: object = None
+    """What it was read from."""
+    published: Published | None = None
+    """What it gives out in parts; nothing on most nodes."""
+    problem: str = ""
+    """Why what it says makes no sense."""
+    account: Account | None = None
+    """Made when it is asked for, and gone with the next change."""
+
+
+class Cluster:
+    """All that is known now."""
+
+    def __init__(self, profiles: Profiles, *, assume_seconds: float) -> None:
+        self.profiles, self._assume_seconds = profiles, assume_seconds
+        self.nodes: dict[str, NodeEntry] = {}
+        self.pods: dict[str, GpuPod] = {}
+        """By uid, those that ask for parts of GPUs and have not finished."""
+        self.holds: dict[str, Hold] = {}
+        """By uid."""
+        self._uids: dict[str, set[str]] = {}
+        self._by_title: dict[str, str] = {}
+        self._trees = _Pool[Tree]()
+        """Nodes of one kind share one: it is most of what a node weighs, and answers about it are remembered."""
+        self._demands = _Pool[PodDemand]()
+        self.expired = 0
+        """How many choices came to nothing."""
+
+    def note_node(self, node: SeenNode) -> None:
+        """A node is there, or has changed."""
+        entry = self.nodes.get(node.name)
+        if entry is None:
+            entry = self.nodes[node.name] = NodeEntry()
+        said = (node.annotations, node.capacity)
+        if entry.said == said:
+            return
+        entry.said, entry.account = said, None
+        try:
+            cores, shares = self.profiles.cores or CoresProfile(), self.profiles.shares or SharesProfile()
+            entry.published, entry.problem = read_node(cores, shares, node.annotations, node.capacity), ""
+        except PublicationUnreadable as error:
+            entry.published, entry.problem = None, str(error)
+        if entry.published is not None:
+            space = entry.published.space
+            entry.published = replace(entry.published, space=replace(space, tree=self._trees.share(space.tree)))
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone; its pods are kept until they are gone themselves, for it may come back."""
+        self.nodes.pop(name, None)
+
+    def keep_nodes(self, names: Collection[str]) -> None:
+        """After a list: those that are not on it are gone."""
+        for name in self.nodes.keys() - set(names):
+            self.drop_node(name)
+
+    def note_pod(self, seen: SeenPod, now: float) -> None:
+        """A pod is there, or has changed."""
+        pod = None if seen.is_finished else read_gpu_pod(self.profiles, seen)
+        if pod is None or pod.demand is None:
+            self.drop_pod(seen.uid)
+            return
+        pod = self._share_demand(pod)
+        before, hold = self.pods.get(pod.uid), self.holds.get(pod.uid)
+        self._forget(pod.uid)
+        if before is None or before.title != pod.title:
+            self._by_title[pod.title] = pod.uid
+        self.pods[pod.uid] = pod
+        if not pod.node:
+            hold = self._decide_hold(pod, hold, before, now)
+            if hold is not None:
+                self.holds[pod.uid] = hold
+        self._count(pod.uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone, or has finished: what it had is free."""
+        self._forget(uid)
+        pod = self.pods.pop(uid, None)
+        if pod is not None and self._by_title.get(pod.title) == uid:
+            del self._by_title[pod.title]
+
+    def keep_pods(self, uids: Collection[str]) -> None:
+        """After a list: those that are not on it are gone; what was just assumed may be younger than the list."""
+        for uid in self.pods.keys() - set(uids):
+            self.drop_pod(uid)
+
+    def assume(
+        self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, until_seconds: float
+    ) -> None:
+        """A pod was promised parts on a node, whatever the API server has heard of it by now."""
+        self._forget(pod.uid)
+        self.holds[pod.uid] = Hold(node=node, until_seconds=until_seconds, pod=pod, parts=parts, written=written)
+        self._count(pod.uid)
+
+    def release(self, uid: str) -> None:
+        """The promise to a pod is void; what its annotations say is too."""
+        if uid in self.holds:
+            self._forget(uid)
+
+    @contextmanager
+    def aside(self, uid: str) -> Iterator[None]:
+        """Inside the block the pod counts nowhere; afterwards it counts as before."""
+        hold = self.holds.get(uid)
+        self._forget(uid)
+        try:
+            yield
+        finally:
+            if hold is not None:
+                self.holds[uid] = hold
+            self._count(uid)
+
+    def expire(self, now: float) -> None:
+        """Choices that came to nothing for too long count no more."""
+        for uid in [uid for uid, hold in self.holds.items() if hold.until_seconds <= now]:
+            self._forget(uid)
+            self.expired += 1
+
+    def find_account(self, name: str) -> Account | None:
+        """A node's account as of now; `None` for one that is not known or gives nothing out in parts."""
+        entry = self.nodes.get(name)
+        if entry is None or entry.published is None:
+            return None
+        account = entry.account
+        if account is None:
+            account = entry.account = Account(self.profiles, entry.published, self._list_tenants(name))
+        return account
+
+    def find_pod(self, title: str) -> GpuPod | None:
+        """The pod of this namespace and name."""
+        return self.pods.get(self._by_title.get(title, ""))
+
+    def read_pod(self, seen: SeenPod) -> GpuPod | None:
+        """A pod as it is asked about; `None` for one that asks for no part of a GPU."""
+        pod = read_gpu_pod(self.profiles, seen)
+        return pod if pod is None or pod.demand is None else self._share_demand(pod)
+
+    def _decide_hold(self, pod: GpuPod, hold: Hold | None, before: GpuPod | None, now: float) -> Hold | None:
+        """Whether a pod that is nowhere yet counts somewhere, and since when."""
+        if hold is not None and hold.is_awaited(pod):
+            return hold
+        is_same = before is not None and before.choice == pod.choice
+        if hold is not None and (is_same or hold.written):
+            return replace(hold, pod=pod, written={})
+        # One that is the same without a hold has been too old for a while, or was taken back.
+        if is_same or not pod.chosen_node:
+            return None
+        return Hold(node=pod.chosen_node, until_seconds=now + self._assume_seconds, pod=pod)
+
+    def _list_tenants(self, name: str) -> dict[str, Tenant]:
+        found: dict[str, Tenant] = {}
+        for uid in self._uids.get(name, ()):
+            hold = self.holds.get(uid)
+            found[uid] = Tenant(self.pods[uid]) if hold is None else Tenant(hold.pod, hold.parts)
+        return found
+
+    def _find_place(self, uid: str) -> str:
+        pod, hold = self.pods.get(uid), self.holds.get(uid)
+        if hold is not None:
+            return hold.node
+        return pod.node if pod is not None else ""
+
+    def _count(self, uid: str) -> None:
+        name = self._find_place(uid)
+        if name:
+            self._uids.setdefault(name, set()).add(uid)
+            self._touch(name)
+
+    def _forget(self, uid: str) -> None:
+        """Count a pod nowhere."""
+        name = self._find_place(uid)
+        self.holds.pop(uid, None)
+        if name and name in self._uids:
+            self._uids[name].discard(uid)
+            if not self._uids[name]:
+                del self._uids[name]
+            self._touch(name)
+
+    def _touch(self, name: str) -> None:
+        entry = self.nodes.get(name)
+        if entry is not None:
+            entry.account = None
+
+    def _share_demand(self, pod: GpuPod) -> GpuPod:
+        """Pods of one kind share what they ask for."""
+        assert pod.demand is not None
+        return replace(pod, demand=self._demands.share(pod.demand))

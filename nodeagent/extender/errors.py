@@ -1,0 +1,33 @@
+"""What can go wrong with a question to the extender, and with answering it.
+
+ExtenderError
+├── QuestionMalformed    what was asked is no question
+├── ChoiceNotWritten     the choice could not be written on the pod, so it must not be answered
+└── SetupInvalid         the extender cannot run with these settings
+"""
+
+from nodeagent.model.errors import NodeagentError
+
+
+class ExtenderError(NodeagentError):
+    """Anything that the extender itself says went wrong."""
+
+
+class QuestionMalformed(ExtenderError):
+    """What was asked is no question of kube-scheduler's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"cannot read the request: {reason}: send ExtenderArgs as kube-scheduler does")
+        self.reason = reason
+
+
+class ChoiceNotWritten(ExtenderError):
+    """A choice that stands nowhere would be given to the next pod too."""
+
+    def __init__(self, pod: str, reason: str) -> None:
+        super().__init__(f"cannot write the choice for pod {pod}: {reason}: the scheduler asks again")
+        self.pod, self.reason = pod, reason
+
+
+class SetupInvalid(ExtenderError):
+    """Something that the extender cannot do without is not there."""

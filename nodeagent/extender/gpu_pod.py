@@ -1,0 +1,84 @@
+"""A pod as the index keeps it: what it asks for, where it is, and what a scheduler chose for it; nothing else of it."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+from msgspec import field
+
+from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.scheduling import SeenPod
+from nodeagent.model.values import Value
+from nodeagent.rules.fractions.demands import PodDemand, Profiles, read_demand
+from nodeagent.rules.fractions.profiles import CoresProfile, Profile
+from nodeagent.rules.fractions.selection import Selection, read_selection
+from nodeagent.rules.fractions.wishes import read_chosen_node
+
+Policy: TypeAlias = Literal["pack", "spread"]
+NODE_POLICY: Final = "hami.io/node-scheduler-policy"
+_POLICIES: Final[Mapping[str, Policy]] = {"binpack": "pack", "spread": "spread"}
+
+
+class GpuPod(Value, frozen=True):
+    """A pod that asks for parts of GPUs."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    node: str
+    created: str
+    demand: PodDemand | None
+    """`None` where what it asks for can never be."""
+    problem: str = ""
+    """Why it can never be, by key, value and remedy."""
+    init_containers: int = 0
+    containers: int = 0
+    """All of them, init containers among them."""
+    choice: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that say a scheduler's choice."""
+    chosen_node: str = ""
+    selection: Selection = Selection()
+    policy: Policy | None = None
+    """Where the pod says so itself."""
+
+    @property
+    def title(self) -> str:
+        """As people call it."""
+        return f"{self.namespace}/{self.name}"
+
+
+def read_gpu_pod(profiles: Profiles, pod: SeenPod) -> GpuPod | None:
+    """What matters of a pod; `None` for one that asks for no part of a GPU."""
+    demand, problem = None, ""
+    try:
+        demand = read_demand(profiles, pod)
+        if demand is None:
+            return None
+    except RequestInvalid as error:
+        problem = f"{error.resource}: {error.reason}"
+    profile = profiles.find(demand.profile) if demand is not None else None
+    return GpuPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        version=pod.version,
+        node=pod.node,
+        created=pod.created,
+        demand=demand,
+        problem=problem,
+        init_containers=len(pod.init_containers),
+        containers=len(pod.init_containers) + len(pod.containers),
+        choice={} if profile is None else _read_choice(profile, pod.annotations),
+        chosen_node="" if profile is None else read_chosen_node(profile, pod.annotations),
+        selection=read_selection(pod.annotations),
+        policy=_POLICIES.get(pod.annotations.get(NODE_POLICY, "")),
+    )
+
+
+def _read_choice(profile: Profile, annotations: Mapping[str, str]) -> dict[str, str]:
+    if isinstance(profile, CoresProfile):
+        beginnings = (profile.predicate, profile.predicate_uuid)
+        names = {profile.predicate_node, profile.predicate_time, profile.assigned}
+        return {key: text for key, text in annotations.items() if key in names or key.startswith(beginnings)}
+    names = {*profile.allocated, profile.chosen_node, profile.chosen_time}
+    return {key: text for key, text in annotations.items() if key in names}

@@ -1,0 +1,29 @@
+/*
+ * What the dynamic loader has, asked past whoever stands before it: the C library's own functions, and the two libraries
+ * of NVIDIA once the program has loaded them. Never loads one by itself.
+ */
+#ifndef VGPU_LOADER_H
+#define VGPU_LOADER_H
+
+#include <stdbool.h>
+
+enum loader_function { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_DLMOPEN, LOADER_FUNCTIONS };
+enum library { LIBRARY_CUDA, LIBRARY_NVML, LIBRARIES };
+
+typedef void *(*dlsym_type)(void *, const char *);
+typedef void *(*dlvsym_type)(void *, const char *, const char *);
+typedef void *(*dlopen_type)(const char *, int);
+
+/* The C library's own; NULL where it has none of that name. */
+void *loader_real(enum loader_function which);
+
+/* Its handle, which keeps it loaded from here on, or NULL. */
+void *loader_library(enum library which);
+
+/* Of that library; NULL where it has none of that name, or is not loaded. */
+void *loader_find(enum library which, const char *name);
+
+/* Whether this is a name under which that library is opened. */
+bool loader_is_name_of(enum library which, const char *path);
+
+#endif

@@ -1,0 +1,125 @@
+"""What a pod asks for of GPUs that are given in parts, container by container.
+
+Owns which containers ask at all, and when each of them runs: an init container is over before those after it start,
+unless it is a sidecar, so that what they get may be the same.
+Judges what can be asked for at all; whether there is room is another question.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.scheduling import SeenContainer, SeenPod
+from nodeagent.model.values import Value
+from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.published import ProfileName, name_profile
+from nodeagent.rules.fractions.requests import read_counts, read_quantity, read_shares
+from nodeagent.rules.placement.evaluators import Demand
+
+_ANY_SIZE: Final = 1 << 62
+"""How much memory a GPU may have as long as it is not known which."""
+
+
+class Stage(StrEnum):
+    """When a container runs."""
+
+    INIT = "init"
+    """Alone, but for the sidecars before it."""
+    SIDECAR = "sidecar"
+    """From its turn among the init containers to the pod's end."""
+    MAIN = "main"
+
+
+class ContainerDemand(Value, frozen=True):
+    """What one container asks for."""
+
+    number: int
+    """Among all containers of the pod, init containers first."""
+    name: str
+    stage: Stage
+    demand: Demand
+
+
+class PodDemand(Value, frozen=True):
+    """What a pod asks for."""
+
+    profile: ProfileName
+    containers: tuple[ContainerDemand, ...]
+    """Those that ask for anything, in order."""
+
+
+class Profiles(Value, frozen=True):
+    """The names by which pods of this cluster ask for parts; `None` for names that mean something else here."""
+
+    cores: CoresProfile | None = None
+    shares: SharesProfile | None = None
+
+    @property
+    def known(self) -> tuple[Profile, ...]:
+        """Those that mean parts of GPUs."""
+        return tuple(profile for profile in (self.cores, self.shares) if profile is not None)
+
+    def find(self, name: ProfileName) -> Profile | None:
+        """The names that go by this word."""
+        return self.cores if name == "tencent" else self.shares
+
+
+def read_demand(profiles: Profiles, pod: SeenPod) -> PodDemand | None:
+    """What a pod asks for; `None` where it asks for no part of a GPU.
+
+    Raises:
+        RequestInvalid: no GPU of any size could ever serve that; names key and value, and the container.
+    """
+    found: list[ContainerDemand] = []
+    used: dict[ProfileName, str] = {}
+    for number, container, stage in _list_containers(pod):
+        for profile in profiles.known:
+            demand = _read_container(profile, container)
+            if demand is not None:
+                used.setdefault(name_profile(profile), container.name)
+                found.append(ContainerDemand(number=number, name=container.name, stage=stage, demand=demand))
+    if len(used) > 1:
+        first, other = used.values()
+        reason = f"containers {first} and {other} ask for parts of GPUs by different names, and no node goes by both"
+        raise RequestInvalid(_name_resource(profiles.known), f"{reason}; use the names of one kind")
+    if not found:
+        return None
+    return PodDemand(profile=next(iter(used)), containers=tuple(found))
+
+
+def _list_containers(pod: SeenPod) -> Iterator[tuple[int, SeenContainer, Stage]]:
+    for number, container in enumerate(pod.init_containers):
+        yield number, container, Stage.SIDECAR if container.is_sidecar else Stage.INIT
+    for number, container in enumerate(pod.containers, len(pod.init_containers)):
+        yield number, container, Stage.MAIN
+
+
+def _name_resource(profiles: Iterable[Profile]) -> str:
+    names = (profile.core if isinstance(profile, CoresProfile) else profile.share for profile in profiles)
+    return " and ".join(names)
+
+
+def _read_container(profile: Profile, container: SeenContainer) -> Demand | None:
+    try:
+        if isinstance(profile, CoresProfile):
+            return _read_cores(profile, container)
+        return _read_share(profile, container)
+    except RequestInvalid as error:
+        raise RequestInvalid(error.resource, f"container {container.name}: {error.reason}") from error
+
+
+def _read_cores(profile: CoresProfile, container: SeenContainer) -> Demand | None:
+    cores = read_quantity(profile.core, container.limits) or 0
+    blocks = read_quantity(profile.memory, container.limits) or 0
+    return read_counts(profile, cores, blocks, _ANY_SIZE) if cores or blocks else None
+
+
+def _read_share(profile: SharesProfile, container: SeenContainer) -> Demand | None:
+    shares = read_quantity(profile.share, container.limits) or 0
+    if shares:
+        return read_shares(profile, shares, container.limits, _ANY_SIZE)
+    for key in (profile.memory_mib, profile.memory_percent, profile.cores):
+        if read_quantity(key, container.limits):
+            raise RequestInvalid(key, f"{container.limits[key]} without {profile.share}; ask for 1 of that too")
+    return None

@@ -1,0 +1,99 @@
+"""What nodes of other agents tell of their GPUs: those of gpu-manager by capacity alone, those of HAMi by annotation.
+
+Owns the reading; of what they do not tell the least is assumed: GPUs of equal size, all of them alike near.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from nodeagent.model.errors import PublicationUnreadable, RequestInvalid
+from nodeagent.model.ids import GpuUuid
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, read_published
+from nodeagent.rules.fractions.requests import read_quantity
+from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.space import CORES, GpuRoom, Space
+
+REGISTERED: Final = "hami.io/node-nvidia-register"
+_LONGEST: Final = 262144
+_GPUS_MAX: Final = 256
+
+
+class _Registered(msgspec.Struct, frozen=True):
+    """One GPU as HAMi's device plugin registers it; what is left out is zero."""
+
+    id: str
+    index: int = 0
+    count: int = 0
+    devmem: int = 0
+    type: str = ""
+    numa: int = 0
+    health: bool = False
+
+
+def read_node(
+    cores: CoresProfile, shares: SharesProfile, annotations: Mapping[str, str], capacity: Mapping[str, str]
+) -> Published | None:
+    """What a node gives out in parts, by whoever says it: this agent, HAMi's, or the capacity of gpu-manager's.
+
+    Raises:
+        PublicationUnreadable: it says something that makes no sense.
+    """
+    if ANNOTATION in annotations:
+        return read_published(annotations[ANNOTATION])
+    if REGISTERED in annotations:
+        return _read_registered(shares, annotations[REGISTERED])
+    return _read_capacity(cores, capacity)
+
+
+def _read_capacity(profile: CoresProfile, capacity: Mapping[str, str]) -> Published | None:
+    """So many GPUs as there are hundreds of cores, each with its part of the blocks of memory."""
+    try:
+        count = (read_quantity(profile.core, capacity) or 0) // CORES
+        blocks = read_quantity(profile.memory, capacity) or 0
+    except RequestInvalid as error:
+        raise PublicationUnreadable(f"capacity {error.resource}", error.reason) from error
+    if count < 1:
+        return None
+    if count > _GPUS_MAX:
+        raise PublicationUnreadable(f"capacity {profile.core}", f"{count} GPUs are told, at most {_GPUS_MAX} are read")
+    memory = blocks // count * profile.block_bytes
+    gpus = [PublishedGpu(uuid=GpuUuid(str(index)), index=index) for index in range(count)]
+    rooms = [GpuRoom(gpu=gpu.uuid, index=gpu.index, memory_bytes=memory) for gpu in gpus]
+    space = _plan_flat(rooms, profile.block_bytes)
+    return Published(profile="tencent", space=space, gpus=tuple(gpus), has_uuids=False)
+
+
+def _read_registered(profile: SharesProfile, text: str) -> Published:
+    try:
+        found = msgspec.json.decode(text[:_LONGEST], type=list[_Registered])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PublicationUnreadable(REGISTERED, str(error)) from error
+    found = sorted(found, key=lambda gpu: (gpu.index, gpu.id))
+    if len({gpu.id for gpu in found}) < len(found) or len(found) > _GPUS_MAX:
+        raise PublicationUnreadable(REGISTERED, f"it has a GPU twice, or more than {_GPUS_MAX}")
+    if any(min(gpu.index, gpu.count, gpu.devmem) < 0 for gpu in found):
+        raise PublicationUnreadable(REGISTERED, "a number in it is below zero")
+    rooms = [
+        GpuRoom(
+            gpu=GpuUuid(gpu.id),
+            index=gpu.index,
+            memory_bytes=gpu.devmem * MIB,
+            users_max=gpu.count,
+            withheld="" if gpu.health else "its device plugin calls it unhealthy",
+        )
+        for gpu in found
+    ]
+    gpus = tuple(
+        PublishedGpu(uuid=GpuUuid(gpu.id), index=gpu.index, model=gpu.type, numa_node=gpu.numa) for gpu in found
+    )
+    return Published(profile="hami", space=_plan_flat(rooms, profile.block_bytes), gpus=gpus)
+
+
+def _plan_flat(rooms: Sequence[GpuRoom], block_bytes: int) -> Space:
+    """All of them under one node, since nothing is told of how they are joined."""
+    leaves = tuple(Tree(position=position) for position in range(len(rooms)))
+    tree = leaves[0] if len(leaves) == 1 else Tree(branches=leaves)
+    return Space(rooms=tuple(rooms), tree=tree, block_bytes=block_bytes)

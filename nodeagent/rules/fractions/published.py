@@ -1,0 +1,191 @@
+"""What a node publishes of its GPUs that are given in parts, as one annotation of the node object.
+
+Owns its form, written by the node and read by the scheduler's extender, so that the two cannot disagree: what is read
+back is the account that was written, before anything of it is given.
+What was given stands on the pods; here stands what no pod tells: what the GPUs are, how they are joined, which of them
+nothing may be given of, and what is used by programs that were given nothing.
+Refuses to be read in part: an annotation that is not whole, or of a later form, is an error that says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from nodeagent.model.errors import PublicationUnreadable
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.values import Value
+from nodeagent.rules.fractions.profiles import CoresProfile, Profile
+from nodeagent.rules.placement.hierarchy import Tree
+from nodeagent.rules.placement.space import GpuRoom, Space
+
+ANNOTATION: Final = "nvidia.com/gpu-fractions"
+FORM: Final = 1
+_LONGEST: Final = 65536
+_GPUS_MAX: Final = 256
+_DEPTH_MAX: Final = 16
+
+ProfileName: TypeAlias = Literal["tencent", "hami"]
+_Branch: TypeAlias = int | list[Any]
+
+
+class PublishedGpu(Value, frozen=True):
+    """What is known of one GPU besides its account."""
+
+    uuid: GpuUuid
+    index: int
+    model: str = ""
+    numa_node: int | None = None
+
+
+class Published(Value, frozen=True):
+    """A node's GPUs that are given in parts, before anything of them is given."""
+
+    profile: ProfileName
+    """By which names parts are asked for."""
+    space: Space
+    gpus: tuple[PublishedGpu, ...]
+    """In index order, one for each room."""
+    has_uuids: bool = True
+    """Whether they were told; where not, an index stands for each."""
+
+    @property
+    def models(self) -> Mapping[GpuUuid, str]:
+        """The model's name of each GPU."""
+        return {gpu.uuid: gpu.model for gpu in self.gpus}
+
+
+class _Gpu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One GPU as it is written; short, for every scheduler's extender reads it from every node."""
+
+    uuid: str
+    index: int
+    memory: int
+    model: str = ""
+    numa: int | None = None
+    shares: int | None = None
+    withheld: str = ""
+    foreign: int = 0
+    busy: bool = False
+
+
+class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The annotation as it is written."""
+
+    form: int
+    profile: ProfileName
+    block: int
+    gpus: list[_Gpu]
+    tree: Any = None
+    """A position, or a score and branches: `[50, 0, 1]`; nothing where there is no GPU."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    form: int
+
+
+def name_profile(profile: Profile) -> ProfileName:
+    """The word for the names by which parts are asked for."""
+    return "tencent" if isinstance(profile, CoresProfile) else "hami"
+
+
+def render_published(published: Published) -> str:
+    """The annotation's value; equal for equal nodes, so that it need not be written again."""
+    told = {gpu.uuid: gpu for gpu in published.gpus}
+    gpus = [
+        _Gpu(
+            uuid=room.gpu,
+            index=room.index,
+            memory=room.memory_bytes,
+            model=told[room.gpu].model,
+            numa=told[room.gpu].numa_node,
+            shares=room.users_max,
+            withheld=room.withheld,
+            foreign=room.foreign_bytes,
+            busy=room.foreign,
+        )
+        for room in published.space.rooms
+    ]
+    tree = _render_tree(published.space.tree) if gpus else None
+    form = _Form(form=FORM, profile=published.profile, block=published.space.block_bytes, gpus=gpus, tree=tree)
+    return msgspec.json.encode(form).decode()
+
+
+def read_published(text: str) -> Published:
+    """The account that a node published.
+
+    Raises:
+        PublicationUnreadable: it is not whole, contradicts itself, or is of a form that this version does not know.
+    """
+    if len(text) > _LONGEST:
+        raise PublicationUnreadable(ANNOTATION, f"it has {len(text)} characters, at most {_LONGEST} are read")
+    try:
+        form = msgspec.json.decode(text, type=_Form)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PublicationUnreadable(ANNOTATION, _explain(text, error)) from error
+    if form.form != FORM:
+        raise PublicationUnreadable(ANNOTATION, _describe_form(form.form))
+    _check(form)
+    gpus = sorted(form.gpus, key=lambda gpu: gpu.index)
+    if gpus != form.gpus:
+        raise PublicationUnreadable(ANNOTATION, "its GPUs are not in the order of their indexes")
+    tree = _read_tree(form.tree, 0) if gpus else Tree()
+    if gpus and sorted(tree.leaves) != list(range(len(gpus))):
+        raise PublicationUnreadable(ANNOTATION, "its tree does not have each GPU once")
+    rooms = tuple(
+        GpuRoom(
+            gpu=GpuUuid(gpu.uuid),
+            index=gpu.index,
+            memory_bytes=gpu.memory,
+            users_max=gpu.shares,
+            foreign_bytes=gpu.foreign,
+            foreign=gpu.busy,
+            withheld=gpu.withheld,
+        )
+        for gpu in gpus
+    )
+    return Published(
+        profile=form.profile,
+        space=Space(rooms=rooms, tree=tree, block_bytes=form.block),
+        gpus=tuple(
+            PublishedGpu(uuid=GpuUuid(gpu.uuid), index=gpu.index, model=gpu.model, numa_node=gpu.numa) for gpu in gpus
+        ),
+    )
+
+
+def _explain(text: str, error: Exception) -> str:
+    """A later version's annotation is not damaged, and must not be called so."""
+    try:
+        form = msgspec.json.decode(text, type=_Head).form
+    except (msgspec.DecodeError, RecursionError):
+        form = FORM
+    return _describe_form(form) if form != FORM else str(error) or type(error).__name__
+
+
+def _describe_form(form: int) -> str:
+    return f"it has form {form}, this version reads form {FORM}; bring node and extender to the same version"
+
+
+def _check(form: _Form) -> None:
+    if len(form.gpus) > _GPUS_MAX:
+        raise PublicationUnreadable(ANNOTATION, f"it has {len(form.gpus)} GPUs, at most {_GPUS_MAX} are read")
+    if form.block < 1:
+        raise PublicationUnreadable(ANNOTATION, f"a block of {form.block} bytes is none")
+    for gpu in form.gpus:
+        if min(gpu.index, gpu.memory, gpu.foreign, gpu.shares or 0) < 0:
+            raise PublicationUnreadable(ANNOTATION, f"GPU {gpu.uuid[:60]!r} has a number below zero")
+    for names in ([gpu.uuid for gpu in form.gpus], [gpu.index for gpu in form.gpus]):
+        if len(set(names)) < len(names):
+            raise PublicationUnreadable(ANNOTATION, "it has a GPU twice")
+
+
+def _render_tree(tree: Tree) -> _Branch:
+    return [tree.score, *map(_render_tree, tree.branches)] if tree.branches else tree.position
+
+
+def _read_tree(branch: object, depth: int) -> Tree:
+    if isinstance(branch, int) and not isinstance(branch, bool):
+        return Tree(position=branch)
+    if not isinstance(branch, list) or len(branch) < 3 or depth > _DEPTH_MAX or type(branch[0]) is not int:
+        raise PublicationUnreadable(ANNOTATION, "its tree is neither a position nor a score with branches")
+    return Tree(score=branch[0], branches=tuple(_read_tree(each, depth + 1) for each in branch[1:]))

@@ -1,0 +1,78 @@
+"""Which GPUs a pod wants or does not want, by model and by UUID, as it says so in annotations.
+
+Owns the annotations' names, which are those of HAMi, and what they mean: a model is meant by any part of its name, in
+any case; what is not wanted outranks what is.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.values import Value
+from nodeagent.rules.placement.space import Space
+
+WANTED_MODELS: Final = "nvidia.com/use-gputype"
+UNWANTED_MODELS: Final = "nvidia.com/nouse-gputype"
+WANTED_GPUS: Final = "nvidia.com/use-gpuuuid"
+UNWANTED_GPUS: Final = "nvidia.com/nouse-gpuuuid"
+SELECTING: Final = (WANTED_MODELS, UNWANTED_MODELS, WANTED_GPUS, UNWANTED_GPUS)
+_LONGEST: Final = 65536
+
+
+class Selection(Value, frozen=True):
+    """What a pod says of the GPUs that it may get; empty means nothing."""
+
+    models: tuple[str, ...] = ()
+    not_models: tuple[str, ...] = ()
+    gpus: tuple[GpuUuid, ...] = ()
+    not_gpus: tuple[GpuUuid, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every GPU is as good as any."""
+        return not (self.models or self.not_models or self.gpus or self.not_gpus)
+
+    def refuse(self, gpu: GpuUuid, model: str) -> str:
+        """Why the pod does not want this GPU, by the annotation that says so; empty where it may be had."""
+        name = model.lower()
+        if gpu in self.not_gpus:
+            return f"the pod does not want it ({UNWANTED_GPUS})"
+        if any(part in name for part in self.not_models):
+            return f"the pod does not want its model ({UNWANTED_MODELS})"
+        if self.gpus and gpu not in self.gpus:
+            return f"the pod wants others ({WANTED_GPUS})"
+        if self.models and not any(part in name for part in self.models):
+            return f"the pod wants another model ({WANTED_MODELS})"
+        return ""
+
+
+def read_selection(annotations: Mapping[str, str]) -> Selection:
+    """What the pod says; lists are parted by commas."""
+    return Selection(
+        models=tuple(each.lower() for each in _read_list(annotations, WANTED_MODELS)),
+        not_models=tuple(each.lower() for each in _read_list(annotations, UNWANTED_MODELS)),
+        gpus=tuple(GpuUuid(each) for each in _read_list(annotations, WANTED_GPUS)),
+        not_gpus=tuple(GpuUuid(each) for each in _read_list(annotations, UNWANTED_GPUS)),
+    )
+
+
+def _read_list(annotations: Mapping[str, str], key: str) -> Iterable[str]:
+    parts = (part.strip() for part in annotations.get(key, "")[:_LONGEST].split(","))
+    return dict.fromkeys(part for part in parts if part)
+
+
+def narrow(space: Space, models: Mapping[GpuUuid, str], selection: Selection) -> Space:
+    """The account for a pod with these wishes: a GPU that it does not want is withheld from it, and says why."""
+    if selection.is_empty:
+        return space
+    return replace(
+        space,
+        rooms=tuple(
+            room
+            if room.withheld or not (reason := selection.refuse(room.gpu, models.get(room.gpu, "")))
+            else replace(room, withheld=reason)
+            for room in space.rooms
+        ),
+    )

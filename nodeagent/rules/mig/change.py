@@ -1,0 +1,111 @@
+"""A change of one GPU as the journal holds it: what it is for, which step was last, and what follows after a kill.
+
+Owns what the steps of a change are called and what stands in them.
+Refuses to remember the GPU: what is left to do is read from the hardware, which no journal can know better.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from nodeagent.model.journal import Change, Step
+from nodeagent.model.mig import GpuPartitions, Write, WriteKind
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.steps import Goal
+from nodeagent.rules.mig.wanted import Wanted
+
+OWNER: Final = "mig"
+BEGIN: Final = "begin"
+WRITE: Final = "write"
+BACK: Final = "back"
+
+
+class Outcome(StrEnum):
+    """How a change ended."""
+
+    DONE = "done"
+    UNDONE = "undone"
+    HALF = "half"
+    """Neither as wished nor as it was: a person must look."""
+    REBOOT = "reboot"
+    """The mode waits for the node to be booted."""
+
+
+class Intent(Value, frozen=True):
+    """What a change is for."""
+
+    layout: str
+    wanted: Wanted
+    before: GpuPartitions
+    """What the GPU was, without the profiles, which are read anew."""
+
+
+class Progress(Value, frozen=True):
+    """How far a change has come, as far as it is written down."""
+
+    intent: Intent
+    is_going_back: bool = False
+    reason: str = ""
+    """Why it goes back."""
+    writes: tuple[Write, ...] = ()
+    """Those begun in this direction; the last one may or may not have happened."""
+    has_written: bool = False
+    """Whether any call was begun at all, in whichever direction."""
+
+    @property
+    def goal(self) -> Goal:
+        """Where it goes now."""
+        if self.is_going_back:
+            return Goal(before=self.intent.before)
+        return Goal(wanted=self.intent.wanted)
+
+    @property
+    def was_reset(self) -> bool:
+        """Whether a reset was tried already in this direction."""
+        return any(write.kind is WriteKind.RESET for write in self.writes)
+
+
+class ChangeUnreadable(ValueError):
+    """A change in the journal that a later version has begun; says which."""
+
+
+def begin_step(intent: Intent, at_seconds: float) -> Step:
+    """The first step: from now on the change is under way."""
+    bare = replace(intent, before=replace(intent.before, profiles=()))
+    return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(bare).decode())
+
+
+def write_step(write: Write, at_seconds: float) -> Step:
+    """A call that changes the GPU, before it is made."""
+    return Step(name=WRITE, at_seconds=at_seconds, payload=msgspec.json.encode(write).decode())
+
+
+def back_step(reason: str, at_seconds: float) -> Step:
+    """From now on it goes back to what was before."""
+    return Step(name=BACK, at_seconds=at_seconds, payload=reason)
+
+
+def read_progress(change: Change) -> Progress:
+    """How far a change has come.
+
+    Raises:
+        ChangeUnreadable: it is not of this version's making.
+    """
+    try:
+        return _read(change.steps)
+    except (msgspec.DecodeError, IndexError) as error:
+        raise ChangeUnreadable(f"change {change.number} of {change.gpu} cannot be read: {error}") from error
+
+
+def _read(steps: Sequence[Step]) -> Progress:
+    progress = Progress(intent=msgspec.json.decode(steps[0].payload, type=Intent))
+    for step in steps[1:]:
+        if step.name == BACK:
+            progress = replace(progress, is_going_back=True, reason=step.payload, writes=())
+        else:
+            write = msgspec.json.decode(step.payload, type=Write)
+            progress = replace(progress, writes=(*progress.writes, write), has_written=True)
+    return progress

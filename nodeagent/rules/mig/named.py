@@ -1,0 +1,72 @@
+"""The layouts that every GPU node has by name, made from what its GPUs report: no file is needed for them.
+
+`all-disabled`, `all-enabled`, `all-balanced`, and `all-<profile>` for each profile that fills a GPU instance.
+Owns those names. Refuses tables of products: a profile is called what the driver calls it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nodeagent.model.gpu import Gpu, MigProfile
+from nodeagent.rules.mig.layouts import DeviceFilter, Layout, LayoutPart
+from nodeagent.rules.mig.profiles import Profile, ProfileUnreadable, parse_profile, plain_profile
+
+DISABLED: Final = "all-disabled"
+ENABLED: Final = "all-enabled"
+BALANCED: Final = "all-balanced"
+_BALANCE: Final = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
+"""Of how many slices the GPU is: instances by their slices."""
+
+
+def name_layouts(gpus: Sequence[Gpu]) -> Mapping[str, Layout]:
+    """The layouts by name; filters stand in them only where the node has more than one model."""
+    kinds = _list_kinds(gpus)
+    named: dict[str, Layout] = {DISABLED: (LayoutPart(enabled=False),), ENABLED: (LayoutPart(enabled=True),)}
+    is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
+    parts: dict[str, list[LayoutPart]] = {}
+    for device_id, profiles in kinds:
+        filters = (DeviceFilter(device_id=device_id),) if is_mixed else ()
+        for name, counts in _list_layouts(profiles):
+            parts.setdefault(name, []).append(LayoutPart(enabled=True, filters=filters, profiles=counts))
+    return named | {name: tuple(found) for name, found in parts.items()}
+
+
+def _list_kinds(gpus: Iterable[Gpu]) -> list[tuple[int, tuple[MigProfile, ...]]]:
+    """Each model that can be cut, once, with its profiles."""
+    kinds: dict[int, tuple[MigProfile, ...]] = {}
+    for gpu in gpus:
+        if gpu.mig is not None and gpu.mig.profiles:
+            kinds.setdefault(gpu.pci.device_id, gpu.mig.profiles)
+    return list(kinds.items())
+
+
+def _list_layouts(profiles: Sequence[MigProfile]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    known = [(profile, one) for one in profiles if (profile := _parse(one.name)) is not None]
+    for profile, one in known:
+        yield f"all-{plain_profile(profile.name)}", {profile.name: one.instances_max}
+    balanced = _balance(known)
+    if balanced:
+        yield BALANCED, balanced
+
+
+def _parse(name: str) -> Profile | None:
+    try:
+        return parse_profile(name)
+    except ProfileUnreadable:
+        return None
+
+
+def _balance(known: Sequence[tuple[Profile, MigProfile]]) -> Mapping[str, int]:
+    """Some of each size: of profiles with the same slices the plain one of which most fit."""
+    shares = _BALANCE.get(max((one.slice_count for _, one in known), default=0), {})
+    balanced: dict[str, int] = {}
+    for slices, count in shares.items():
+        alike = [
+            (one.instances_max, profile.name)
+            for profile, one in known
+            if one.slice_count == slices and not profile.more and not profile.less
+        ]
+        if not alike:
+            return {}
+        balanced[max(alike)[1]] = count
+    return balanced

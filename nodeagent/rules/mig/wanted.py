@@ -1,0 +1,71 @@
+"""What a layout wants of each GPU of this node.
+
+Owns which part of a layout counts for a GPU, and what of it a GPU that knows no MIG can have.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import field
+
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.layouts import Layout, LayoutPart
+
+
+class Wanted(Value, frozen=True):
+    """What one GPU shall be: whole, or cut into so many of these."""
+
+    enabled: bool
+    profiles: Mapping[str, int] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """As people read it: `MIG off`, `MIG on, not cut`, `7 x 1g.10gb`."""
+        if not self.enabled:
+            return "MIG off"
+        counts = [f"{count} x {name}" for name, count in self.profiles.items()]
+        return " + ".join(counts) or "MIG on, not cut"
+
+
+class WantedOfNode(Value, frozen=True):
+    """What a layout wants of the GPUs that it covers, and what of it cannot be."""
+
+    gpus: Mapping[GpuUuid, Wanted]
+    uncovered: tuple[GpuUuid, ...] = ()
+    """GPUs of which it says nothing: they stay as they are."""
+    problems: tuple[str, ...] = ()
+
+
+def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
+    """The wish for each GPU: of the parts that cover it the last one counts.
+
+    A GPU that knows no MIG is passed over by what is meant for all, and refused where it is named.
+    """
+    ordered = sorted(gpus, key=lambda gpu: gpu.pci.address)
+    wanted: dict[GpuUuid, Wanted] = {}
+    uncovered: list[GpuUuid] = []
+    problems: list[str] = []
+    for place, gpu in enumerate(ordered):
+        parts = [part for part in layout if part.covers(gpu, place)]
+        if not parts:
+            uncovered.append(gpu.uuid)
+            continue
+        part = parts[-1]
+        if gpu.mig is not None:
+            wanted[gpu.uuid] = Wanted(enabled=part.enabled, profiles=part.profiles)
+        elif part.enabled and _is_named(part):
+            problems.append(f"GPU {gpu.index} ({gpu.name}) knows no MIG: leave it out of the layout")
+    problems += _list_absent(layout, ordered)
+    return WantedOfNode(gpus=wanted, uncovered=tuple(uncovered), problems=tuple(problems))
+
+
+def _is_named(part: LayoutPart) -> bool:
+    return part.indexes is not None or bool(part.selectors)
+
+
+def _list_absent(layout: Layout, gpus: Sequence[Gpu]) -> list[str]:
+    """Indexes that the node does not have, unless they stand behind a filter that is for other nodes."""
+    absent = sorted(
+        {index for part in layout if not part.filters for index in part.indexes or () if index >= len(gpus)}
+    )
+    return [f"there is no GPU {index} on this node, the last one is {len(gpus) - 1}" for index in absent]

@@ -1,0 +1,56 @@
+"""The library under the compiler's sanitizers: threads that race through its first use, and through its limit."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.component.vgpu.build import build_program, build_sanitized_library
+from tests.component.vgpu.limited import list_environ
+from tests.component.vgpu.place import Place
+from tests.fakes.cuda.driver import FakeDriver
+
+LIMIT = 1 << 20
+SANITIZERS = {
+    "address,undefined": ("libasan.so", "libubsan.so"),
+    "thread": ("libtsan.so",),
+}
+FLAGS = ("-fno-sanitize-recover=all", "-Wno-tsan")  # the fence is for the writer in another process
+OPTIONS = "halt_on_error=1:abort_on_error=1:detect_leaks=0:report_signal_unsafe=0:exitcode=66"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.may_block("nothing here runs on an event loop"),
+]
+
+
+def find_runtime(name: str) -> str:
+    done = subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("program", [("first_use", "8", "4096"), ("race", "4", "300", "65536")])
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_nothing_is_found(place: Place, driver: FakeDriver, sanitizer: str, program: tuple[str, ...]) -> None:
+    """The sanitizer's own libraries come first, as they ask for."""
+    place.create(LIMIT)
+    library = build_sanitized_library(f"-fsanitize={sanitizer}", *FLAGS)
+    preload = ":".join([*map(find_runtime, SANITIZERS[sanitizer]), str(library)])
+    environ = list_environ(place, driver, LD_PRELOAD=preload)
+    environ |= {f"{name}_OPTIONS": OPTIONS for name in ("ASAN", "UBSAN", "TSAN")}
+    name, *words = program
+    done = subprocess.run([build_program(name), *words], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert driver.read().most[0] > 0
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
+def test_programs_under_a_sanitizer_of_their_own_start(place: Place, driver: FakeDriver, sanitizer: str) -> None:
+    """It looks for its functions while it starts, by the library's dlsym, and must find the C library's."""
+    place.create(LIMIT)
+    runtime = {"address": "asan", "thread": "tsan", "undefined": "ubsan"}[sanitizer]
+    program = build_program("first_use", f"-fsanitize={sanitizer}", f"-static-lib{runtime}")
+    environ = list_environ(place, driver, ASAN_OPTIONS="detect_leaks=0")
+    done = subprocess.run([program, "8", str(LIMIT // 7)], env=environ, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("7\n", "")

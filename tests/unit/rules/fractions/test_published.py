@@ -1,0 +1,115 @@
+"""What a node publishes is what the extender reads, and what makes no sense is told."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.model.errors import PublicationUnreadable
+from nodeagent.model.gpu import Inventory
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.published import (
+    FORM,
+    Published,
+    PublishedGpu,
+    name_profile,
+    read_published,
+    render_published,
+)
+from nodeagent.rules.placement.space import plan_space
+from tests.support.gpus import MODEL, gpu_uuid, make_inventory, make_node
+from tests.support.placement import BLOCK, eight, make_sized, six
+
+
+def publish(inventory: Inventory, **differences: object) -> Published:
+    space = plan_space(inventory, BLOCK, withheld={}, users_max=10)
+    rooms = (replace(space.rooms[0], **differences), *space.rooms[1:]) if space.rooms else ()
+    gpus = tuple(PublishedGpu(uuid=gpu.uuid, index=gpu.index, model=gpu.name, numa_node=1) for gpu in inventory.gpus)
+    return Published(profile="tencent", space=replace(space, rooms=rooms), gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        publish(six()),
+        publish(eight()),
+        publish(make_node(8)),
+        publish(make_inventory(make_sized(1))),
+        publish(make_inventory([])),
+        publish(eight(), withheld="it is lost"),
+        publish(eight(), foreign=True, foreign_bytes=3 << 30),
+        publish(eight(), users_max=None),
+    ],
+    ids=lambda published: f"{len(published.gpus)} GPUs",
+)
+def test_what_is_written_is_read(published: Published) -> None:
+    """The account with its tree, and the models."""
+    assert read_published(render_published(published)) == published
+
+
+def test_models_are_found_by_gpu() -> None:
+    """For wishes by model."""
+    assert publish(six()).models == {gpu_uuid(index): MODEL for index in range(6)}
+
+
+def test_a_profile_has_a_word() -> None:
+    """The one that the configuration uses."""
+    assert (name_profile(CoresProfile()), name_profile(SharesProfile())) == ("tencent", "hami")
+
+
+def change(**differences: object) -> str:
+    document = json.loads(render_published(publish(eight())))
+    return json.dumps(document | differences)
+
+
+def change_gpu(number: int = 0, **differences: object) -> str:
+    document: dict[str, Any] = json.loads(render_published(publish(eight())))
+    document["gpus"][number] |= differences
+    return json.dumps(document)
+
+
+def nest(depth: int) -> object:
+    tree: object = 0
+    for _ in range(depth):
+        tree = [1, tree, 1]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "truncated"),
+        ("{}", "missing required field"),
+        ('{"tree":' + "[" * 60000, "ecursion"),
+        ("x" * 65537, "it has 65537 characters, at most 65536 are read"),
+        (change(form=FORM + 1), "it has form 2, this version reads form 1; bring node and extender to the same"),
+        (change(form=FORM + 1, news=1), "it has form 2, this version reads form 1"),
+        (change(news=1), "unknown field `news`"),
+        (change(block=0), "a block of 0 bytes is none"),
+        (change(profile="other"), "Invalid enum value 'other'"),
+        (change_gpu(memory=-1), "has a number below zero"),
+        (change_gpu(shares=-1), "has a number below zero"),
+        (change_gpu(1, uuid=gpu_uuid(0)), "it has a GPU twice"),
+        (change_gpu(1, index=0), "it has a GPU twice"),
+        (change_gpu(0, index=99), "its GPUs are not in the order of their indexes"),
+        (change(tree=None), "its tree is neither a position nor a score with branches"),
+        (change(tree=True), "its tree is neither"),
+        (change(tree=[1, 0]), "its tree is neither"),
+        (change(tree=["1", 0, 1]), "its tree is neither"),
+        (change(tree=[True, 0, 1]), "its tree is neither"),
+        (change(tree=nest(40)), "its tree is neither"),
+        (change(tree=[1, 0, 1, 2]), "its tree does not have each GPU once"),
+        (change(tree=[1, 0, 1, 2, 3, 4, 5, 6, 6]), "its tree does not have each GPU once"),
+        (
+            change(gpus=[{"uuid": f"GPU-{index}", "index": index, "memory": 1} for index in range(257)]),
+            "it has 257 GPUs, at most 256 are read",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_by_its_key(text: str, reason: str) -> None:
+    """Nothing is read of it: half an account would be a wrong one."""
+    with pytest.raises(PublicationUnreadable) as caught:
+        read_published(text)
+    assert caught.value.key == "nvidia.com/gpu-fractions"
+    assert reason in caught.value.reason

@@ -1,0 +1,78 @@
+"""Who is in the way of a change."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
+from nodeagent.model.mig import Write, WriteKind
+from nodeagent.model.telemetry import ProcessSample
+from nodeagent.rules.mig.affected import describe_in_the_way, find_in_the_way, list_affected, list_busy
+from tests.support.gpus import make_gpu, mig_uuid
+
+GPU = make_gpu(0, mig=["3g.40gb", "1g.10gb", "1g.10gb"])
+"""Its instances are 7, 8 and 9."""
+ALL: tuple[DeviceUuid, ...] = (GPU.uuid, *(device.uuid for device in GPU.mig_devices))
+
+
+def held(number: int, *devices: str, pod: str = "") -> Allocation:
+    identity = PodIdentity(namespace="ns", name=pod, uid=f"uid-{pod}") if pod else None
+    return Allocation(
+        number=number,
+        resource=ResourceName("nvidia.com/mig-1g.10gb"),
+        devices=tuple(DeviceId(device) for device in devices),
+        since_seconds=0.0,
+        pod=identity,
+        container="c" if pod else "",
+    )
+
+
+def affected(*writes: Write, gpu: Gpu = GPU) -> Sequence[str]:
+    return list_affected(gpu, writes)
+
+
+def test_an_instance_takes_its_devices_away_and_no_others() -> None:
+    """What is made takes nothing."""
+    assert affected(Write(kind=WriteKind.CREATE), Write(kind=WriteKind.CREATE_COMPUTE, instance=8)) == ()
+    assert affected(Write(kind=WriteKind.DESTROY, instance=8)) == (mig_uuid(0, 1),)
+    assert affected(Write(kind=WriteKind.DESTROY_COMPUTE, instance=9, compute=0)) == (mig_uuid(0, 2),)
+    assert affected(Write(kind=WriteKind.DESTROY_COMPUTE, instance=9, compute=1)) == ()
+
+
+def test_the_mode_takes_all_of_the_gpu_away() -> None:
+    """And so does a reset."""
+    for kind in (WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET):
+        assert affected(Write(kind=kind)) == ALL
+    assert affected(Write(kind=WriteKind.MODE_ON), gpu=make_gpu(1)) == (make_gpu(1).uuid,)
+
+
+def process(pid: int, instance: int | None = None) -> ProcessSample:
+    return ProcessSample(pid=pid, gpu_instance_id=instance, compute_instance_id=None if instance is None else 0)
+
+
+def test_instances_are_busy_by_those_who_have_them_or_use_them() -> None:
+    """A share of a device is a use of it."""
+    allocations = [held(1, f"{mig_uuid(0, 1)}::3"), held(2, mig_uuid(1, 0))]
+    assert list_busy(GPU, allocations, [process(5, 9), process(6)]) == {8, 9}
+
+
+def test_those_are_in_the_way_who_have_what_goes() -> None:
+    """By pod where that is known; a process of a pod that is told is not told again."""
+    allocations = [held(2, mig_uuid(0, 2), pod="b"), held(1, mig_uuid(0, 1), pod="a"), held(3, mig_uuid(0, 1))]
+    processes = [process(11, 8), process(12, 8), process(13, 7), process(14), process(15, 99)]
+    pods = {11: "uid-a", 12: "uid-other"}
+    found = find_in_the_way(GPU, (mig_uuid(0, 1),), allocations, processes, pods)
+    assert [one.name for one in found] == ["ns/a (c)", "allocation 3", "process 12"]
+    assert [one.pid for one in found] == [None, None, 12]
+    whole = find_in_the_way(GPU, ALL, [], processes, {})
+    assert [one.pid for one in whole] == [11, 12, 13, 14, 15]
+    assert find_in_the_way(replace(GPU, mig=None), (GPU.uuid,), [], [process(14)], {})
+
+
+def test_many_are_counted() -> None:
+    """A line has room for a few names."""
+    found = find_in_the_way(GPU, ALL, [], [process(pid) for pid in (1, 2, 3, 4, 5)], {})
+    assert describe_in_the_way(found[:2]) == "process 1, process 2"
+    assert describe_in_the_way(found) == "process 1, process 2, process 3 and 2 more"

@@ -1,7 +1,8 @@
 /* The shim's parsers within one process, where a hundred thousand inputs take seconds: `exit` and the allocator are ours.
  *
  * The first byte of an input says what it is: `j` a configuration that is resolved and edited, `t` the body of a table,
- * `a` arguments with a NUL between, `s` what is summed up with the processor's instructions and without. Built for libFuzzer as it is, and with IN_PROCESS_ALONE as a program of its own:
+ * `a` arguments with a NUL between, `s` what is summed up with the processor's instructions and without. Built for
+ * libFuzzer as it is, and with IN_PROCESS_ALONE as a program of its own:
  *   mutate SEED COUNT FILE...    so many inputs made of these files
  *   starve FILE                  this one, with each allocation refused in turn
  */

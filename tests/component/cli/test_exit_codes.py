@@ -104,8 +104,6 @@ POSITIONALS = {
     "gpu forget": ("0",),
     "gpu set-door": ("0", "none"),
     "config import": ("/nonexistent",),
-    "fractions explain": ("ml/train",),
-    "fractions set": ("ml/train", "--cores", "50"),
 }
 TAKING_SETTINGS = [name for name, one in COMMANDS.items() if any("--set" in each.names for each in one.arguments)]
 

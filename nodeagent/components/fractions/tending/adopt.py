@@ -99,11 +99,10 @@ def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
 
 
 def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
-    """Whether the kubelet's list has a container with just these ids."""
+    """Whether the kubelet's list has a container of this name with just these ids."""
     assert look.listing is not None
-    return any(
-        each.resource == entry.resource and set(each.devices) == set(entry.devices) for each in look.listing.containers
-    )
+    wanted = (entry.resource, entry.container, frozenset(entry.devices))
+    return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
 
 
 def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tuple[DeviceId, ...]:

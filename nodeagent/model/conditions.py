@@ -293,6 +293,13 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
     ),
     ConditionDefinition(
+        code="part-use-unseen",
+        severity="info",
+        title="what containers use of a GPU that they share cannot be told",
+        remedy="let the agent see the host's processes: `hostPID: true` in the chart",
+        show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
         code="pod-resources-unavailable",
         severity="warning",
         title="the kubelet does not say which pod holds which device",

@@ -165,6 +165,8 @@ class Bus:
             Envelope[T6] | None,
         ]
     ]: ...
+    @overload
+    def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
         """The newest of several unkeyed states together, as soon as one is known and whenever one changes."""
         return WatchAll(self, client, states, self._slow_after_seconds)

@@ -25,7 +25,7 @@ from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource
+from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource, LayoutApplying
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -47,10 +47,12 @@ class Control:
         clearing: GpuClearing,
         forgetting: GpuForgetting,
         choosing: DoorChoosing,
+        applying: LayoutApplying,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
         self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
+        self._applying = applying
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -183,6 +185,10 @@ class Control:
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
         """Have a GPU go through another door."""
         return await self._choosing.set_door(name, door, who)
+
+    async def apply_layout(self, name: str, who: str) -> str:
+        """Have the GPUs cut as a layout says."""
+        return await self._applying.apply_layout(name, who)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

@@ -21,6 +21,7 @@ from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
 from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
+from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
 from nodeagent.config.sections.shim import ShimSettings
@@ -49,6 +50,7 @@ class Settings(Section):
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: DoorsSettings = _section(DoorsSettings)
+    mig: MigSettings = _section(MigSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)

@@ -37,6 +37,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "runtime",
             "exporter",
             "offering",
+            "mig",
             "labeler",
             "cluster",
             "wishes",

@@ -1,6 +1,7 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
 from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
@@ -19,6 +20,7 @@ ROOT = Command(
         EVENTS,
         TOP,
         GPUS,
+        MIG,
         ALLOCATIONS,
         CDI,
         RUNTIME,

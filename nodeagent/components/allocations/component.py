@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
+from nodeagent.components.allocations.change_desk import ChangeDesk
 from nodeagent.components.allocations.ledger import Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
@@ -80,6 +81,7 @@ class Allocations:
         self._book = Book(store, live, node, self._note_journal)
         self._trouble = ""
         self._turn = anyio.Lock(fast_acquire=True)
+        self.change_desk = ChangeDesk(store.path, self._book, self._turn, self._write, clock.wall)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
         self._run: KubeletRun | None = None

@@ -12,8 +12,9 @@ from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Change, Step
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import AllocationJournal, GpuDoorKeeper
+from nodeagent.model.ports import AllocationJournal, ChangeKeeper, GpuDoorKeeper
 
 
 class Keeper(AllocationJournal, GpuDoorKeeper, Protocol):
@@ -22,6 +23,11 @@ class Keeper(AllocationJournal, GpuDoorKeeper, Protocol):
     @property
     def history(self) -> tuple[Ended, ...]:
         """Ended allocations, oldest first."""
+        ...
+
+    @property
+    def change_desk(self) -> ChangeKeeper:
+        """Where changes in several steps are written down."""
         ...
 
 
@@ -70,6 +76,34 @@ class JournalRelay:
     def doors(self) -> Mapping[GpuUuid, Door] | None:
         """The doors of GPUs that a person has set; `None` while nobody knows."""
         return self._keeper.doors() if self._keeper is not None else None
+
+    async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
+        """Make it durable that a change begins.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+        """
+        return await self._find_keeper().change_desk.begin_change(owner, gpu, step)
+
+    async def step_change(self, number: int, step: Step) -> None:
+        """Make the next step of a change durable.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+        """
+        await self._find_keeper().change_desk.step_change(number, step)
+
+    async def settle_change(self, number: int, outcome: str) -> None:
+        """Make it durable that a change is over.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
+        """
+        await self._find_keeper().change_desk.settle_change(number, outcome)
+
+    def changes(self, owner: str) -> tuple[Change, ...] | None:
+        """The changes of one part that are under way; `None` while nobody knows."""
+        return self._keeper.change_desk.changes(owner) if self._keeper is not None else None
 
     def _find_keeper(self) -> Keeper:
         if self._keeper is None:

@@ -22,7 +22,7 @@ from nodeagent.components.cluster.status import (
     mark_lost,
 )
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_taint, parse_taint, read_wishes
+from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, parse_taint, read_wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause
@@ -32,11 +32,20 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, NodeCondition, NodeEvent, PodLabelTable
+from nodeagent.model.cluster import (
+    MIG_STATE_LABEL,
+    ClusterLink,
+    ClusterNode,
+    ClusterWishes,
+    NodeCondition,
+    NodeEvent,
+    PodLabelTable,
+)
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import NodeApi, PodApi
 from nodeagent.rules.selectors import select_gpus
@@ -125,7 +134,7 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        with self._bus.watch_all(*SEEN, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
+        with self._bus.watch_all(*SEEN, MigState, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
                 try:
@@ -155,6 +164,9 @@ class Cluster:
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
+        wanted = decide_mig_label(self._find_newest(MigState), node)
+        if wanted:
+            await self._node.write_label(MIG_STATE_LABEL, wanted)
         await self._bring_taint(node, ready=condition.status == "True")
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:

@@ -55,6 +55,7 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.ports import AgentControl
 from nodeagent.model.telemetry import NodeSample
@@ -227,6 +228,7 @@ class WebComponent:
             "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
             "/api/v1/allocations": lambda: _json(state().allocations),
             "/api/v1/doors": lambda: _json(self._list_doors()),
+            "/api/v1/mig": lambda: _json(self._find_mig()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
             "/api/v1/components": lambda: _json(state().components),
@@ -248,6 +250,10 @@ class WebComponent:
     def _list_doors(self) -> tuple[GpuDoor, ...]:
         offering = self._bus.latest(Offering)
         return offering.value.doors if offering is not None else ()
+
+    def _find_mig(self) -> MigState:
+        state = self._bus.latest(MigState)
+        return state.value if state is not None else MigState()
 
     def _readyz(self) -> Answer:
         state = self._view.state()

@@ -48,6 +48,7 @@ T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 T5 = TypeVar("T5")
 T6 = TypeVar("T6")
+T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
 """The topic of taps: every class derives from it, and nobody publishes a bare one."""
@@ -163,6 +164,30 @@ class Bus:
             Envelope[T4] | None,
             Envelope[T5] | None,
             Envelope[T6] | None,
+        ]
+    ]: ...
+    @overload
+    def watch_all(
+        self,
+        a: type[T1],
+        b: type[T2],
+        c: type[T3],
+        d: type[T4],
+        e: type[T5],
+        f: type[T6],
+        g: type[T7],
+        /,
+        *,
+        client: str,
+    ) -> WatchAll[
+        tuple[
+            Envelope[T1] | None,
+            Envelope[T2] | None,
+            Envelope[T3] | None,
+            Envelope[T4] | None,
+            Envelope[T5] | None,
+            Envelope[T6] | None,
+            Envelope[T7] | None,
         ]
     ]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:

@@ -23,13 +23,14 @@ from nodeagent.model.ports.hardware import (
     GpuForgetting,
     GpuPartitioning,
     GpuSource,
+    LayoutApplying,
     NodeFactSource,
     PartitionSession,
     ProcessPlace,
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import GpuDoorKeeper
+from nodeagent.model.ports.journal import ChangeKeeper, GpuDoorKeeper
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -42,6 +43,7 @@ from nodeagent.model.ports.kubelet import (
 __all__ = [
     "AgentControl",
     "AllocationJournal",
+    "ChangeKeeper",
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
@@ -59,6 +61,7 @@ __all__ = [
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
+    "LayoutApplying",
     "NodeApi",
     "NodeFactSource",
     "PartitionSession",

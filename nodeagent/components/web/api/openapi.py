@@ -12,6 +12,7 @@ from nodeagent.components.web.api.admin import (
     DoorCommand,
     FaultCommand,
     ForgetCommand,
+    LayoutCommand,
     ReleaseCommand,
 )
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
@@ -27,6 +28,7 @@ from nodeagent.components.web.api.records import (
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.values import Value
 
@@ -50,6 +52,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
     "/api/v1/doors": tuple[GpuDoor, ...],
+    "/api/v1/mig": MigState,
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
     "/api/v1/components": tuple[ComponentRecord, ...],
@@ -68,6 +71,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/clear": ClearCommand,
     "/api/v1/forget": ForgetCommand,
     "/api/v1/door": DoorCommand,
+    "/api/v1/layout": LayoutCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }

@@ -26,6 +26,7 @@ from nodeagent.model.events import (
     GpuVanished,
     LabelsApplied,
     LabelsContested,
+    MigChangeEnded,
     MigLayoutChanged,
     RuntimeConfigured,
     RuntimeRestarted,
@@ -42,6 +43,7 @@ Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
 LABELS_TOLD = 6
+_ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
     {
         "AllocationTable",
@@ -52,6 +54,7 @@ QUIET = frozenset(
         "ClusterWishes",
         "ComponentReport",
         "LabelState",
+        "MigState",
         "NodeSample",
         "Offering",
         "PluginState",
@@ -145,6 +148,9 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
     GpuVanished: lambda one, names: f"{_call(one.gpu, names)} vanished{_because(one.reason)}",
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
+    MigChangeEnded: lambda one, names: (
+        f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for layout {one.layout}{_because(one.detail)}"
+    ),
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
     GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"

@@ -24,6 +24,7 @@ from nodeagent.edge.kube.credentials import Credentials, find_credentials
 if TYPE_CHECKING:
     from nodeagent.edge.kube.client import KubeClient
     from nodeagent.edge.kube.node import KubeNode
+    from nodeagent.edge.kube.pod_requests import KubePodRequests
     from nodeagent.model.cluster import ApiCall
     from nodeagent.model.ports import LabelFile, PodApi
 
@@ -169,6 +170,22 @@ class ClusterSide:
 
         control = self._read_control()
         return Wishes(self._bus, self._conditions, self._live, control, control)
+
+    @property
+    def has_api(self) -> bool:
+        """Whether the API server can be asked."""
+        return self._credentials is not None
+
+    async def open_pod_requests(self) -> "KubePodRequests":
+        """What pods ask for, once those that pods wait for had their turn."""
+        await self._late.load((*API_MODULES, "nodeagent.edge.kube.pod_requests"))
+        from nodeagent.edge.kube.pod_requests import KubePodRequests  # noqa: PLC0415 - see `late`
+
+        self._open_node()
+        assert self._client is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePodRequests(self._client, self._node_name, spread, silence_seconds=silence)
 
     def _open_pods(self) -> "PodApi":
         from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from nodeagent import __version__
 from nodeagent.app.cluster_side import ClusterSide
-from nodeagent.app.container_side import ContainerSide
+from nodeagent.app.container_side import CDI_GATE, ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
 from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.app.usage_side import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
@@ -62,6 +63,7 @@ class Composition:
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or os.uname().nodename
+        self.names = (self.node, os.uname().nodename)
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
@@ -69,9 +71,10 @@ class Composition:
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
         self.applying = ApplyingRelay()
-        registers = settings.device_plugin.enabled
+        registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
+        self.usage = UsageSide(self.bus, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
@@ -92,6 +95,7 @@ class Composition:
             forgetting=self.forgetting,
             choosing=self.choosing,
             applying=self.applying,
+            parts=self.kubelet.parts,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -133,12 +137,14 @@ class Composition:
             *self.containers.specs(),
             *self._plugin_specs(),
             *self._mig_specs(),
+            *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
-        if not self.live.now.device_plugin.enabled:
+        settings = self.live.now
+        if not (settings.device_plugin.enabled or settings.fractions.enabled):
             return ()
         plugin = ComponentSpec(
             "deviceplugin",
@@ -155,7 +161,24 @@ class Composition:
             vital=True,
             stop_stage=10,
         )
-        return (plugin,)
+        return (plugin, *self._part_specs()) if settings.fractions.enabled else (plugin,)
+
+    def _part_specs(self) -> tuple[ComponentSpec, ...]:
+        fractions = ComponentSpec(
+            "fractions",
+            self._build_fractions,
+            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
+            opens=("parts_known",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (fractions,)
+
+    def _build_fractions(self) -> Component:
+        from nodeagent.app.parts_side import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
+
+        sides = (self.kubelet, self.containers, self.cluster)
+        return build_fractions(self.bus, self.conditions, self.clock, self.live, sides)
 
     def _mig_specs(self) -> tuple[ComponentSpec, ...]:
         if not self.live.now.mig.manage:
@@ -170,6 +193,7 @@ class Composition:
         self.control.close()
         self.kubelet.close()
         self.containers.close()
+        self.usage.close()
         self.late.close()
         await self.cluster.aclose()
 
@@ -296,7 +320,7 @@ class Composition:
             introspect=self._introspect,
             list_history=lambda: tabulate_history(self.kubelet.relay.history),
             capacity=self.capacity,
-            names=(self.node, os.uname().nodename),
+            names=self.names,
             conditions=self.conditions,
             past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,

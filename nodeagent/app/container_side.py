@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent.app.late import LateStart
 from nodeagent.app.plan import AgentPlan
+from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -35,8 +36,9 @@ class ContainerSide:
         self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart, plan: AgentPlan
     ) -> None:
         self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
-        self._is_simulation = plan.simulation is not None
+        self.is_simulation = plan.simulation is not None
         self._runtime: HostRuntime | None = None
+        self.part_specs = PartSpecsRelay()
         self._workers = [WorkerThread("driver files"), WorkerThread("cdi directories")]
 
     def specs(self) -> tuple[ComponentSpec, ...]:
@@ -46,7 +48,7 @@ class ContainerSide:
             modules = (*CDI_MODULES, *SHIM_MODULES) if self._has_shim else CDI_MODULES
             build = self._choose_build("cdi", CDI_GATE, self._build_cdi, modules)
             specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
-        if not self._is_simulation:
+        if not self.is_simulation:
             build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)
             specs.append(ComponentSpec("runtime", build, needs=("driver_ready",), opens=(RUNTIME_GATE,), stop_stage=10))
         return tuple(specs)
@@ -57,9 +59,11 @@ class ContainerSide:
         Without it, a pod could be admitted onto a name that no specification has.
         """
         settings = self._live.now
-        uses_cdi = any(strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy)
+        uses_cdi = settings.fractions.enabled or any(
+            strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy
+        )
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
-        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self._is_simulation else tuple(gates)
+        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -72,7 +76,7 @@ class ContainerSide:
     def _has_shim(self) -> bool:
         """Whether the runtime shim is wanted, or what it looks up is still there from when it was."""
         settings = self._live.now
-        if self._is_simulation:
+        if self.is_simulation:
             return False
         table = settings.shim.table_dir
         places = (table, settings.node.host_root / table.relative_to("/"))
@@ -104,7 +108,7 @@ class ContainerSide:
         settings = self._live.now
         host = HostPaths(settings.node.host_root)
         # A simulation has its directory to itself: what the host's own directories hold is none of its business.
-        others = () if self._is_simulation else DEFAULT_DIRECTORIES
+        others = () if self.is_simulation else DEFAULT_DIRECTORIES
         return Cdi(
             self._bus,
             self._conditions,
@@ -112,9 +116,10 @@ class ContainerSide:
             choose_driver_files(settings, self._workers[0]),
             SpecFiles(settings.cdi.dir, others=others, worker=self._workers[1], host=host),
             hook=None
-            if self._is_simulation
+            if self.is_simulation
             else HostProgram(self._workers[0], host=host, shared=settings.node.state_dir),
             shim=self._build_shim() if self._has_shim else None,
+            parts=self.part_specs,
         )
 
     def _build_shim(self) -> "ShimKeeper":

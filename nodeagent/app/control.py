@@ -25,7 +25,16 @@ from nodeagent.core.log.lines import configure_logging, get_logger
 from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, GpuUnknown
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource, LayoutApplying
+from nodeagent.model.parts import PartWish
+from nodeagent.model.ports import (
+    DoorChoosing,
+    FaultInjector,
+    GpuClearing,
+    GpuForgetting,
+    GpuSource,
+    LayoutApplying,
+    PartSetting,
+)
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -48,11 +57,12 @@ class Control:
         forgetting: GpuForgetting,
         choosing: DoorChoosing,
         applying: LayoutApplying,
+        parts: PartSetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
         self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
-        self._applying = applying
+        self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -189,6 +199,10 @@ class Control:
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as a layout says."""
         return await self._applying.apply_layout(name, who)
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits."""
+        return await self._parts.set_part(wish)
 
     async def run(self) -> None:
         """End a release that its author forgot; runs until cancelled."""

@@ -7,6 +7,7 @@ from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -35,15 +36,16 @@ class KubeletSide:
         self._node_name = node_name
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         settings = live.now
-        self._account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
+        self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
         self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
         self._log = get_logger(component=DevicePlugins.name)
         self._journal_tally, self._call_times = JournalTally(), CallTimes()
         self.relay = JournalRelay(str(settings.node.state_dir))
+        self.parts = PartsRelay()
 
     def close(self) -> None:
         """End threads and connections."""
-        self._account.close()
+        self.account.close()
         self._handout.close()
 
     def build_allocations(self) -> Allocations:
@@ -54,7 +56,7 @@ class KubeletSide:
             self._conditions,
             self._clock,
             self._live,
-            self._account,
+            self.account,
             store=JournalDisk(node.state_dir, tally=self._journal_tally),
             relay=self.relay,
             node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
@@ -78,7 +80,13 @@ class KubeletSide:
     def build_plugins(self) -> DevicePlugins:
         """The device plugin."""
         return DevicePlugins(
-            self._bus, self._conditions, self._live, self.relay, serve=self._serve, read_facts=self._read_facts
+            self._bus,
+            self._conditions,
+            self._live,
+            self.relay,
+            serve=self._serve,
+            read_facts=self._read_facts,
+            others=self.parts,
         )
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
@@ -93,7 +101,7 @@ class KubeletSide:
                 report=report,
                 report_crash=self._note_crash,
                 times=self._call_times,
-                read_allocatable=self._account.read_allocatable,
+                read_allocatable=self.account.read_allocatable,
             )
         else:
             session = RegistrySession(

@@ -128,7 +128,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="faults of GPUs may go unseen",
         remedy="check the driver and the detail; polled levels are judged as long as they can be read",
         show_after_seconds=15.0,
-        depends_on=BLINDING_CODES,
+        depends_on=(*BLINDING_CODES, "sample-stale"),
     ),
     ConditionDefinition(
         code="kernel-log-unwatched",
@@ -281,6 +281,18 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="see `nodeagent allocations`; restart the pods of forgotten allocations when convenient",
     ),
     ConditionDefinition(
+        code="part-no-room",
+        severity="warning",
+        title="a container waits for a part of a GPU",
+        remedy="nothing if pods end soon; else move pods, or send the pod elsewhere; `nodeagent events` says who waits",
+    ),
+    ConditionDefinition(
+        code="part-orphaned",
+        severity="warning",
+        title="a container uses a part of a GPU of which the kubelet knows nothing any more",
+        remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
+    ),
+    ConditionDefinition(
         code="pod-resources-unavailable",
         severity="warning",
         title="the kubelet does not say which pod holds which device",
@@ -345,7 +357,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="door-unserved",
         severity="warning",
         title="a GPU is behind a door that nothing here serves",
-        remedy="choose whole or none for it in `doors.rules`; this release gives out no fractions and no claims",
+        remedy="choose another one for it in `doors.rules`, or set `fractions.enabled`; nobody serves claims yet",
     ),
     ConditionDefinition(
         code="doors-unclear",

@@ -91,6 +91,16 @@ class DriverState(Value, frozen=True):
         """Whether GPUs can be handed out."""
         return self.phase is DriverPhase.READY
 
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be handed out for the driver's sake; empty when something can.
+
+        A driver that is stuck may be so with one GPU: which ones is for health to say.
+        """
+        if self.ready or self.phase is DriverPhase.STUCK:
+            return ""
+        return f"the driver is not ready: {self.detail or self.phase}"
+
 
 class NodeRepair(Value, frozen=True):
     """What one round of repair of the device nodes did."""

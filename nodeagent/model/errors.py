@@ -15,6 +15,9 @@ NodeagentError
 │   │   └── DeviceUnknown      a device that the resource does not have
 │   ├── DeviceUnhealthy        known, but not fit for work
 │   ├── DeviceHeld             a living pod holds it
+│   ├── PartsUnavailable       parts of GPUs cannot be given at the moment
+│   ├── NoRoom                 a part of a GPU that no GPU has free now
+│   ├── BindingRefused         a binding that goes against the account
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
 ├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
@@ -131,6 +134,30 @@ class DeviceHeld(AllocationError):
     def __init__(self, device: str, holder: str) -> None:
         super().__init__(f"device {device} is held by {holder}, the kubelet has forgotten it")
         self.device, self.holder = device, holder
+
+
+class PartsUnavailable(AllocationError):
+    """Parts of GPUs cannot be given at the moment; the kubelet asks again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"parts of GPUs cannot be given: {reason}")
+        self.reason = reason
+
+
+class NoRoom(AllocationError):
+    """No GPU has so much free now; the kubelet asks again, and it succeeds when there is room."""
+
+    def __init__(self, reason: str, looked_at: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.looked_at = reason, looked_at
+
+
+class BindingRefused(AllocationError):
+    """A binding goes against the account of the GPUs; the kubelet asks again."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the parts cannot be given: {reason}")
+        self.reason = reason
 
 
 class CallerUnclear(AllocationError):

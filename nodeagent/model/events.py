@@ -5,19 +5,21 @@ Facts are past participles: they happened, once, and are queued for whoever list
 What must not be lost does not ride the bus: it is written first and published as written.
 """
 
-from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable, PodIdentity
 from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
-from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
+from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 
@@ -58,6 +60,8 @@ class GpuVanished(Value, frozen=True):
     gpu: GpuUuid
     generation: int
     reason: str = ""
+    is_gone: bool = False
+    """Whether it is no longer in its slot; one that is there and does not answer is lost."""
 
 
 class MigLayoutChanged(Value, frozen=True):
@@ -237,6 +241,31 @@ class FaultInjected(Value, frozen=True):
     target: str = ""
 
 
+class PartBound(Value, frozen=True):
+    """A container was given its parts of GPUs."""
+
+    number: int
+    pod: PodIdentity
+    container: str
+    gpus: tuple[GpuUuid, ...]
+    reason: str
+
+
+class PartReleased(Value, frozen=True):
+    """A binding has ended, or a promise that nobody redeemed was taken back."""
+
+    number: int
+    reason: str
+
+
+class PartRefused(Value, frozen=True):
+    """Parts of GPUs were not promised, or a container that has the promise must wait."""
+
+    resource: ResourceName
+    count: int
+    reason: str
+
+
 STATES: tuple[type[Value], ...] = (
     DriverState,
     Inventory,
@@ -250,6 +279,10 @@ STATES: tuple[type[Value], ...] = (
     MigState,
     AllocationTable,
     ChosenDoors,
+    PartTable,
+    PartOffers,
+    PartReasons,
+    PartUsage,
     ClaimTable,
     LabelState,
     ClusterNode,
@@ -277,6 +310,9 @@ FACTS: tuple[type[Value], ...] = (
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
+    PartBound,
+    PartReleased,
+    PartRefused,
     AllocationRefused,
     AllocationDiffered,
     LabelsApplied,

@@ -1,7 +1,8 @@
 """What stands in the journal beside whole devices: parts of GPUs, claims, changes under way, doors set by a person."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from msgspec import field
 
@@ -57,8 +58,49 @@ class Binding(Value, frozen=True):
     limits_name: str = ""
     """The directory in which its limits stand."""
     enforcement: Enforcement = Enforcement.ADVISE
+    core_limit: int | None = None
+    """Hundredths that it may use of each GPU while nobody else does; `None` where that is no more than its part."""
+    why: str = ""
+    """What decided for these GPUs."""
     confirmed_by: tuple[str, ...] = ()
     """The sources that agreed on which container it is."""
+
+
+class PartTable(Value, frozen=True, dict=True):
+    """State: all parts of GPUs that are promised and bound, by number."""
+
+    reservations: Mapping[int, Reservation] = field(default_factory=dict)
+    """Also those that are redeemed: their tokens are held until the binding is released."""
+    bindings: Mapping[int, Binding] = field(default_factory=dict)
+
+    @cached_property
+    def redeemed(self) -> Mapping[int, int]:
+        """The binding of each reservation that has one."""
+        return {number: binding.number for binding in self.bindings.values() for number in binding.reservations}
+
+    def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
+        """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
+        wanted = set(devices)
+        found = (one for one in self.reservations.values() if one.resource == resource and set(one.devices) == wanted)
+        return tuple(sorted(found, key=lambda one: one.number))
+
+    def find_binding(self, reservation: int) -> Binding | None:
+        """The binding that has redeemed this reservation."""
+        number = self.redeemed.get(reservation)
+        return None if number is None else self.bindings[number]
+
+    def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
+        """How much of a GPU is bound, without the bindings of these numbers."""
+        parts = [
+            part
+            for binding in self.bindings.values()
+            if binding.number not in without
+            for part in binding.parts
+            if part.gpu == gpu
+        ]
+        return GpuPart(
+            gpu=gpu, cores=sum(part.cores for part in parts), memory_bytes=sum(part.memory_bytes for part in parts)
+        )
 
 
 class PreparedDevice(Value, frozen=True):

@@ -14,6 +14,8 @@ SWITCH_KIND: Final = "nvidia.com/nvswitch"
 PUBLIC_KINDS: Final = (PUBLIC_KIND, MANAGEMENT_KIND, SWITCH_KIND)
 CHANNEL_KIND: Final = f"{VENDOR}/imex-channel"
 EXTRA_KINDS: Final = {name: f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed")}
+PART_KIND: Final = f"{VENDOR}/part"
+"""Of one container's parts of GPUs: each has a name of its own, of which nothing can be read."""
 ALL: Final = "all"
 
 
@@ -26,3 +28,8 @@ def list_cdi_names(gpu: Gpu, mig: MigDevice | None = None) -> tuple[str, str, st
 def qualify(kind: str, name: str) -> str:
     """The name as containers are given it: `vendor/class=name`."""
     return f"{kind}={name}"
+
+
+def name_part_file(name: str) -> str:
+    """The file that defines one container's parts; the name is unqualified."""
+    return f"{PART_KIND.replace('/', '-')}-{name}.json"

@@ -73,6 +73,11 @@ def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:
     return str(gpu.index) if mig is None else f"{gpu.index}{_PART}{mig.index}"
 
 
+def name_device(gpu: Gpu, mig: MigDevice | None = None) -> str:
+    """`GPU 0`, or `GPU 0:1 (1g.10gb)`: what a device is called in every sentence, by the number that commands take."""
+    return f"GPU {render_index(gpu, mig)}" + (f" ({mig.profile})" if mig is not None else "")
+
+
 def parse_index(index: str) -> tuple[int, ...]:
     """The numbers of an index that `render_index` made, which sort as people count."""
     return tuple(int(part) for part in index.split(_PART))

@@ -22,6 +22,7 @@ from tests.bench import (
     compare,
     curves,
     exposition,
+    extender,
     foreign,
     hour,
     imports,
@@ -101,6 +102,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "page": page.measure,
         "metrics": exposition.measure,
         "cluster": cluster.measure,
+        "extender": extender.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 

@@ -38,6 +38,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "exporter",
             "offering",
             "mig",
+            "usage",
+            "fractions",
             "labeler",
             "cluster",
             "wishes",
@@ -45,11 +47,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
         )
     },
     "app": ("nodeagent.app",),
+    "extender": ("nodeagent.extender",),
 }
 """From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
 
-NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.driver.cuda_check")
-"""What only commands and children load; the stubs generated for grpclib (`…_grpc`) are for tests and simulations."""
+NOT_THE_AGENTS = (
+    "nodeagent.config.imports",
+    "nodeagent.edge.host.driver.cuda_check",
+    "nodeagent.edge.kube.fleet",
+    "nodeagent.edge.kube.lease",
+)
+"""What only commands, children and the extender load; the stubs generated for grpclib (`…_grpc`) are for tests and
+simulations."""
 
 CHILD = """
 import gc, importlib, json, os, sys, time

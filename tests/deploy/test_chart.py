@@ -120,8 +120,16 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
     assert ("/" in paths) == (access == "runtimeClass")
 
 
+WRITES = [
+    "runtime.manage=true",
+    "cdi.hook_dir=/opt/hook",
+    "runtime.shim=true,config.shim.dir=/opt/shim",
+    "runtime.shim=true,config.shim.nvidia_name_dir=/usr/local/bin",
+]
+
+
 @needs_helm
-@pytest.mark.parametrize("wish", ["runtime.manage=true", "cdi.hook_dir=/opt/hook"])
+@pytest.mark.parametrize("wish", WRITES)
 def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
     """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
     (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
@@ -143,6 +151,20 @@ def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
 def host_mount_of(container: Object) -> Object:
     (mount,) = (each for each in container["volumeMounts"] if each["mountPath"] == "/host")
     return dict(mount)
+
+
+@needs_helm
+def test_the_shim_in_the_state_directory_is_tried_in_the_hosts_root() -> None:
+    """Nothing of the host is written for it; the class by which pods ask for it comes with it."""
+    objects = render_objects("--set", "gpuAccess=runtimeClass,config.runtime.shim=true")
+    (container,) = pod_of(objects)["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
+    assert host_mount_of(container)["readOnly"]
+    shipped = read_objects((ROOT / "deploy/runtimeclass.yaml").read_text())
+    assert objects["RuntimeClass", "nvidia"] == shipped["RuntimeClass", "nvidia"]
+    words = "config.runtime.shim=true,createRuntimeClass=false"
+    for rendered in (render_objects(), render_objects("--set", words)):
+        assert ("RuntimeClass", "nvidia") not in rendered
 
 
 @needs_helm

@@ -1,4 +1,4 @@
-"""A container runtime's CRI socket that answers two questions as the test says."""
+"""A container runtime's CRI socket that answers three questions as the test says."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -53,11 +53,16 @@ class FakeCri:
         self.refuses = False
         self.raw_status: bytes | None = None
         self.was_verbose = False
+        self.containers: dict[str, dict[str, str]] = {}
+        """The labels of each by its id."""
+        self.raw_containers: bytes | None = None
+        self.container_state = 1
 
     def __mapping__(self) -> dict[str, Handler]:
         return {
             "/runtime.v1.RuntimeService/Version": Handler(self._version, Cardinality.UNARY_UNARY, bytes, bytes),
             "/runtime.v1.RuntimeService/Status": Handler(self._status, Cardinality.UNARY_UNARY, bytes, bytes),
+            "/runtime.v1.RuntimeService/ListContainers": Handler(self._list, Cardinality.UNARY_UNARY, bytes, bytes),
         }
 
     @asynccontextmanager
@@ -88,3 +93,15 @@ class FakeCri:
         for handler in self.handlers:
             status += encode_field(3, encode_field(1, handler))
         await stream.send_message(self.raw_status if self.raw_status is not None else status)
+
+    async def _list(self, stream: Stream[bytes, bytes]) -> None:
+        await stream.recv_message()
+        listed = b"".join(encode_field(1, self._encode(*one)) for one in self.containers.items())
+        await stream.send_message(self.raw_containers if self.raw_containers is not None else listed)
+
+    def _encode(self, number: str, labels: Mapping[str, str]) -> bytes:
+        """Its id, its name as metadata, its state, and its labels."""
+        metadata = encode_field(3, encode_field(1, labels.get("io.kubernetes.container.name", "")))
+        state = encode_number(6 << 3) + encode_number(self.container_state) if self.container_state else b""
+        pairs = [encode_field(8, encode_field(1, key) + encode_field(2, text)) for key, text in labels.items()]
+        return encode_field(1, number) + metadata + state + b"".join(pairs)

@@ -43,7 +43,14 @@ INSTALLING: Final = frozenset(
 """Blocks that test_install follows, way by way."""
 
 ENDLESS: Final = frozenset(
-    {"nodeagent run", "nodeagent simulate", "nodeagent status --watch", "nodeagent events --follow"}
+    {
+        "nodeagent run",
+        "nodeagent simulate",
+        "nodeagent status --watch",
+        "nodeagent events --follow",
+        # Whose API server is not there (yet): it keeps trying, as it does beside one that is being restarted.
+        "nodeagent extender --set kubernetes.kubeconfig=/etc/kubernetes/admin.conf",
+    }
 )
 """Run until they are stopped: after some seconds they must still be there."""
 
@@ -57,6 +64,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent doctor": (6, NO_PCI),
     "nodeagent doctor --bundle report.tar.gz": (6, NO_PCI),
     "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
+    "nodeagent extender": (2, "the machine is in no cluster"),
     "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),

@@ -103,7 +103,7 @@ class FakeScheduler:
         if found.chosen is None:
             return "", ()
         node, placement = found.chosen
-        self.cluster.assume(self.read(pod), node, placement.parts, None, self.now)
+        self.cluster.assume(self.read(pod), node, placement.parts, None, self.now + 60)
         account = self.cluster.find_account(node)
         assert account is not None
         index = {gpu.uuid: gpu.index for gpu in account.published.gpus}

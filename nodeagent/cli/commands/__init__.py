@@ -1,6 +1,7 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
-from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.fractions import FRACTIONS
 from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
@@ -22,6 +23,7 @@ ROOT = Command(
         GPUS,
         MIG,
         ALLOCATIONS,
+        FRACTIONS,
         CDI,
         RUNTIME,
         LABELS,
@@ -31,6 +33,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        EXTENDER,
         COMPLETION,
         UNINSTALL,
         VERSION,

@@ -228,7 +228,11 @@ GPUS = Command(
                 SET,
                 SIMULATION,
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
-                Argument(("door",), "whole, none, or configured", choices=("whole", "none", "configured")),
+                Argument(
+                    ("door",),
+                    "whole, fractions (where they are on), none, or configured",
+                    choices=("whole", "fractions", "none", "configured"),
+                ),
                 Argument(
                     ("--wait",),
                     "after the other words: until the door is as wanted, or for so long, with a line for each change",

@@ -4,7 +4,7 @@ Owns the journal file, the lock of its directory, and the published `AllocationT
 Refuses to answer from memory alone, unless the configuration says so for a disk that fails.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -12,8 +12,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.allocations.book import Book, Node
-from nodeagent.components.allocations.change_desk import ChangeDesk
-from nodeagent.components.allocations.ledger import Record
+from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.neighbours import JournalStore, Kubelet
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -31,7 +30,6 @@ from nodeagent.components.allocations.reconcile import (
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
 from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
 from nodeagent.components.allocations.relay import JournalRelay
-from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.grants import Ended, Entry, Freed, Granted
 from nodeagent.components.allocations.room import Room, describe_shortage
 from nodeagent.config.live import LiveSettings
@@ -45,9 +43,8 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import Allocation, AllocationTable, ClaimTable
 from nodeagent.model.errors import AllocationError, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationRefused, DevicesAllocated, DevicesFreed
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import ChosenDoors
-from nodeagent.model.offering import Door
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 
 ASK_SECONDS = 1.0
@@ -81,7 +78,6 @@ class Allocations:
         self._book = Book(store, live, node, self._note_journal)
         self._trouble = ""
         self._turn = anyio.Lock(fast_acquire=True)
-        self.change_desk = ChangeDesk(store.path, self._book, self._turn, self._write, clock.wall)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
         self._run: KubeletRun | None = None
@@ -141,15 +137,34 @@ class Allocations:
         """Devices that the kubelet may take for free although somebody may hold them."""
         return find_doubtful(self._book.ledger, self._identify_run())
 
-    async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
-        """Make the choice of a door durable, whatever stood there; the port's contract is in `model.ports`."""
-        async with self._turn:
-            await self._write([DoorSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
-            self._publish()
+    @property
+    def ledger(self) -> Ledger | None:
+        """All that is given out, as far as the journal was read."""
+        return self._book.ledger if self._book.is_open else None
 
-    def doors(self) -> Mapping[GpuUuid, Door] | None:
-        """The doors that a person has set, as far as the journal was read."""
-        return self._book.ledger.doors if self._book.is_open else None
+    def now(self) -> float:
+        """The time, as records have it."""
+        return self._clock.wall()
+
+    async def commit(self, decide: Callable[[Ledger], Sequence[Record]], *, may_stand: bool = False) -> None:
+        """Write down what is decided by the newest ledger.
+
+        Args:
+            decide: what is to be written; raises an `AllocationError` for what must not be.
+            may_stand: whether it counts although it is not written, where pods are not refused for a broken disk.
+
+        Raises:
+            AllocationError: it was refused, or could not be made durable.
+        """
+        async with self._turn:
+            records = decide(self._book.ledger)
+            try:
+                await self._write(records)
+            except JournalUnavailable:
+                if not may_stand or self._live.now.journal.on_failure == "refuse":
+                    raise
+                self._book.accept(records)
+            self._publish()
 
     async def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Allocation:
         """Write it down, and let everybody be told of what is written, or may stand although it is not."""
@@ -378,6 +393,7 @@ class Allocations:
 
     def _publish(self) -> Envelope[AllocationTable]:
         self._tell_granted()
-        if (doors := self.doors()) is not None:
-            self._bus.publish_state(ChosenDoors(doors=doors), source=self.name)
+        if (ledger := self.ledger) is not None:
+            self._bus.publish_state(ChosenDoors(doors=ledger.doors), source=self.name)
+            self._bus.publish_state(ledger.fractions, source=self.name)
         return self._bus.publish_state(self._book.ledger.table, source=self.name)

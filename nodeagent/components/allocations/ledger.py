@@ -18,7 +18,6 @@ from nodeagent.components.allocations.roles.fractions import (
     Bound,
     FractionDraft,
     FractionRecord,
-    Fractions,
     Reserved,
 )
 from nodeagent.components.allocations.roles.grants import (
@@ -32,7 +31,7 @@ from nodeagent.components.allocations.roles.grants import (
 )
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, PreparedClaim, Reservation
+from nodeagent.model.journal import Binding, Change, PartTable, PreparedClaim, Reservation
 from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
@@ -70,7 +69,7 @@ class Ledger(Value, frozen=True, dict=True):
     next_number: int = 1
     """For whatever is numbered next: an allocation, a reservation, a binding, a change."""
     history: tuple[Ended, ...] = ()
-    fractions: Fractions = field(default_factory=Fractions)
+    fractions: PartTable = field(default_factory=PartTable)
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
     """By the claim's uid."""
     changes: Mapping[int, Change] = field(default_factory=dict)
@@ -152,7 +151,7 @@ def _read_opened(record: Opened) -> Ledger:
         entries={entry.allocation.number: entry for entry in record.entries},
         next_number=record.next_number,
         history=record.history,
-        fractions=Fractions(reservations=reservations, bindings=bindings),
+        fractions=PartTable(reservations=reservations, bindings=bindings),
         claims={claim.uid: claim for claim in record.claims},
         changes={change.number: change for change in record.changes},
         doors=record.doors,

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal import Parsed, parse_journal, refuse_newer
 from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record, replay
-from nodeagent.components.allocations.roles.fractions import Fractions
 from nodeagent.components.allocations.roles.grants import Entry, Granted
-from nodeagent.model.journal import Binding
+from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.values import Value
 
 
@@ -100,7 +99,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
     )
 
 
-def _merge_fractions(recovered: Fractions, present: Fractions, offset: int) -> Fractions:
+def _merge_fractions(recovered: PartTable, present: PartTable, offset: int) -> PartTable:
     """Both; a reservation that both have is one, and a binding of it that was found stays what it was."""
     numbers = {number: number + offset for number in present.reservations}
     for reservation in present.reservations.values():
@@ -118,6 +117,6 @@ def _merge_fractions(recovered: Fractions, present: Fractions, offset: int) -> F
         if recovered.redeemed.keys().isdisjoint(redeemed):
             number = binding.number + offset
             bindings[number] = replace(binding, number=number, reservations=redeemed)
-    return Fractions(
+    return PartTable(
         reservations={**recovered.reservations, **reservations}, bindings={**recovered.bindings, **bindings}
     )

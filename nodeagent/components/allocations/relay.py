@@ -1,33 +1,53 @@
 """The way to the journal for other parts: it outlives the component behind it, which may crash and come back.
 
-Owns nothing.
+Owns how the questions about parts of GPUs become records; the answers stand in the journal.
 Refuses to let anybody wait for a journal that is not kept: an Allocate that cannot be recorded fails at once.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from nodeagent.components.allocations.ledger import Ledger, Record
+from nodeagent.components.allocations.roles.changes import Settled, Stepped
+from nodeagent.components.allocations.roles.doors import DoorSet
+from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.errors import BindingRefused, JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Change, Step
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
-from nodeagent.model.ports import AllocationJournal, ChangeKeeper, GpuDoorKeeper
+from nodeagent.model.ports import AllocationJournal
 
 
-class Keeper(AllocationJournal, GpuDoorKeeper, Protocol):
+class Keeper(AllocationJournal, Protocol):
     """Who keeps the journal, and remembers what ended."""
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """All that is given out; `None` while the journal has not been read."""
+        ...
+
+    def now(self) -> float:
+        """The time, as records have it."""
+        ...
+
+    async def commit(self, decide: Callable[[Ledger], Sequence[Record]], *, may_stand: bool = False) -> None:
+        """Write down what is decided by the newest ledger.
+
+        `may_stand` says that it counts although it is not written, where pods are not refused for a broken disk.
+
+        Raises:
+            AllocationError: it was refused, or could not be made durable.
+        """
+        ...
 
     @property
     def history(self) -> tuple[Ended, ...]:
         """Ended allocations, oldest first."""
-        ...
-
-    @property
-    def change_desk(self) -> ChangeKeeper:
-        """Where changes in several steps are written down."""
         ...
 
 
@@ -66,44 +86,94 @@ class JournalRelay:
         return self._keeper.doubtful() if self._keeper is not None else ()
 
     async def set_door(self, gpu: GpuUuid, door: Door | None) -> None:
-        """Make the choice of a GPU's door durable; `None` leaves it to the configuration again.
-
-        Raises:
-            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
-        """
-        await self._find_keeper().set_door(gpu, door)
+        """Make the choice of a GPU's door durable; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        await keeper.commit(lambda _: [DoorSet(gpu=gpu, door=door, at_seconds=keeper.now())])
 
     def doors(self) -> Mapping[GpuUuid, Door] | None:
         """The doors of GPUs that a person has set; `None` while nobody knows."""
-        return self._keeper.doors() if self._keeper is not None else None
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else ledger.doors
+
+    def parts(self) -> PartTable | None:
+        """What is promised and bound of GPUs in parts; `None` while nobody knows."""
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else ledger.fractions
+
+    async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
+        """Promise ids; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        promised: list[Reservation] = []
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            promised.append(
+                Reservation(
+                    number=ledger.next_number,
+                    resource=resource,
+                    devices=tuple(devices),
+                    since_seconds=keeper.now(),
+                    cdi_name=cdi_name,
+                )
+            )
+            return [Reserved(reservation=promised[-1])]
+
+        await keeper.commit(decide, may_stand=True)
+        return promised[-1]
+
+    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+        """Give a container its parts; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        bound: list[Binding] = []
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            bound.append(binding if binding.number else replace(binding, number=ledger.next_number))
+            if reason := refuse_binding(ledger.fractions, bound[-1], capacities, leaving):
+                raise BindingRefused(reason)
+            ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
+            return [*ended, Bound(binding=bound[-1])]
+
+        await keeper.commit(decide, may_stand=True)
+        return bound[-1]
+
+    async def release(self, reasons: Mapping[int, str]) -> None:
+        """End bindings or reservations; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        now = keeper.now()
+        await keeper.commit(
+            lambda _: [Released(number=number, at_seconds=now, why=reasons[number]) for number in reasons]
+        )
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
-        """Make it durable that a change begins.
+        """Make it durable that a change begins; the port's contract is in `model.ports`."""
+        begun: list[Stepped] = []
 
-        Raises:
-            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
-        """
-        return await self._find_keeper().change_desk.begin_change(owner, gpu, step)
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            begun.append(Stepped(number=ledger.next_number, owner=owner, gpu=gpu, step=step))
+            return [begun[-1]]
+
+        await self._find_keeper().commit(decide)
+        return begun[-1].number
 
     async def step_change(self, number: int, step: Step) -> None:
-        """Make the next step of a change durable.
+        """Make the next step of a change durable; the port's contract is in `model.ports`."""
 
-        Raises:
-            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
-        """
-        await self._find_keeper().change_desk.step_change(number, step)
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            change = ledger.changes.get(number)
+            if change is None:
+                raise JournalUnavailable(self._path, f"it knows of no change {number}")
+            return [Stepped(number=number, owner=change.owner, gpu=change.gpu, step=step)]
+
+        await self._find_keeper().commit(decide)
 
     async def settle_change(self, number: int, outcome: str) -> None:
-        """Make it durable that a change is over.
-
-        Raises:
-            JournalUnavailable: it could not be made durable, or nobody keeps the journal.
-        """
-        await self._find_keeper().change_desk.settle_change(number, outcome)
+        """Make it durable that a change is over; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        await keeper.commit(lambda _: [Settled(number=number, at_seconds=keeper.now(), outcome=outcome)])
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """The changes of one part that are under way; `None` while nobody knows."""
-        return self._keeper.change_desk.changes(owner) if self._keeper is not None else None
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else tuple(one for one in ledger.changes.values() if one.owner == owner)
 
     def _find_keeper(self) -> Keeper:
         if self._keeper is None:

@@ -7,7 +7,7 @@ Refuses to touch them while there is no working driver: what a running upgrade s
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from anyio.abc import TaskStatus
@@ -25,8 +25,10 @@ from nodeagent.components.cdi.decide import (
     render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecWishes, plan_specs
+from nodeagent.components.cdi.plan_parts import plan_part
+from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
+from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.containers import CdiSettings
 from nodeagent.core.channels.bus import Bus
@@ -41,8 +43,11 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import DriverFileSource, ProgramInstaller, SpecDirectories
 from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.rules.cdi_names import name_part_file
 
 if TYPE_CHECKING:
     from nodeagent.components.cdi.keep_shim import ShimKeeper
@@ -55,6 +60,10 @@ RETRIES_SOON, LATER_SECONDS = 15, 10.0
 """What is still left out after so many repetitions is looked for less often: nobody is in the middle of mending it."""
 CONTEST_SECONDS, CONTEST_REWRITES = 60.0, 5
 """How often in how long another writer's content is replaced by ours: two writers who never agree must not race."""
+
+
+Origin: TypeAlias = tuple[Inventory, DriverFiles, SpecWishes]
+"""What specifications follow from."""
 
 
 class Cdi:
@@ -72,6 +81,7 @@ class Cdi:
         *,
         hook: ProgramInstaller | None = None,
         shim: "ShimKeeper | None" = None,
+        parts: PartSpecsRelay | None = None,
     ) -> None:
         """Wire it up.
 
@@ -83,17 +93,19 @@ class Cdi:
             directories: where specifications lie.
             hook: puts the hook program on the host; none where there is no host to put it on.
             shim: keeps the runtime shim; none where nobody wants it and nothing of it is left.
+            parts: by which others have specifications of single containers written; none where nobody does.
         """
         self._bus, self._conditions, self._live = bus, conditions, live
         self._driver_files, self._directories, self._hook = driver_files, directories, hook
         self._shim = shim
+        self._parts = parts or PartSpecsRelay()
         self._own_paths = plan_own_paths(directories.locate)
         self._attention = Waker()
         self._parsed: dict[SpecContent, SpecReading] = {}
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
         self._retries = 0
-        self._planned: tuple[object, dict[str, bytes], tuple[str, ...]] | None = None
+        self._planned: tuple[Origin, dict[str, bytes], tuple[str, ...]] | None = None
         self._news = News()
         self._reloaded: Envelope[ConfigurationReloaded] | None = None
         self._log = get_logger(component=self.name)
@@ -106,10 +118,24 @@ class Cdi:
             tasks.start_soon(self._watch_files, name="cdi files")
             while not await self._try_pass():
                 await self._wait_for_more()
-            task_status.started()
-            while True:
-                await self._wait_for_more()
-                await self._try_pass()
+            with self._parts.lead_to(self):
+                task_status.started()
+                while True:
+                    await self._wait_for_more()
+                    await self._try_pass()
+
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
+        """Write the specification of one container; the port's contract is in `model.ports`."""
+        assert self._planned is not None
+        specs = render_specs(SpecPlan(specs=(plan_part(names, gpus, mounts, self._planned[0]),)))
+        (content,) = specs.values()
+        await self._directories.write_spec(name_part_file(names[0]), content)
+
+    async def remove_part(self, name: str) -> None:
+        """Take the specification of one container away; the port's contract is in `model.ports`."""
+        await self._directories.remove_spec(name_part_file(name))
 
     async def _wait_for_more(self) -> None:
         """Return when something has changed, or when it is time to look by ourselves."""

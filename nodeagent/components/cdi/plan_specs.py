@@ -83,11 +83,11 @@ def plan_specs(inventory: Inventory, files: DriverFiles, wishes: SpecWishes) -> 
     edits = plan_common_edits(files, wishes.hook)
     specs: list[Spec] = []
     if gpus.devices:
-        specs.append(_build(OWN_KIND, gpus.devices, edits, groups=wishes.groups))
+        specs.append(build_for(OWN_KIND, gpus.devices, edits, groups=wishes.groups))
     public = [(PUBLIC_KIND, gpus.devices, edits)] if gpus.devices else []
     public += _plan_public(files, wishes.hook)
-    specs += [_build(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
-    specs += [_build(*each, groups=wishes.groups) for each in _plan_extras(files)]
+    specs += [build_for(*each, groups=wishes.public_groups) for each in public if each[0] in wishes.kinds]
+    specs += [build_for(*each, groups=wishes.groups) for each in _plan_extras(files)]
     return SpecPlan(specs=tuple(specs), left_out=gpus.left_out)
 
 
@@ -103,7 +103,7 @@ def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bo
     )
 
 
-def _build(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, groups: bool) -> Spec:
+def build_for(kind: str, devices: tuple[Device, ...], edits: ContainerEdits, *, groups: bool) -> Spec:
     """A specification for readers that do or do not know groups."""
     if groups:
         return build_spec(kind, devices, edits)

@@ -6,16 +6,21 @@ Refuses to leave anything over: a device is offered as healthy, or it stands in 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from nodeagent.components.deviceplugin.advertise import View, explain_unfitness
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.ids import GpuUuid, ResourceName
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
-from nodeagent.rules.ids import parse_device_id
+from nodeagent.rules.ids import name_device, parse_device_id
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
 from nodeagent.rules.selectors import is_for_work, select_gpus, selects_gpu
 
+NOTHING_PARTED: Final[Mapping[GpuUuid, str]] = MappingProxyType({})
+_UNTOLD: Final = "the kubelet has not been told of it (yet)"
 TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
 """Those that no other condition is sure to tell."""
 
@@ -31,10 +36,31 @@ def list_offered(resources: Iterable[AdvertisedResource]) -> frozenset[str]:
     )
 
 
+def find_parted(parts: PartOffers, standing: Mapping[ResourceName, AdvertisedResource]) -> dict[GpuUuid, str]:
+    """The GPUs that are given in parts, and why nothing of each can be had; empty where something can."""
+    told = all(standing[name].registered and standing[name].devices for name in parts.resources if name in standing)
+    untold = "" if told and parts.resources and standing.keys() >= set(parts.resources) else _UNTOLD
+    return {gpu: reason or untold for gpu, reason in parts.unfit.items()}
+
+
 def plan_account(
-    inventory: Inventory, settings: Settings, plan: ResourcePlan, view: View, offered: frozenset[str]
+    inventory: Inventory,
+    settings: Settings,
+    plan: ResourcePlan,
+    view: View,
+    offered: frozenset[str],
+    parted: Mapping[GpuUuid, str] = NOTHING_PARTED,
 ) -> OfferAccount:
-    """The account of this node; `offered` are the devices that the kubelet may hand out."""
+    """The account of this node.
+
+    Args:
+        inventory: its GPUs.
+        settings: which of them are for pods.
+        plan: what is offered whole.
+        view: what is known of their fitness.
+        offered: the devices that the kubelet may hand out whole.
+        parted: the GPUs that are given in parts, and why nothing of each can be had.
+    """
     selected = select_gpus(inventory.gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = {id(gpu) for gpu in selected}
     planned: dict[str, dict[str, PluginDevice]] = {}
@@ -45,6 +71,9 @@ def plan_account(
     for gpu in inventory.gpus:
         if id(gpu) not in chosen:
             unoffered.append(_explain_exclusion(gpu, settings, is_any=bool(selected)))
+        elif gpu.uuid in parted:
+            if reason := parted[gpu.uuid]:
+                unoffered.append(_tell(gpu, None, UnofferedCause.UNFIT, reason))
         elif gpu.uuid in view.closed:
             cause = UnofferedCause.DRAINING if gpu.uuid in view.draining else UnofferedCause.DOOR
             unoffered.append(_tell(gpu, None, cause, view.closed[gpu.uuid]))
@@ -54,7 +83,7 @@ def plan_account(
     absent = len(inventory.unlisted) + len(inventory.vanished) + inventory.shortfall
     return OfferAccount(
         gpus=len(inventory.gpus) + absent,
-        devices_offered=len(offered),
+        devices_offered=len(offered) + sum(not reason for reason in parted.values()),
         unoffered=tuple(unoffered),
     )
 
@@ -106,13 +135,13 @@ def _explain_device(
     if unfit := explain_unfitness(device, view):
         return _tell(gpu, mig, UnofferedCause.UNFIT, unfit)
     if device.uuid not in offered:
-        return _tell(gpu, mig, UnofferedCause.UNTOLD, "the kubelet has not been told of it (yet)")
+        return _tell(gpu, mig, UnofferedCause.UNTOLD, _UNTOLD)
     return None
 
 
 def _tell(gpu: Gpu, mig: MigDevice | None, cause: UnofferedCause, reason: str) -> Unoffered:
-    name = f"GPU {gpu.index}" if mig is None else f"GPU {gpu.index}:{mig.index} ({mig.profile})"
-    return Unoffered(device=gpu.uuid if mig is None else mig.uuid, gpu=gpu.uuid, name=name, cause=cause, reason=reason)
+    uuid = gpu.uuid if mig is None else mig.uuid
+    return Unoffered(device=uuid, gpu=gpu.uuid, name=name_device(gpu, mig), cause=cause, reason=reason)
 
 
 def _find_problem(gpu: Gpu, mig: MigDevice | None, plan: ResourcePlan) -> str:

@@ -1,16 +1,15 @@
 """The list of devices that the kubelet holds for a resource.
 
-Owns which device is shown healthy, and for how long changes are gathered before they are sent.
+Owns which device is shown healthy.
 A device that a container still holds stays in the list, unhealthy, when the node has it no more: the kubelet would
 otherwise show the pod a healthy device that is gone.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from nodeagent.config.schema import Settings
-from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid
@@ -19,9 +18,6 @@ from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
 from nodeagent.rules.offer.devices import PluginDevice, Resource
-
-_NO_PAUSE_SECONDS: Final = 1e-4
-"""Less is not worth a sleep, and may be what rounding leaves of one that is over."""
 
 
 class View(NamedTuple):
@@ -40,16 +36,6 @@ class View(NamedTuple):
     """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
     mig: MigState | None = None
     """Which GPUs are being cut otherwise; `None` where nobody cuts any."""
-
-
-def explain_driver(state: DriverState | None) -> str:
-    """Why no device can be used now for the driver's sake; empty when they can, or nobody looks after the driver.
-
-    A driver that is stuck may be so with one GPU: which ones is for health to say.
-    """
-    if state is None or state.ready or state.phase is DriverPhase.STUCK:
-        return ""
-    return f"the driver is not ready: {state.detail or state.phase}"
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
@@ -122,20 +108,3 @@ def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> 
         ),
         *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)),
     )
-
-
-def decide_pause(
-    sent: Collection[AdvertisedDevice] | None,
-    wanted: Collection[AdvertisedDevice],
-    changed_seconds_ago: float,
-    window_seconds: float,
-) -> float | None:
-    """How long to go on gathering changes before the list is sent; `None` when there is nothing to send.
-
-    One fault often hits several devices within milliseconds, and each list makes the kubelet rewrite its checkpoint.
-    The first list is sent at once.
-    """
-    if sent is not None and tuple(sent) == tuple(wanted):
-        return None
-    left = window_seconds - changed_seconds_ago
-    return left if sent is not None and left > _NO_PAUSE_SECONDS else 0.0

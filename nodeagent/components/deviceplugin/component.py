@@ -13,11 +13,9 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.account import decide_conditions, list_offered, plan_account
+from nodeagent.components.deviceplugin.account import decide_conditions, find_parted, list_offered, plan_account
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    decide_pause,
-    explain_driver,
     explain_loss,
     explain_unfitness,
     find_named,
@@ -29,6 +27,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause, Envelope
+from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
@@ -43,6 +42,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import (
     AdvertisedDevice,
     AdvertisedResource,
@@ -52,7 +52,7 @@ from nodeagent.model.plugin import (
     PluginOptions,
     PluginState,
 )
-from nodeagent.model.ports import AllocationJournal, DevicePlugin
+from nodeagent.model.ports import AllocationJournal, DevicePlugin, PluginSource
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import EXTRA_KINDS
 from nodeagent.rules.ids import find_uuid
@@ -61,6 +61,7 @@ from nodeagent.rules.offer.devices import Resource, ResourcePlan
 FACTS_SECONDS = 5.0
 """Pause between looks at device nodes that appear and vanish without a word, such as IMEX channels."""
 RETRY_SECONDS = 2.0
+NO_PARTS = PartOffers()
 NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
 """Of a device plugin that is switched off: nothing is to be offered, and nothing is said of it."""
 
@@ -84,11 +85,9 @@ class ResourcePlugin:
 
     def __init__(self, offer: ResourceOffer, journal: AllocationJournal) -> None:
         self._offer, self._journal = offer, journal
-        self._list: tuple[AdvertisedDevice, ...] = ()
+        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
         self._fit: frozenset[DeviceId] = frozenset()
         self._listed: object = None
-        self._changed_at = 0.0
-        self._changed = anyio.Event()
         self.cause: Cause = None
         """What the newest change of the list follows from."""
 
@@ -108,22 +107,15 @@ class ResourcePlugin:
         self._listed = origin
         wanted = plan_list(offer.resource, offer.view, gone)
         self._fit = frozenset(device.id for device in wanted if device.healthy)
-        if wanted != self._list:
-            self._list, self._changed_at, self.cause = wanted, anyio.current_time(), cause
-            self._changed.set()
-            self._changed = anyio.Event()
+        if self._list.put(wanted):
+            self.cause = cause
 
     async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
-        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
-        began: float | None = None
-        while True:
-            began = None if known == self._list else self._changed_at if began is None else began
-            passed = 0.0 if began is None else anyio.current_time() - began
-            pause = decide_pause(known, self._list, passed, self._offer.settings.health_coalesce_seconds)
-            if pause == 0:
-                return self._list
-            with anyio.move_on_after(pause):
-                await self._changed.wait()
+        """The whole list as soon as it differs from `known`, changes gathered for a moment.
+
+        One fault often hits several devices within milliseconds, and each list makes the kubelet write its checkpoint.
+        """
+        return await self._list.wait_other(known, self._offer.settings.health_coalesce_seconds)
 
     def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
         """The best devices of those available, away from what somebody may still hold."""
@@ -159,8 +151,10 @@ class ResourcePlugin:
 
 
 class _Served(NamedTuple):
-    plugin: ResourcePlugin
+    plugin: DevicePlugin
     scope: anyio.CancelScope
+    own: ResourcePlugin | None = None
+    """The plugin where it is this part's own, and not another part's."""
 
 
 class DevicePlugins:
@@ -177,9 +171,11 @@ class DevicePlugins:
         *,
         serve: ServeResource,
         read_facts: Callable[[Settings], Awaitable[HandoutFacts]],
+        others: PluginSource | None = None,
     ) -> None:
+        """`others` are resources that another part answers for, and that are served like this one's own."""
         self._bus, self._conditions, self._live, self._journal = bus, conditions, live, journal
-        self._serve, self._read_facts = serve, read_facts
+        self._serve, self._read_facts, self._others = serve, read_facts, others
         self._log = get_logger(component=self.name)
         self._served: dict[ResourceName, _Served] = {}
         self._ending: set[ResourceName] = set()
@@ -197,6 +193,7 @@ class DevicePlugins:
         await self._read_facts_once()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="deviceplugin states")
+            tasks.start_soon(self._watch_others, name="deviceplugin others")
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
             tasks.start_soon(self._watch_facts, name="deviceplugin facts")
             while not self._refresh(tasks):
@@ -210,6 +207,11 @@ class DevicePlugins:
         watched = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState)
         with self._bus.watch_all(*watched, client=self.name) as states:
             async for _ in states:
+                self._waker.wake()
+
+    async def _watch_others(self) -> None:
+        with self._bus.watch(PartOffers, client=self.name) as offers:
+            async for _ in offers:
                 self._waker.wake()
 
     async def _watch_settings(self) -> None:
@@ -247,7 +249,7 @@ class DevicePlugins:
         health = self._bus.latest(HealthReport)
         driver = self._bus.latest(DriverState)
         no_channel = find_missing_channels(settings.device_plugin, facts)
-        blocked = no_channel or explain_driver(driver.value if driver is not None else None)
+        blocked = no_channel or (driver.value.obstacle if driver is not None else "")
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
         cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
@@ -255,7 +257,6 @@ class DevicePlugins:
         mig = self._bus.latest(MigState)
         judged, cutting = (health.value if health is not None else None), (mig.value if mig is not None else None)
         view = View(inventory.value, judged, blocked, named, closed, draining, cutting)
-        self._report_problems(planned.plan, no_channel)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
         wanted = dict.fromkeys(resource.name for resource in planned.plan.resources if is_on)
@@ -263,13 +264,19 @@ class DevicePlugins:
             offer = planned.offer(name, view, settings.device_plugin, facts)
             if name in self._ending:
                 continue
-            if name not in self._served:
-                self._begin(tasks, offer)
-            self._served[name].plugin.update(offer, held.get(name, ()), cause)
-        for name in self._served.keys() - wanted.keys() - held.keys():
+            served = self._served.get(name)
+            if served is None:
+                served = self._begin(tasks, ResourcePlugin(offer, self._journal))
+            if served.own is not None:
+                served.own.update(offer, held.get(name, ()), cause)
+        others = self._others.list_plugins() if self._others is not None else {}
+        for name in others.keys() - self._served.keys() - self._ending:
+            self._begin(tasks, others[name])
+        for name in self._served.keys() - wanted.keys() - held.keys() - others.keys():
             self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
+        self._report_problems(planned.plan, no_channel, others.keys() & {**wanted, **held}.keys())
         before, self._account = self._account, self._keep_account(planned.plan, view, settings)
         envelope = self._publish(cause)
         if self._account is not before:
@@ -296,16 +303,16 @@ class DevicePlugins:
         kinds = {file.kind for file in state.value.files} if state is not None else set()
         return tuple(extra for extra, kind in EXTRA_KINDS.items() if kind in kinds)
 
-    def _begin(self, tasks: TaskGroup, offer: ResourceOffer) -> None:
-        served = _Served(ResourcePlugin(offer, self._journal), anyio.CancelScope())
-        self._served[offer.resource.name] = served
-        self._conditions.set(
-            "plugin-not-registered", key=offer.resource.name, detail="it has not been registered so far"
-        )
-        tasks.start_soon(self._serve_one, served, offer.resource, name=f"deviceplugin {offer.resource.name}")
+    def _begin(self, tasks: TaskGroup, plugin: DevicePlugin) -> _Served:
+        own = plugin if isinstance(plugin, ResourcePlugin) else None
+        served = self._served[plugin.resource] = _Served(plugin, anyio.CancelScope(), own)
+        self._conditions.set("plugin-not-registered", key=plugin.resource, detail="it has not been registered so far")
+        tasks.start_soon(self._serve_one, served, name=f"deviceplugin {plugin.resource}")
+        return served
 
-    async def _serve_one(self, served: _Served, resource: Resource) -> None:
+    async def _serve_one(self, served: _Served) -> None:
         """Serve one resource until it is taken off; one that cannot be served does not stop the others."""
+        resource = Resource(name=served.plugin.resource, devices=())
         with served.scope:
             while True:
                 try:
@@ -336,7 +343,8 @@ class DevicePlugins:
             self._conditions.set("plugin-contested", key=standing.name, detail=standing.contested)
         else:
             self._conditions.clear("plugin-contested", key=standing.name)
-        envelope = self._publish(self._served[standing.name].plugin.cause)
+        own = self._served[standing.name].own
+        envelope = self._publish(own.cause if own is not None else None)
         if standing.devices and (before is None or before.devices != standing.devices):
             healthy = sum(device.healthy for device in standing.devices)
             advertised = DevicesAdvertised(resource=standing.name, healthy=healthy, total=len(standing.devices))
@@ -355,15 +363,19 @@ class DevicePlugins:
         """What pods cannot get; planned again only when something that it is made of has changed."""
         if not settings.device_plugin.enabled:
             return None
-        origin = (plan, view, settings.gpus, tuple(self._standing.values()))
+        offers = self._bus.latest(PartOffers)
+        parts = offers.value if offers is not None else NO_PARTS
+        origin = (plan, view, settings.gpus, tuple(self._standing.values()), parts)
         if self._account is None or origin != self._accounted:
             self._accounted = origin
-            offered = list_offered(self._standing.values())
-            return plan_account(view.inventory, settings, plan, view, offered)
+            offered = list_offered(one for one in self._standing.values() if one.name not in parts.resources)
+            return plan_account(view.inventory, settings, plan, view, offered, find_parted(parts, self._standing))
         return self._account
 
-    def _report_problems(self, plan: ResourcePlan, no_channel: str) -> None:
+    def _report_problems(self, plan: ResourcePlan, no_channel: str, doubled: Iterable[ResourceName]) -> None:
         problems = {problem.subject: problem.reason for problem in plan.problems}
+        for name in doubled:
+            problems[name] = "GPUs are given whole and in parts by this name: rename it in `resources` or `fractions`"
         if no_channel:
             problems["device_plugin.imex_channel_ids"] = no_channel
         self._conditions.replace("plugin-devices-withheld", problems)

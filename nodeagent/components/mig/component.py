@@ -39,7 +39,7 @@ from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceUuid, GpuUuid
-from nodeagent.model.journal import Change
+from nodeagent.model.journal import Change, PartTable
 from nodeagent.model.mig import GpuChange, MigState, Write
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, ProcessPlaces
@@ -135,7 +135,7 @@ class Mig:
         return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.value.gpus)} GPUs change"
 
     async def _watch_states(self) -> None:
-        watched = (Inventory, ClusterWishes, AllocationTable, NodeSample, PluginState)
+        watched = (Inventory, ClusterWishes, AllocationTable, PartTable, NodeSample, PluginState)
         with self._bus.watch_all(*watched, client=self.name) as states:
             async for _ in states:
                 self._waker.wake()
@@ -357,7 +357,9 @@ class Mig:
         pids = find_pids(processes)
         places = await self._places.read_places(pids) if self._places is not None and pids else {}
         pods = {pid: place.pod_uid for pid, place in places.items()}
-        return find_in_the_way(gpu, affected, self._allocations(), processes, pods)
+        parts = self._bus.latest(PartTable)
+        table = parts.value if parts is not None else None
+        return find_in_the_way(gpu, affected, self._allocations(), processes, pods, table)
 
     async def _wait_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
         """Whether what was made is in the inventory before long, for nobody is told of it before."""

@@ -7,7 +7,7 @@ Refuses to change a door while somebody has the GPU, and to forget what a person
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.offering.decide import SERVED, decide_conditions, plan_offering
+from nodeagent.components.offering.decide import NO_PARTS, decide_conditions, list_served, plan_offering
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -20,7 +20,7 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.journal import ChosenDoors
+from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.ports import GpuDoorKeeper
 from nodeagent.rules.selectors import find_named
@@ -60,8 +60,11 @@ class OfferingComponent:
         gpu = find_named(inventory.value, name) if inventory is not None else None
         if gpu is None:
             raise ControlRefused(f"no GPU {name}: name it by index, UUID or PCI address, see `nodeagent gpu list`")
-        if door is not None and door not in SERVED:
-            raise ControlRefused(f"this release serves the doors {' and '.join(sorted(SERVED))}, not {door}")
+        served = list_served(self._live.now)
+        if door is not None and door not in served:
+            reason = f"nobody here serves the door {door}; choose {' or '.join(sorted(served))}"
+            hint = ", or set `fractions.enabled` and restart the agent" if door is Door.FRACTIONS else ""
+            raise ControlRefused(f"{reason}{hint}")
         try:
             await self._memory.set_door(gpu.uuid, door)
         except JournalUnavailable as error:
@@ -75,7 +78,7 @@ class OfferingComponent:
         return next(each.describe() for each in offering.value.doors if each.gpu == gpu.uuid)
 
     async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, AllocationTable, ChosenDoors, client=self.name) as states:
+        with self._bus.watch_all(Inventory, AllocationTable, PartTable, ChosenDoors, client=self.name) as states:
             async for _ in states:
                 self._waker.wake()
 
@@ -87,15 +90,17 @@ class OfferingComponent:
     def _refresh(self) -> bool:
         """Say how the doors stand; returns whether that is known."""
         inventory, table = self._bus.latest(Inventory), self._bus.latest(AllocationTable)
+        parts = self._bus.latest(PartTable)
         if inventory is None or table is None:
             return False
         # A choice that cannot be read changes nothing: what must not be given out now, the journal refuses.
         chosen = self._memory.doors() or {}
-        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations)
+        given = parts.value if parts is not None else NO_PARTS
+        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations, given)
         latest = self._bus.latest(Offering)
         if latest is not None and latest.value == offering:
             return True
-        cause = self._news.take(self._chosen, self._reloaded, inventory) or self._news.take(table)
+        cause = self._news.take(self._chosen, self._reloaded, inventory) or self._news.take(table, parts)
         envelope = self._bus.publish_state(offering, source=self.name, cause=cause)
         before = {each.gpu: each.door for each in latest.value.doors} if latest is not None else {}
         for each in offering.doors:
@@ -103,6 +108,6 @@ class OfferingComponent:
                 changed = DoorChanged(gpu=each.gpu, before=before[each.gpu], after=each.door, reason=each.reason)
                 self._bus.publish_fact(changed, source=self.name, cause=envelope)
                 self._log.info("door_changed", gpu=each.gpu, before=changed.before, after=changed.after)
-        for code, details in decide_conditions(offering).items():
+        for code, details in decide_conditions(offering, list_served(self._live.now)).items():
             self._conditions.replace(code, details, cause=envelope)
         return True

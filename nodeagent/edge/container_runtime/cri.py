@@ -1,11 +1,12 @@
-"""Asks a runtime over its CRI socket who it is and which configuration it has in force.
+"""Asks a runtime over its CRI socket who it is, which configuration it has in force, and which containers it has.
 
-Owns the two calls `Version` and `Status`. What the daemon says about itself counts more than what its files say: files
-are read at its next start.
+Owns the calls `Version`, `Status` and `ListContainers`. What the daemon says about itself counts more than what its
+files say: files are read at its next start.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ from nodeagent.edge.container_runtime.protobuf_fields import (
 )
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerBroken, AnswerRefused
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.values import Value
 
 _SERVICE = "/runtime.v1.RuntimeService"
+_POD = "io.kubernetes.pod"
+"""What the labels begin with by which the kubelet says whose a container is."""
+_STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED)
 _VERBOSE = b"\x08\x01"
 """A `StatusRequest` whose first field, `verbose`, is true."""
 
@@ -51,11 +56,29 @@ async def ask_runtime(socket: str, *, timeout_seconds: float = 5.0) -> CriAnswer
     Raises:
         RuntimeSilent: nobody, or not in time, or nonsense.
     """
+    with _translating(socket, timeout_seconds):
+        version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
+        status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
+        return _describe(version, status)
+
+
+async def list_containers(socket: str, *, timeout_seconds: float = 5.0) -> tuple[PodContainer, ...]:
+    """All containers of pods, those too that have ended and are still kept.
+
+    Raises:
+        RuntimeSilent: nobody answers, or not in time, or nonsense.
+    """
+    with _translating(socket, timeout_seconds):
+        answer = await _call(socket, "ListContainers", b"", timeout_seconds)
+        return tuple(_parse_container(content) for number, content in parse_fields(answer) if number == 1)
+
+
+@contextmanager
+def _translating(socket: str, timeout_seconds: float) -> Iterator[None]:
+    """Whatever goes wrong with the questions asked within, it is one error."""
     try:
         with anyio.fail_after(timeout_seconds):
-            version = parse_texts(await _call(socket, "Version", b"", timeout_seconds))
-            status = await _call(socket, "Status", _VERBOSE, timeout_seconds)
-        return _describe(version, status)
+            yield
     except TimeoutError as error:
         raise RuntimeSilent(socket, f"nothing within {timeout_seconds:g} s") from error
     except AnswerRefused as error:
@@ -115,3 +138,17 @@ def _find_text(value: Any, at: Sequence[str]) -> str:
     for key in at:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def _parse_container(message: bytes) -> PodContainer:
+    contents, labels = dict(parse_fields(message)), parse_text_map(message, 8)
+    # A number that is zero is not sent.
+    state = parse_numbers(message).get(6, 0)
+    return PodContainer(
+        id=contents.get(1, b"").decode("utf-8", "replace"),
+        pod_uid=labels.get(f"{_POD}.uid", ""),
+        name=parse_texts(contents.get(3, b"")).get(1, ""),
+        state=_STATES[state] if state < len(_STATES) else ContainerState.UNKNOWN,
+        namespace=labels.get(f"{_POD}.namespace", ""),
+        pod=labels.get(f"{_POD}.name", ""),
+    )

@@ -3,13 +3,16 @@
 Owns versions, bookmarks and the end of watches. Refuses to know what the objects mean, and to keep them.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import aclosing
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from nodeagent.edge.kube.client import JSON, Json, KubeClient
-from nodeagent.edge.kube.errors import ApiUnreachable, translate_status
+from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable, translate_status
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 WATCH_SECONDS = (240, 480)
 """How long the server is asked to keep a watch; drawn evenly, so that nodes that started together drift apart."""
@@ -89,3 +92,26 @@ def _read_line(line: Json, attempted: str) -> tuple[str, str, Json]:
         return str(kind), str(content["metadata"]["resourceVersion"]), content
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ApiUnreachable("the API server", attempted, f"a line makes no sense ({error})") from error
+
+
+async def follow_all(follower: Follower, parse: Callable[[Json], tuple[K, V]]) -> AsyncGenerator[Mapping[K, V], None]:
+    """All objects by their key, now and after each change; runs until something breaks.
+
+    Raises:
+        KubeError: they cannot be followed (any longer).
+    """
+    while True:
+        items, version = await follower.list()
+        known = dict(map(parse, items))
+        yield dict(known)
+        try:
+            async with aclosing(follower.watch(version)) as changes:
+                async for kind, document in changes:
+                    key, value = parse(document)
+                    if kind == "DELETED":
+                        known.pop(key, None)
+                    else:
+                        known[key] = value
+                    yield dict(known)
+        except ApiExpired:
+            continue

@@ -3,13 +3,13 @@
 Owns which part of a pod is asked for: its metadata alone, which is a tenth of it. Refuses the pods of other nodes.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, ApiUnreachable
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
+from nodeagent.edge.kube.errors import ApiUnreachable
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 
 PODS = "/api/v1/pods"
@@ -35,21 +35,9 @@ class KubePods:
         Raises:
             KubeError: they cannot be followed (any longer).
         """
-        while True:
-            items, version = await self._follower.list()
-            pods = dict(map(_parse, items))
-            yield _tabulate(pods)
-            try:
-                async with aclosing(self._follower.watch(version)) as changes:
-                    async for kind, document in changes:
-                        uid, pod = _parse(document)
-                        if kind == "DELETED":
-                            pods.pop(uid, None)
-                        else:
-                            pods[uid] = pod
-                        yield _tabulate(pods)
-            except ApiExpired:
-                continue
+        async with aclosing(follow_all(self._follower, _parse)) as tables:
+            async for pods in tables:
+                yield _tabulate(pods)
 
 
 def _parse(document: Json) -> tuple[str, PodLabels]:
@@ -62,5 +50,5 @@ def _parse(document: Json) -> tuple[str, PodLabels]:
         raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error
 
 
-def _tabulate(pods: dict[str, PodLabels]) -> PodLabelTable:
+def _tabulate(pods: Mapping[str, PodLabels]) -> PodLabelTable:
     return PodLabelTable(pods=tuple(sorted(pods.values(), key=lambda one: (one.namespace, one.pod, one.uid))))

@@ -7,12 +7,15 @@ from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
+    PartFolders,
+    PartLibrary,
+    PartSpecs,
     ProgramInstaller,
     ShimHost,
     SpecDirectories,
     Withdraw,
 )
-from nodeagent.model.ports.control import AgentControl, ConfigurationControl
+from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -30,12 +33,13 @@ from nodeagent.model.ports.hardware import (
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import ChangeKeeper, GpuDoorKeeper
+from nodeagent.model.ports.journal import ChangeKeeper, GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
     DevicePlugin,
     KubeletCheckpoint,
+    PluginSource,
     PodListing,
     PodResources,
 )
@@ -64,7 +68,13 @@ __all__ = [
     "LayoutApplying",
     "NodeApi",
     "NodeFactSource",
+    "PartFolders",
+    "PartLedger",
+    "PartLibrary",
+    "PartSetting",
+    "PartSpecs",
     "PartitionSession",
+    "PluginSource",
     "PodApi",
     "PodListing",
     "PodResources",

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit
+from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
     EditedFile,
@@ -67,6 +70,68 @@ class SpecDirectories(Protocol):
 
     async def wait_change(self) -> None:
         """Return when a file has come, gone or changed since the last reading."""
+        ...
+
+
+class PartSpecs(Protocol):
+    """Specifications of single containers, each with parts of GPUs of its own."""
+
+    async def write_part(
+        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+    ) -> None:
+        """Have each of these names mean these GPUs, with all that a container needs in order to use them.
+
+        Raises:
+            NodeagentError: a GPU cannot be described now, or the file cannot be written.
+        """
+        ...
+
+    async def remove_part(self, name: str) -> None:
+        """Have it, and those that were written with it as the first, mean nothing; fine when they do already.
+
+        Raises:
+            NodeagentError: the file cannot be removed.
+        """
+        ...
+
+
+class PartFolders(Protocol):
+    """What containers are told of their limits, and tell of their use: a folder for each."""
+
+    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+        """Have the folder say this; a container that has it sees the change.
+
+        Raises:
+            NodeagentError: it cannot be written.
+        """
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Take the folder away; fine when it is gone already.
+
+        Raises:
+            NodeagentError: it cannot be removed.
+        """
+        ...
+
+    async def list_names(self) -> tuple[str, ...]:
+        """The folders that there are.
+
+        Raises:
+            NodeagentError: they cannot be listed.
+        """
+        ...
+
+
+class PartLibrary(Protocol):
+    """The library that holds containers to their parts."""
+
+    async def install(self) -> LibraryFiles:
+        """Have it on the host.
+
+        Raises:
+            NodeagentError: it cannot be put there.
+        """
         ...
 
 

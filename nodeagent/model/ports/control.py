@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartWish
 
 
 class AgentControl(Protocol):
@@ -74,6 +75,26 @@ class AgentControl(Protocol):
 
         Raises:
             ControlRefused: there is no such layout, it cannot be had, or nobody cuts GPUs at the moment.
+        """
+        ...
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; says what it has now.
+
+        Raises:
+            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
+        """
+        ...
+
+
+class PartSetting(Protocol):
+    """Whoever gives GPUs in parts, told by a person how much a container is to have."""
+
+    async def set_part(self, wish: PartWish) -> str:
+        """Give a running container other limits; says what it has now.
+
+        Raises:
+            ControlRefused: no such container, the GPU has not so much left, or nobody gives parts now.
         """
         ...
 

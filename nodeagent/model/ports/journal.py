@@ -1,10 +1,10 @@
 """What parts ask of the journal beside the kubelet's own questions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Change, Step
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
 
 
@@ -53,4 +53,41 @@ class ChangeKeeper(Protocol):
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """Those of this part that are under way; `None` while nobody knows."""
+        ...
+
+
+class PartLedger(Protocol):
+    """Keeps what is given of GPUs in parts; told to everybody as `PartTable`. It has one user, who decides."""
+
+    def parts(self) -> PartTable | None:
+        """What is promised and bound; `None` while nobody knows, which is not the same as nothing."""
+        ...
+
+    async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
+        """Promise ids before anybody knows to which container.
+
+        Raises:
+            JournalUnavailable: it could not be made durable.
+        """
+        ...
+
+    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+        """Give a container its parts, or others than it had; a new one, of number 0, is given its number.
+
+        Args:
+            binding: what it has from now on.
+            capacities: how much each GPU has to give.
+            leaving: numbers of bindings that have ended and are released with it.
+
+        Raises:
+            AllocationError: it goes against the account, or could not be made durable.
+        """
+        ...
+
+    async def release(self, reasons: Mapping[int, str]) -> None:
+        """End bindings, with their reservations, or roll reservations back, by number with the reason.
+
+        Raises:
+            JournalUnavailable: it could not be written down, and all is as before.
+        """
         ...

@@ -1,6 +1,6 @@
 """What is asked of the kubelet, and what it asks of us."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import field
@@ -80,6 +80,14 @@ class DevicePlugin(Protocol):
         Raises:
             AllocationError: the container must not start; the message reaches the pod's event.
         """
+        ...
+
+
+class PluginSource(Protocol):
+    """Resources that another part answers for; the device plugin serves them as it serves its own."""
+
+    def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
+        """Who answers for which; the same object as long as the process lives."""
         ...
 
 

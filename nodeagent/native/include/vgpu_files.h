@@ -65,7 +65,8 @@ struct vgpu_limit {
     uint64_t memory_bytes;
     uint32_t core_percent;
     uint32_t flags;
-    uint64_t more[4];
+    uint64_t context_bytes; /* what each context takes, charged when one is made */
+    uint64_t more[3];
 };
 
 struct vgpu_limits {

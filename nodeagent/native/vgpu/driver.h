@@ -1,29 +1,90 @@
-/* The CUDA driver's own functions: what of it this library uses, declared here since CUDA's headers are not needed. */
+/* The CUDA driver's own functions, as far as this library calls them. */
 #ifndef VGPU_DRIVER_H
 #define VGPU_DRIVER_H
 
 #include "cuda_types.h"
 
 /* DRIVER(name, arguments) for each function that is called. */
-#define DRIVER_FUNCTIONS                                                                 \
-    DRIVER(cuCtxGetCurrent, (CUcontext *))                                               \
-    DRIVER(cuCtxGetDevice, (CUdevice *))                                                 \
-    DRIVER(cuDeviceGetUuid, (CUuuid *, CUdevice))                                       \
-    DRIVER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                    \
-    DRIVER(cuDeviceTotalMem, (unsigned *, CUdevice))                                     \
-    DRIVER(cuDeviceTotalMem_v2, (size_t *, CUdevice))                                    \
-    DRIVER(cuGetProcAddress, (const char *, void **, int, uint64_t))                      \
-    DRIVER(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))            \
-    DRIVER(cuGetProcAddress_v2_ptsz, (const char *, void **, int, uint64_t, int *))       \
-    DRIVER(cuMemAlloc, (CUdeviceptr_v1 *, unsigned))                                     \
-    DRIVER(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                       \
-    DRIVER(cuMemAllocPitch, (CUdeviceptr_v1 *, unsigned *, unsigned, unsigned, unsigned)) \
-    DRIVER(cuMemAllocPitch_v2, (CUdeviceptr *, size_t *, size_t, size_t, unsigned))      \
-    DRIVER(cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned))                         \
-    DRIVER(cuMemFree, (CUdeviceptr_v1))                                                  \
-    DRIVER(cuMemFree_v2, (CUdeviceptr))                                                  \
-    DRIVER(cuMemGetInfo, (unsigned *, unsigned *))                                       \
-    DRIVER(cuMemGetInfo_v2, (size_t *, size_t *))
+#define DRIVER_FUNCTIONS                                                                                              \
+    DRIVER(cuArray3DCreate, (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *))                                          \
+    DRIVER(cuArray3DCreate_v2, (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR *))                                          \
+    DRIVER(cuArrayCreate, (CUarray *, const CUDA_ARRAY_DESCRIPTOR_v1 *))                                              \
+    DRIVER(cuArrayCreate_v2, (CUarray *, const CUDA_ARRAY_DESCRIPTOR *))                                              \
+    DRIVER(cuArrayDestroy, (CUarray))                                                                                 \
+    DRIVER(cuCtxCreate, (CUcontext *, unsigned, CUdevice))                                                            \
+    DRIVER(cuCtxCreate_v2, (CUcontext *, unsigned, CUdevice))                                                         \
+    DRIVER(cuCtxCreate_v3, (CUcontext *, CUexecAffinityParam *, int, unsigned, CUdevice))                             \
+    DRIVER(cuCtxCreate_v4, (CUcontext *, CUctxCreateParams *, unsigned, CUdevice))                                    \
+    DRIVER(cuCtxDestroy, (CUcontext))                                                                                 \
+    DRIVER(cuCtxDestroy_v2, (CUcontext))                                                                              \
+    DRIVER(cuCtxGetCurrent, (CUcontext *))                                                                            \
+    DRIVER(cuCtxGetDevice, (CUdevice *))                                                                              \
+    DRIVER(cuCtxPopCurrent_v2, (CUcontext *))                                                                         \
+    DRIVER(cuCtxPushCurrent_v2, (CUcontext))                                                                          \
+    DRIVER(cuCtxSynchronize, (void))                                                                                  \
+    DRIVER(cuCtxSynchronize_v2, (CUcontext))                                                                          \
+    DRIVER(cuDeviceGetCount, (int *))                                                                                 \
+    DRIVER(cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                                     \
+    DRIVER(cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                            \
+    DRIVER(cuDeviceGetUuid, (CUuuid *, CUdevice))                                                                     \
+    DRIVER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                                                  \
+    DRIVER(cuDeviceGraphMemTrim, (CUdevice))                                                                          \
+    DRIVER(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *))                                                 \
+    DRIVER(cuDevicePrimaryCtxRelease, (CUdevice))                                                                     \
+    DRIVER(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                                  \
+    DRIVER(cuDevicePrimaryCtxReset, (CUdevice))                                                                       \
+    DRIVER(cuDevicePrimaryCtxReset_v2, (CUdevice))                                                                    \
+    DRIVER(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                         \
+    DRIVER(cuDeviceTotalMem, (unsigned *, CUdevice))                                                                  \
+    DRIVER(cuDeviceTotalMem_v2, (size_t *, CUdevice))                                                                 \
+    DRIVER(cuEventSynchronize, (CUevent))                                                                             \
+    DRIVER(cuGetProcAddress, (const char *, void **, int, cuuint64_t))                                                \
+    DRIVER(cuGetProcAddress_v2, (const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))           \
+    DRIVER(cuGetProcAddress_v2_ptsz, (const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))      \
+    DRIVER(cuGraphChildGraphNodeGetGraph, (CUgraphNode, CUgraph *))                                                   \
+    DRIVER(cuGraphExecDestroy, (CUgraphExec))                                                                         \
+    DRIVER(cuGraphGetNodes, (CUgraph, CUgraphNode *, size_t *))                                                       \
+    DRIVER(cuGraphInstantiate, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))                               \
+    DRIVER(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                                 \
+    DRIVER(cuGraphInstantiateWithParams, (CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))                   \
+    DRIVER(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))              \
+    DRIVER(cuGraphInstantiate_v2, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))                            \
+    DRIVER(cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *))                                 \
+    DRIVER(cuGraphNodeGetType, (CUgraphNode, CUgraphNodeType *))                                                      \
+    DRIVER(cuInit, (unsigned))                                                                                        \
+    DRIVER(cuMemAlloc, (CUdeviceptr_v1 *, unsigned))                                                                  \
+    DRIVER(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream))                                                        \
+    DRIVER(cuMemAllocAsync_ptsz, (CUdeviceptr *, size_t, CUstream))                                                   \
+    DRIVER(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, CUmemoryPool, CUstream))                                  \
+    DRIVER(cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr *, size_t, CUmemoryPool, CUstream))                             \
+    DRIVER(cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned))                                                      \
+    DRIVER(cuMemAllocPitch, (CUdeviceptr_v1 *, unsigned *, unsigned, unsigned, unsigned))                             \
+    DRIVER(cuMemAllocPitch_v2, (CUdeviceptr *, size_t *, size_t, size_t, unsigned))                                   \
+    DRIVER(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                                    \
+    DRIVER(cuMemCreate, (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long))    \
+    DRIVER(cuMemFree, (CUdeviceptr_v1))                                                                               \
+    DRIVER(cuMemFreeAsync, (CUdeviceptr, CUstream))                                                                   \
+    DRIVER(cuMemFreeAsync_ptsz, (CUdeviceptr, CUstream))                                                              \
+    DRIVER(cuMemFree_v2, (CUdeviceptr))                                                                               \
+    DRIVER(cuMemGetDefaultMemPool, (CUmemoryPool *, CUmemLocation *, CUmemAllocationType))                            \
+    DRIVER(cuMemGetInfo, (unsigned *, unsigned *))                                                                    \
+    DRIVER(cuMemGetInfo_v2, (size_t *, size_t *))                                                                     \
+    DRIVER(cuMemGetMemPool, (CUmemoryPool *, CUmemLocation *, CUmemAllocationType))                                   \
+    DRIVER(cuMemMap, (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long))                 \
+    DRIVER(cuMemPoolCreate, (CUmemoryPool *, const CUmemPoolProps *))                                                 \
+    DRIVER(cuMemPoolDestroy, (CUmemoryPool))                                                                          \
+    DRIVER(cuMemPoolGetAttribute, (CUmemoryPool, CUmemPool_attribute, void *))                                        \
+    DRIVER(cuMemPoolTrimTo, (CUmemoryPool, size_t))                                                                   \
+    DRIVER(cuMemRelease, (CUmemGenericAllocationHandle))                                                              \
+    DRIVER(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *, void *))                                     \
+    DRIVER(cuMemUnmap, (CUdeviceptr, size_t))                                                                         \
+    DRIVER(cuMipmappedArrayCreate, (CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned))                   \
+    DRIVER(cuMipmappedArrayDestroy, (CUmipmappedArray))                                                               \
+    DRIVER(cuStreamGetCtx, (CUstream, CUcontext *))                                                                   \
+    DRIVER(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *))                                                  \
+    DRIVER(cuStreamIsCapturing_ptsz, (CUstream, CUstreamCaptureStatus *))                                             \
+    DRIVER(cuStreamSynchronize, (CUstream))                                                                           \
+    DRIVER(cuStreamSynchronize_ptsz, (CUstream))
 
 enum driver_function {
 #define DRIVER(name, arguments) DRIVER_##name,
@@ -39,10 +100,10 @@ DRIVER_FUNCTIONS
 void *driver_find(enum driver_function which);
 
 /* What the driver's function returns; as a driver that was not started where there is none, or it lacks the function. */
-#define DRIVER_CALL(name, ...)                                  \
-    ({                                                          \
+#define DRIVER_CALL(name, ...)                                       \
+    ({                                                               \
         name##_type call_ = (name##_type)driver_find(DRIVER_##name); \
-        call_ ? call_(__VA_ARGS__) : CUDA_ERROR_NOT_INITIALIZED;      \
+        call_ ? call_(__VA_ARGS__) : CUDA_ERROR_NOT_INITIALIZED;     \
     })
 
 #endif

@@ -31,6 +31,7 @@ static _Atomic uint64_t read_sequence = NOTHING_READ;
 static _Atomic uint64_t tried_sequence = NOTHING_READ;
 static _Atomic uint64_t next_look_ns;
 static _Atomic uint64_t memory_limits[VGPU_DEVICES];
+static _Atomic uint64_t context_bytes[VGPU_DEVICES];
 /* Only with the lock, or after a generation was seen whose slots these are: slots are added, never changed. */
 static uint8_t uuids[VGPU_DEVICES][VGPU_UUID_BYTES];
 static _Atomic uint32_t slots_known;
@@ -138,6 +139,7 @@ static void keep_limits(const struct vgpu_limits *copy, uint64_t sequence)
         if (i >= known)
             memcpy(uuids[i], limit->uuid, VGPU_UUID_BYTES);
         atomic_store(&memory_limits[i], limit->flags & VGPU_LIMIT_MEMORY ? limit->memory_bytes : FILES_UNLIMITED);
+        atomic_store(&context_bytes[i], limit->context_bytes);
     }
     if (copy->header.slots > known)
         atomic_store(&slots_known, copy->header.slots);
@@ -276,6 +278,11 @@ unsigned files_find_slot(const uint8_t uuid[VGPU_UUID_BYTES])
 uint64_t files_memory_limit(unsigned slot)
 {
     return atomic_load_explicit(&memory_limits[slot], memory_order_acquire);
+}
+
+uint64_t files_context_bytes(unsigned slot)
+{
+    return atomic_load_explicit(&context_bytes[slot], memory_order_acquire);
 }
 
 uint64_t files_generation(void)

@@ -28,6 +28,9 @@ unsigned files_find_slot(const uint8_t uuid[VGPU_UUID_BYTES]);
 /* Memory limit of a slot in bytes, or FILES_UNLIMITED. */
 uint64_t files_memory_limit(unsigned slot);
 
+/* What each context takes of a slot's device, in bytes. */
+uint64_t files_context_bytes(unsigned slot);
+
 /* Grows when slots may have changed. */
 uint64_t files_generation(void);
 

@@ -6,8 +6,11 @@
 #include <stddef.h>
 
 #include "blocks.h"
+#include "contexts.h"
 #include "files.h"
 #include "ledger.h"
+#include "pools.h"
+#include "vmm.h"
 
 typedef void (*handler)(void);
 
@@ -21,6 +24,9 @@ static void forget(void)
     files_after_fork();
     ledger_after_fork();
     blocks_after_fork();
+    contexts_after_fork();
+    vmm_after_fork();
+    pools_after_fork();
 }
 
 __attribute__((constructor)) static void watch(void)

@@ -231,6 +231,24 @@ uint64_t ledger_used(unsigned slot)
     return add_up(usage, slot).decided;
 }
 
+unsigned ledger_list(unsigned slot, struct ledger_holder holders[VGPU_PROCESSES])
+{
+    struct vgpu_usage *usage = files_usage();
+    unsigned found = 0;
+    if (!usage || slot >= VGPU_DEVICES)
+        return 0;
+    sweep(usage);
+    uint32_t count = atomic_load(&usage->header.high_water);
+    for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
+        uint64_t owner = atomic_load(&usage->slots[i].owner);
+        uint64_t used = atomic_load(&usage->slots[i].shares[slot].used);
+        if ((owner & VGPU_OWNER_STATE) == VGPU_OWNER_HELD && used > 0)
+            holders[found++] =
+                (struct ledger_holder){(unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK), used};
+    }
+    return found;
+}
+
 void ledger_after_fork(void)
 {
     atomic_store(&own_slot, NULL);

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../include/vgpu_files.h"
+
 enum verdict {
     LEDGER_UNCOUNTED, /* go on; there is nothing to release */
     LEDGER_GRANTED,   /* go on; what was reserved must be released */
@@ -26,6 +28,13 @@ void ledger_release(unsigned slot, uint64_t bytes);
 
 /* By all processes together, in bytes. */
 uint64_t ledger_used(unsigned slot);
+
+/* Who has how much of a device, of the processes that live; returns how many. Pids are as the processes see them. */
+struct ledger_holder {
+    unsigned pid;
+    uint64_t used;
+};
+unsigned ledger_list(unsigned slot, struct ledger_holder holders[VGPU_PROCESSES]);
 
 void ledger_after_fork(void);
 

@@ -1,61 +1,26 @@
 /* See linear.h. */
 #include "linear.h"
 
-#include <stdbool.h>
-
-#include "blocks.h"
+#include "claim.h"
 #include "devices.h"
 #include "files.h"
 #include "ledger.h"
 
 #define ROW_STEP 512u /* no driver has been seen to pad a row further */
 
-/* What was reserved for a call to the driver. */
-struct claim {
-    CUcontext context;
-    uint64_t bytes;
-    unsigned slot;
-    bool counted;
-};
-
-/* False where it is past the limit. What the driver will refuse anyway is left to it, with its own error. */
-static bool begin(struct claim *claim, uint64_t bytes)
+static CUresult give_back(uint64_t at)
 {
-    *claim = (struct claim){NULL, bytes, FILES_NO_SLOT, false};
-    if (bytes == 0 || DRIVER_CALL(cuCtxGetCurrent, &claim->context) != CUDA_SUCCESS || !claim->context)
-        return true;
-    claim->slot = devices_find_current_slot();
-    enum verdict verdict = ledger_reserve(claim->slot, bytes);
-    claim->counted = verdict == LEDGER_GRANTED;
-    return verdict != LEDGER_DENIED;
+    return DRIVER_CALL(cuMemFree_v2, at);
 }
 
-/* The driver has answered; where it has given memory that cannot be kept account of, it is given back. */
+static CUresult give_back_narrow(uint64_t at)
+{
+    return DRIVER_CALL(cuMemFree, (CUdeviceptr_v1)at);
+}
+
 static CUresult end(const struct claim *claim, CUresult result, uint64_t at)
 {
-    if (!claim->counted)
-        return result;
-    if (result == CUDA_SUCCESS) {
-        if (blocks_add((struct block){at, claim->context, claim->bytes, claim->slot}))
-            return CUDA_SUCCESS;
-        DRIVER_CALL(cuMemFree_v2, at);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    ledger_release(claim->slot, claim->bytes);
-    return result;
-}
-
-/* The rows were longer or shorter than was thought. False where the rest does not fit. */
-static bool correct(struct claim *claim, uint64_t bytes)
-{
-    if (!claim->counted)
-        return true;
-    if (bytes > claim->bytes && ledger_reserve(claim->slot, bytes - claim->bytes) != LEDGER_GRANTED)
-        return false;
-    if (bytes < claim->bytes)
-        ledger_release(claim->slot, claim->bytes - bytes);
-    claim->bytes = bytes;
-    return true;
+    return claim_end(claim, result, BLOCK_LINEAR, at, give_back);
 }
 
 static uint64_t multiply(uint64_t a, uint64_t b)
@@ -73,8 +38,8 @@ static uint64_t guess_pitched(uint64_t width, uint64_t height)
 
 static CUresult end_pitched(struct claim *claim, CUresult result, uint64_t at, uint64_t pitch, uint64_t height)
 {
-    if (result == CUDA_SUCCESS && !correct(claim, multiply(pitch, height))) {
-        DRIVER_CALL(cuMemFree_v2, at);
+    if (result == CUDA_SUCCESS && !claim_correct(claim, multiply(pitch, height))) {
+        give_back(at);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return end(claim, result, at);
@@ -83,7 +48,7 @@ static CUresult end_pitched(struct claim *claim, CUresult result, uint64_t at, u
 CUresult cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc, at, bytes);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
@@ -92,7 +57,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *at, unsigned bytes)
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAlloc_v2, at, bytes);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
@@ -101,7 +66,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes)
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, unsigned height, unsigned element)
 {
     struct claim claim;
-    if (!begin(&claim, guess_pitched(width, height)))
+    if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch, at, pitch, width, height, element);
     bool made = result == CUDA_SUCCESS;
@@ -111,7 +76,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *at, unsigned *pitch, unsigned width, un
 CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     struct claim claim;
-    if (!begin(&claim, guess_pitched(width, height)))
+    if (!claim_begin(&claim, guess_pitched(width, height)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocPitch_v2, at, pitch, width, height, element);
     bool made = result == CUDA_SUCCESS;
@@ -121,33 +86,20 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *at, size_t *pitch, size_t width, size_t
 CUresult cuMemAllocManaged(CUdeviceptr *at, size_t bytes, unsigned flags)
 {
     struct claim claim;
-    if (!begin(&claim, bytes))
+    if (!claim_begin(&claim, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = DRIVER_CALL(cuMemAllocManaged, at, bytes, flags);
     return end(&claim, result, result == CUDA_SUCCESS ? *at : 0);
 }
 
-static CUresult end_free(bool found, const struct block *block, CUresult result)
-{
-    if (found && result == CUDA_SUCCESS)
-        ledger_release(block->slot, block->bytes);
-    else if (found)
-        blocks_add(*block);
-    return result;
-}
-
 CUresult cuMemFree(CUdeviceptr_v1 at)
 {
-    struct block block;
-    bool found = blocks_take(at, &block);
-    return end_free(found, &block, DRIVER_CALL(cuMemFree, at));
+    return claim_free(BLOCK_LINEAR, at, give_back_narrow);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr at)
 {
-    struct block block;
-    bool found = blocks_take(at, &block);
-    return end_free(found, &block, DRIVER_CALL(cuMemFree_v2, at));
+    return claim_free(BLOCK_LINEAR, at, give_back);
 }
 
 static uint64_t read_limit(unsigned slot)

@@ -10,7 +10,9 @@
 #include "hooks.h"
 
 HOOK CUresult cuGetProcAddress(const char *base, void **place, int version, uint64_t flags);
-HOOK CUresult cuGetProcAddress_v2(const char *base, void **place, int version, uint64_t flags, int *status);
-HOOK CUresult cuGetProcAddress_v2_ptsz(const char *base, void **place, int version, uint64_t flags, int *status);
+HOOK CUresult cuGetProcAddress_v2(const char *base, void **place, int version, uint64_t flags,
+                                  CUdriverProcAddressQueryResult *status);
+HOOK CUresult cuGetProcAddress_v2_ptsz(const char *base, void **place, int version, uint64_t flags,
+                                       CUdriverProcAddressQueryResult *status);
 
 #endif

@@ -16,6 +16,7 @@ from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
@@ -132,6 +133,15 @@ def list_holders(gpu: Gpu, allocations: Iterable[Allocation], door: Door) -> tup
         DoorHolder(door=door, name=f"allocation {each.number}", pod=each.pod, container=each.container)
         for each in allocations
         if any(find_uuid(device) in names for device in each.devices)
+    )
+
+
+def list_part_holders(gpu: GpuUuid, parts: PartTable) -> tuple[DoorHolder, ...]:
+    """The containers that have a part of this GPU."""
+    return tuple(
+        DoorHolder(door=Door.FRACTIONS, name=f"binding {each.number}", pod=each.pod, container=each.container)
+        for each in parts.bindings.values()
+        if any(part.gpu == gpu for part in each.parts)
     )
 
 

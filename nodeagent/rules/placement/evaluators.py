@@ -130,7 +130,8 @@ def evaluate_share(space: Space, demand: Demand, allowed: int) -> Evaluation:
     seen: list[Candidate] = []
     fitting: list[int] = []
     for position, room in ranked:
-        refused = _refuse(room, demand) if allowed >> position & 1 else "not among the GPUs that are preferred"
+        away = "" if allowed >> position & 1 else room.withheld or "not among the GPUs that are preferred"
+        refused = away or _refuse(room, demand)
         seen.append(Candidate(gpus=(room.index,), level="", keys=_key_room(room, space), refused=refused))
         if not refused:
             fitting.append(position)

@@ -112,7 +112,12 @@ class Space(Value, frozen=True):
 
 
 def plan_space(
-    inventory: Inventory, block_bytes: int, *, withheld: Mapping[GpuUuid, str], users_max: int | None = None
+    inventory: Inventory,
+    block_bytes: int,
+    *,
+    withheld: Mapping[GpuUuid, str],
+    users_max: int | None = None,
+    memory_ratio: float = 1.0,
 ) -> Space:
     """The account before anything is given.
 
@@ -121,13 +126,14 @@ def plan_space(
         block_bytes: the unit in which memory is asked for.
         withheld: why nothing of a GPU may be given, for those of which nothing may.
         users_max: in how many shares one GPU may be given at most.
+        memory_ratio: how much of its memory each GPU promises; more than 1 promises more than there is.
     """
     gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
     rooms = tuple(
         GpuRoom(
             gpu=gpu.uuid,
             index=gpu.index,
-            memory_bytes=gpu.memory_total_bytes,
+            memory_bytes=int(gpu.memory_total_bytes * memory_ratio),
             users_max=users_max,
             withheld=withheld.get(gpu.uuid, ""),
         )

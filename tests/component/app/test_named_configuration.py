@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.app.control import Control
+from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.offering.relay import ChoosingRelay
@@ -75,6 +76,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         forgetting=ForgettingRelay(),
         choosing=ChoosingRelay(),
         applying=ApplyingRelay(),
+        parts=PartsRelay(),
     )
     try:
         yield control

@@ -10,13 +10,14 @@ import pytest
 
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime
+from nodeagent.edge.container_runtime.cri import CriAnswer, ask_runtime, list_containers
 from nodeagent.edge.container_runtime.detect import RuntimeDetector, read_peer_pid
 from nodeagent.edge.container_runtime.docker import ask_docker
 from nodeagent.edge.container_runtime.errors import ConfigRefused, ProgramMissing, RuntimeSilent
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.edge.container_runtime.kubelet_endpoint import parse_kubelet_endpoint
 from nodeagent.edge.container_runtime.tools import find_host_root
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.runtime import FileChange, RuntimeFlavour, RuntimeKind
 from tests.fakes.cri import FakeCri
 
@@ -99,6 +100,43 @@ async def test_nobody_at_the_socket_is_an_error(host: Path) -> None:
     """Whether it is missing or left over."""
     with pytest.raises(RuntimeSilent):
         await ask_runtime(str(host / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(0, "created"), (1, "running"), (2, "exited"), (3, "unknown"), (7, "unknown")]
+)
+async def test_containers_are_known_by_what_the_kubelet_wrote_on_them(host: Path, number: int, state: str) -> None:
+    """One that no kubelet has made belongs to no pod."""
+    fake = FakeCri()
+    fake.container_state = number
+    fake.containers = {
+        "c0ffee": {
+            "io.kubernetes.container.name": "main",
+            "io.kubernetes.pod.name": "train-0",
+            "io.kubernetes.pod.namespace": "ml",
+            "io.kubernetes.pod.uid": "u-1",
+        },
+        "beef": {"made-by": "hand"},
+    }
+    async with fake.serving(host / "s"):
+        listed = await list_containers(str(host / "s"))
+    assert listed == (
+        PodContainer(
+            id="c0ffee", pod_uid="u-1", name="main", state=ContainerState(state), namespace="ml", pod="train-0"
+        ),
+        PodContainer(id="beef", pod_uid="", name="", state=ContainerState(state)),
+    )
+
+
+async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None:
+    """Nonsense, and nobody there."""
+    fake = FakeCri()
+    fake.raw_containers = b"\x0a\x05ab"
+    async with fake.serving(host / "s"):
+        with pytest.raises(RuntimeSilent, match="does not end"):
+            await list_containers(str(host / "s"))
+    with pytest.raises(RuntimeSilent):
+        await list_containers(str(host / "missing"))
 
 
 async def test_every_runtime_of_the_node_is_seen(host: Path) -> None:

@@ -1,7 +1,6 @@
 """How the shim is called, what it leaves alone, and what becomes of it when something is missing."""
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -238,51 +237,6 @@ def test_it_is_small(program: Path) -> None:
     """It is loaded before every container; no file of it is too long to read."""
     assert program.stat().st_size <= 300 * 1024
     assert max(len(each.read_text().splitlines()) for each in (NATIVE / "oci_shim").iterdir()) <= 400
-
-
-@pytest.mark.skipif(shutil.which("runc") is None or os.geteuid() != 0, reason="wants runc and root")
-def test_real_runc_takes_what_is_written(shim: Shim) -> None:
-    """It makes the node in the container, or says that this machine lets it make no container at all."""
-    runc = str(shutil.which("runc"))
-    subprocess.run([runc, "spec"], cwd=shim.bundle, check=True)
-    spec = json.loads(shim.config.read_text())
-    (shim.bundle / "rootfs" / "bin").mkdir(parents=True)
-    spec["process"]["env"].append("NVIDIA_VISIBLE_DEVICES=0")
-    spec["process"]["terminal"] = False
-    shim.runc.unlink()
-    shim.runc.symlink_to(runc)
-    devices = (
-        TABLE.devices[0],
-        type(TABLE.devices[0])(kind="extra", names=("common",), edits=((make_node("nvidiactl"),),)),
-    )
-    shim.write(type(TABLE)(devices=devices))
-    shim.config.write_text(json.dumps(spec, indent=1))
-    plain = subprocess.run(
-        [runc, "--root", shim.place / "plain", "create", "-b", shim.bundle, "p"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    subprocess.run([runc, "--root", shim.place / "plain", "delete", "--force", "p"], capture_output=True, check=False)
-    if plain.returncode and "executable file not found" not in plain.stderr:
-        pytest.skip(f"runc makes no container here: {plain.stderr.strip()[:200]}")
-    root = ("--root", str(shim.place / "state"))
-    made = subprocess.run(
-        [shim.program, *root, "create", "-b", shim.bundle, "c"],
-        env=shim.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    subprocess.run(
-        [shim.program, *root, "delete", "--force", "c"], env=shim.environment, capture_output=True, check=False
-    )
-    assert made.returncode == plain.returncode, made.stderr
-    assert json.loads(shim.config.read_text())["linux"]["devices"][0]["path"] == "/dev/nvidia0"
 
 
 def test_signals_reach_what_it_becomes(shim: Shim) -> None:

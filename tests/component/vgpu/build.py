@@ -13,7 +13,8 @@ from tests.support.native import NATIVE
 HERE: Final = Path(__file__).parent
 VGPU: Final = NATIVE / "vgpu"
 LIBRARY: Final = "libnodeagent-vgpu.so"
-_LEDGER: Final = ("blocks.c", "files.c", "fork.c", "identity.c", "ledger.c", "log.c")
+_SHOWN: Final = ("front.c", "hooks.c", "routing.c", "trampolines.c")
+"""What stands in front of others."""
 
 
 def _list_headers() -> list[Path]:
@@ -37,8 +38,8 @@ def build_library(*flags: str, machine: str = platform.machine()) -> Path:
 
 
 def build_ledger_program(name: str, *flags: str) -> Path:
-    """The program of that name, with what the library counts by, and nothing that stands before the driver."""
-    sources = [HERE / "src" / f"{name}.c", *(VGPU / each for each in _LEDGER)]
+    """The program of that name, with what the library counts by, and nothing that leads programs to it."""
+    sources = [HERE / "src" / f"{name}.c", *(each for each in sorted(VGPU.glob("*.c")) if each.name not in _SHOWN)]
     return compile_once(
         HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
     )

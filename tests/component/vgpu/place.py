@@ -25,14 +25,14 @@ class Place:
     def usage_path(self) -> Path:
         return self.path / "usage"
 
-    def create(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS) -> None:
+    def create(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS, context_bytes: int = 0) -> None:
         """Both files, with a limit for each device."""
-        create_limits(self.limits_path, _say(memory_bytes, fail_mode))
+        create_limits(self.limits_path, _say(memory_bytes, fail_mode, context_bytes))
         create_usage(self.usage_path)
 
-    def change(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS) -> None:
+    def change(self, *memory_bytes: int | None, fail_mode: FailMode = FailMode.PASS, context_bytes: int = 0) -> None:
         """Other limits, while programs run."""
-        change_limits(self.limits_path, _say(memory_bytes, fail_mode))
+        change_limits(self.limits_path, _say(memory_bytes, fail_mode, context_bytes))
 
     def overwrite(self, offset: int, content: bytes) -> None:
         """Bytes of the limits file as no writer of this version would leave them."""
@@ -48,6 +48,8 @@ class Place:
         return {"PATH": os.environ["PATH"], "NODEAGENT_VGPU_DIR": str(self.path), **more}
 
 
-def _say(memory_bytes: tuple[int | None, ...], fail_mode: FailMode) -> Limits:
+def _say(memory_bytes: tuple[int | None, ...], fail_mode: FailMode, context_bytes: int = 0) -> Limits:
     devices = zip(UUIDS, memory_bytes, strict=False)
-    return Limits(tuple(DeviceLimit(uuid, memory_bytes=each) for uuid, each in devices), fail_mode)
+    return Limits(
+        tuple(DeviceLimit(uuid, memory_bytes=each, context_bytes=context_bytes) for uuid, each in devices), fail_mode
+    )

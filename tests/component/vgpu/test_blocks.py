@@ -16,35 +16,37 @@ pytestmark = [
 def test_an_address_is_taken_once(place: Place) -> None:
     """A second free and a foreign address are not there; the address given out again is."""
     with talk(place, "blocks_talk") as one:
-        assert one.ask("add 4096 7 1 100") == "1"
-        assert one.ask("take 4608") == "unknown"
-        assert one.ask("take 4096") == "7 1 100"
-        assert one.ask("take 4096") == "unknown"
-        assert one.ask("add 4096 8 2 200") == "1"
-        assert one.ask("take 4096") == "8 2 200"
+        assert one.ask("add 0 4096 7 1 100") == "1"
+        assert one.ask("take 0 4608") == "unknown"
+        assert one.ask("take 0 4096") == "7 1 100"
+        assert one.ask("take 0 4096") == "unknown"
+        assert one.ask("add 0 4096 8 2 200") == "1"
+        assert one.ask("take 1 4096") == "unknown"
+        assert one.ask("take 0 4096") == "8 2 200"
 
 
 def test_a_context_takes_its_own_with_it(place: Place) -> None:
     """And nothing of another one; context 0 is none."""
     with talk(place, "blocks_talk") as one:
         for number in range(3000):
-            one.ask(f"add {(number + 1) << 21} {1 + number % 3} 0 {number}")
+            one.ask(f"add {number % 5} {(number + 1) << 21} {1 + number % 3} 0 {number}")
+        assert one.ask("keep 2") == "kept"
         assert one.ask("drop 2") == f"1000 {sum(range(1, 3000, 3))}"
         assert (one.ask("drop 2"), one.ask("drop 0")) == ("0 0", "0 0")
-        assert one.ask(f"take {1 << 21}") == "1 0 0"
-        assert one.ask(f"take {2 << 21}") == "unknown"
+        assert one.ask(f"take 0 {1 << 21}") == "1 0 0"
+        assert one.ask(f"take 1 {2 << 21}") == "unknown"
         assert one.ask("drop 1").split()[0] == "999"
 
 
 def test_a_child_has_none_of_its_parents(place: Place) -> None:
     with talk(place, "blocks_talk") as one:
-        one.ask("add 4096 7 1 100")
+        one.ask("add 0 4096 7 1 100")
         assert one.ask("fork") == "child"
-        assert (one.ask("take 4096"), one.ask("drop 7")) == ("unknown", "0 0")
-        one.ask("add 512 7 1 5")
-        assert one.ask("take 512") == "7 1 5"
+        assert (one.ask("take 0 4096"), one.ask("drop 7")) == ("unknown", "0 0")
+        one.ask("add 0 512 7 1 5")
+        assert one.ask("take 0 512") == "7 1 5"
         assert one.ask("end") == "parent"
-        assert one.ask("take 4096") == "7 1 100"
+        assert one.ask("take 0 4096") == "7 1 100"
 
 
 def test_threads_find_their_own_and_share_without_loss(place: Place) -> None:

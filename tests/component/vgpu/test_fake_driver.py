@@ -55,6 +55,8 @@ def test_memory_of_every_kind_is_counted_until_it_is_freed(tmp_path: Path) -> No
             assert one.call("cuMemFree_v2", at) == (0,)
             assert one.call("cuMemFree_v2", at) == (INVALID_VALUE,)
         assert one.call("cuMemFree_v2", 0) == (0,)
+        assert driver.read().sum_used() == 4096 - 1424 + 100
+        assert one.call("cuCtxSynchronize") == (0,)
         account = driver.read()
         assert (account.sum_used(), account.most[0]) == (4096 - 1424, 4096)
 

@@ -29,7 +29,7 @@ def find_runtime(name: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("program", [("first_use", "8", "4096"), ("linear_race", "4", "300", "65536")])
+@pytest.mark.parametrize("program", [("first_use", "8", "4096"), ("race", "4", "300", "65536")])
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_nothing_is_found(place: Place, driver: FakeDriver, sanitizer: str, program: tuple[str, ...]) -> None:
     """The sanitizer's own libraries come first, as they ask for."""

@@ -22,6 +22,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import WishRefused
 from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartWish
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -59,6 +60,9 @@ class FakeControl:
 
     async def apply_layout(self, name: str, who: str) -> str:
         raise AssertionError("nobody asked for another layout")
+
+    async def set_part(self, wish: PartWish) -> str:
+        raise AssertionError(f"nobody asked for {wish}")
 
     async def release(self, reason: str, seconds: float | None) -> str:
         if self.refusal is not None:

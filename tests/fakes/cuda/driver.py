@@ -59,8 +59,12 @@ class FakeDriver:
     version: int = 12080
     pitch: int = 512
     """What the rows of pitched memory are padded to."""
+    pool_step: int = 1
+    """What pools grow by."""
     unnamed: str = ""
     """`cuMemAlloc`, where the driver is to give places for it that none of its symbols has."""
+    has_everything: bool = False
+    """Whether every entry point is found, though what this one lacks does not work."""
     fail: Mapping[str, str] = field(default_factory=dict)
     """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process."""
 
@@ -73,6 +77,8 @@ class FakeDriver:
             "FAKE_CUDA_CONTEXT_BYTES": str(self.context_bytes),
             "FAKE_CUDA_VERSION": str(self.version),
             "FAKE_CUDA_PITCH": str(self.pitch),
+            "FAKE_CUDA_POOL_STEP": str(self.pool_step),
+            "FAKE_CUDA_EVERYTHING": str(int(self.has_everything)),
             "FAKE_CUDA_UNNAMED": self.unnamed,
             **({"FAKE_CUDA_FAIL": ",".join(f"{name}={code}" for name, code in self.fail.items())} if self.fail else {}),
         }

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.edge.host.files.host_program import HOOK
+from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -55,17 +55,24 @@ def make_driver(root: Path, directory: str = "usr/lib/x86_64-linux-gnu") -> Path
 
 @contextmanager
 def built_hook() -> Iterator[Path]:
-    """The hook program where the package looks for it; a checkout that had none has none afterwards.
+    """The hook program where the package looks for it."""
+    with built() as directory:
+        yield directory / HOOK.built.name
+
+
+@contextmanager
+def built() -> Iterator[Path]:
+    """The programs of this machine where the package looks for them; those a checkout had not are gone afterwards.
 
     A wheel would take it along, and another test weighs wheels.
     """
-    was_there = HOOK.built.exists()
-    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={HOOK.built.parent.name}", cwd=CHECKOUT)
+    there = set(BUILT.iterdir()) if BUILT.is_dir() else set()
+    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={BUILT.name}", cwd=CHECKOUT)
     try:
-        yield HOOK.built
+        yield BUILT
     finally:
-        if not was_there:
-            HOOK.built.unlink()
+        for path in set(BUILT.iterdir()) - there:
+            path.unlink()
 
 
 def make_root(root: Path, compiler: str) -> Path:

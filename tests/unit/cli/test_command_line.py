@@ -264,6 +264,7 @@ def test_every_table_has_json_beside_it() -> None:
         "cdi generate",
         "completion",
         "config schema",
+        "extender",
         "gpu clear",
         "gpu forget",
         "gpu set-door",

@@ -59,7 +59,7 @@ def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] |
     account = cluster.find_account(node)
     assert account is not None
     placement = scheduler.decider.__class__(cluster, "pack").place(read(cluster, pod), node)
-    cluster.assume(read(cluster, pod), node, placement.parts, written, now)
+    cluster.assume(read(cluster, pod), node, placement.parts, written, now + 60)
     return placement.parts
 
 

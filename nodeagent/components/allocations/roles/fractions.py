@@ -6,13 +6,9 @@ that the bindings of a GPU never pass what it has. The last cannot be known from
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import field
-
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, Reservation
+from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
 from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
 
@@ -40,45 +36,8 @@ class Released(Value, frozen=True, tag="released"):
 FractionRecord = Reserved | Bound | Released
 
 
-class Fractions(Value, frozen=True, dict=True):
-    """All that is promised and bound, by number."""
-
-    reservations: Mapping[int, Reservation] = field(default_factory=dict)
-    """Also those that are redeemed: their tokens are held until the binding is released."""
-    bindings: Mapping[int, Binding] = field(default_factory=dict)
-
-    @cached_property
-    def redeemed(self) -> Mapping[int, int]:
-        """The binding of each reservation that has one."""
-        return {number: binding.number for binding in self.bindings.values() for number in binding.reservations}
-
-    def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
-        """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
-        wanted = set(devices)
-        found = (one for one in self.reservations.values() if one.resource == resource and set(one.devices) == wanted)
-        return tuple(sorted(found, key=lambda one: one.number))
-
-    def find_binding(self, reservation: int) -> Binding | None:
-        """The binding that has redeemed this reservation."""
-        number = self.redeemed.get(reservation)
-        return None if number is None else self.bindings[number]
-
-    def sum_parts(self, gpu: GpuUuid, without: Collection[int] = ()) -> GpuPart:
-        """How much of a GPU is bound, without the bindings of these numbers."""
-        parts = [
-            part
-            for binding in self.bindings.values()
-            if binding.number not in without
-            for part in binding.parts
-            if part.gpu == gpu
-        ]
-        return GpuPart(
-            gpu=gpu, cores=sum(part.cores for part in parts), memory_bytes=sum(part.memory_bytes for part in parts)
-        )
-
-
 def refuse_binding(
-    fractions: Fractions, binding: Binding, capacities: Iterable[GpuPart], leaving: Collection[int] = ()
+    fractions: PartTable, binding: Binding, capacities: Iterable[GpuPart], leaving: Collection[int] = ()
 ) -> str:
     """Why a binding must not be written down, in words; empty when it may be.
 
@@ -101,7 +60,7 @@ def refuse_binding(
     return ""
 
 
-def find_flaw(fractions: Fractions, binding: Binding) -> str:
+def find_flaw(fractions: PartTable, binding: Binding) -> str:
     """What is wrong with a binding whatever the GPUs have to give; empty when nothing is."""
     living = fractions.bindings.get(binding.number)
     if living is not None:
@@ -148,14 +107,14 @@ def _find_excess(part: GpuPart, taken: GpuPart, capacity: GpuPart) -> str:
 class FractionDraft:
     """The fractions while records are applied to them."""
 
-    def __init__(self, fractions: Fractions) -> None:
+    def __init__(self, fractions: PartTable) -> None:
         self._reservations, self._bindings = dict(fractions.reservations), dict(fractions.bindings)
         self._redeemed = dict(fractions.redeemed)
 
     @property
-    def fractions(self) -> Fractions:
+    def fractions(self) -> PartTable:
         """What they are now; the draft may go on, and this changes with it."""
-        fractions = Fractions(reservations=self._reservations, bindings=self._bindings)
+        fractions = PartTable(reservations=self._reservations, bindings=self._bindings)
         # Where `cached_property` keeps it.
         fractions.__dict__["redeemed"] = self._redeemed
         return fractions

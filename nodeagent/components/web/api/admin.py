@@ -69,6 +69,17 @@ class LayoutCommand(Value, frozen=True):
     """As for a clearing."""
 
 
+class PartCommand(Value, frozen=True):
+    """Give a running container other limits."""
+
+    pod: str
+    container: str = ""
+    cores: int | None = None
+    memory_bytes: int | None = None
+    who: str = ""
+    """As for a clearing."""
+
+
 class CommandDone(Value, frozen=True):
     """What was done, in a sentence."""
 

@@ -15,12 +15,14 @@ from nodeagent.components.web.api.admin import (
     FaultCommand,
     ForgetCommand,
     LayoutCommand,
+    PartCommand,
     ReleaseCommand,
     describe_person,
     parse_command,
 )
 from nodeagent.config.sections.hardware import RELEASE_SECONDS
 from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartWish
 from nodeagent.model.ports import AgentControl
 
 
@@ -53,6 +55,7 @@ class Commands:
             "/api/v1/forget": self._forget,
             "/api/v1/door": self._set_door,
             "/api/v1/layout": self._apply_layout,
+            "/api/v1/part": self._set_part,
         }
 
     async def _fault(self, order: Order) -> str:
@@ -92,3 +95,17 @@ class Commands:
     async def _apply_layout(self, order: Order) -> str:
         command = parse_command(order.body, LayoutCommand)
         return await self._control.apply_layout(command.layout, describe_person(command.who, order.uid, order.pid))
+
+    async def _set_part(self, order: Order) -> str:
+        command = parse_command(order.body, PartCommand)
+        if command.cores is None and command.memory_bytes is None:
+            raise CommandMalformed("neither `cores` nor `memory_bytes` is given, so there is nothing to set")
+        who = describe_person(command.who, order.uid, order.pid)
+        wish = PartWish(
+            pod=command.pod,
+            container=command.container,
+            cores=command.cores,
+            memory_bytes=command.memory_bytes,
+            who=who,
+        )
+        return await self._control.set_part(wish)

@@ -36,6 +36,8 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
         Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
         Endpoint(call="GET /api/v1/mig", gives="the MIG layout that is asked for, how it stands, and what changes now"),
+        Endpoint(call="GET /api/v1/parts", gives="the containers that have parts of GPUs, and what was promised them"),
+        Endpoint(call="GET /api/v1/usage", gives="what each of them uses of its parts, by the newest sample"),
         Endpoint(call="GET /api/v1/doors", gives="by which door each GPU is given out, and who is waited for"),
         Endpoint(call="GET /api/v1/labels", gives="node labels, wanted and applied"),
         Endpoint(call="GET /api/v1/conditions", gives="what is wrong and what to do"),
@@ -58,5 +60,10 @@ INDEX = Index(
         Endpoint(call="POST /api/v1/forget", gives='no longer misses a GPU that is gone: {"gpu", "who"}', where=ADMIN),
         Endpoint(call="POST /api/v1/layout", gives='has the GPUs cut as a layout says: {"layout", "who"}', where=ADMIN),
         Endpoint(call="POST /api/v1/door", gives='has a GPU go through a door: {"gpu", "door", "who"}', where=ADMIN),
+        Endpoint(
+            call="POST /api/v1/part",
+            gives='gives a running container other limits: {"pod", "container", "cores", "memory_bytes", "who"}',
+            where=ADMIN,
+        ),
     ),
 )

@@ -13,9 +13,11 @@ from nodeagent.components.web.api.admin import (
     FaultCommand,
     ForgetCommand,
     LayoutCommand,
+    PartCommand,
     ReleaseCommand,
 )
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
+from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
@@ -30,6 +32,7 @@ from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 Schema = dict[str, Any]
@@ -51,6 +54,8 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/parts": PartsRecord,
+    "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/mig": MigState,
     "/api/v1/labels": LabelState | None,
@@ -72,6 +77,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/forget": ForgetCommand,
     "/api/v1/door": DoorCommand,
     "/api/v1/layout": LayoutCommand,
+    "/api/v1/part": PartCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,
 }

@@ -28,6 +28,9 @@ from nodeagent.model.events import (
     LabelsContested,
     MigChangeEnded,
     MigLayoutChanged,
+    PartBound,
+    PartRefused,
+    PartReleased,
     RuntimeConfigured,
     RuntimeRestarted,
     VerdictChanged,
@@ -35,13 +38,14 @@ from nodeagent.model.events import (
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch
-from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.ids import find_uuid, name_device
 
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
+GONE = " (gone)"
 LABELS_TOLD = 6
 _ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
@@ -57,6 +61,10 @@ QUIET = frozenset(
         "MigState",
         "NodeSample",
         "Offering",
+        "PartOffers",
+        "PartReasons",
+        "PartTable",
+        "PartUsage",
         "PluginState",
         "PodLabelTable",
         "RuntimeState",
@@ -69,9 +77,11 @@ def build_names(inventory: Inventory | None) -> Names:
     """Short names of all devices."""
     if inventory is None:
         return {}
-    names = {str(gpu.uuid): f"GPU {gpu.index}" for gpu in inventory.gpus}
+    # The driver counts anew: the number of one that is gone may be another's now.
+    names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
+    names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
     for gpu in inventory.gpus:
-        names |= {str(device.uuid): f"GPU {gpu.index} {device.profile}" for device in gpu.mig_devices}
+        names |= {str(device.uuid): name_device(gpu, device) for device in gpu.mig_devices}
     return names
 
 
@@ -88,7 +98,8 @@ class Teller:
         if isinstance(value, ActiveConditions):
             return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
-        return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
+        times = "once" if envelope.repeats == 1 else f"{envelope.repeats} times"
+        return f"{text} (and {times} before)" if text and envelope.repeats else text
 
     def _tell_conditions(self, codes: tuple[str, ...]) -> str:
         before, self._codes = self._codes, codes
@@ -134,7 +145,7 @@ def _describe_inventory(value: Inventory, _names: Names) -> str:
 
 
 def _describe_health(value: HealthReport, _names: Names) -> str:
-    if all(one.verdict is Verdict.UNKNOWN for one in value.devices):
+    if all(one.reason == NOT_LOOKED_AT for one in value.devices):
         return ""  # before the first look, which says more
     fit = sum(one.verdict in {Verdict.HEALTHY, Verdict.SUSPECT} for one in value.devices)
     return f"health judged: {fit} of {len(value.devices)} devices fit for work"
@@ -146,7 +157,9 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{one.kind.replace('_', ' ')}{f' {one.data}' if one.data else ''} reported of {_call(one.gpu, names)}"
     ),
     GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
-    GpuVanished: lambda one, names: f"{_call(one.gpu, names)} vanished{_because(one.reason)}",
+    GpuVanished: lambda one, names: (
+        f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
+    ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
     MigChangeEnded: lambda one, names: (
         f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for layout {one.layout}{_because(one.detail)}"
@@ -172,6 +185,11 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"allocation {one.number}: {_list(one.devices, names)} handed out as {one.resource}"
     ),
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
+    PartBound: lambda one, names: (
+        f"{one.pod.namespace}/{one.pod.name} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+    ),
+    PartReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
+    PartRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
     LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",

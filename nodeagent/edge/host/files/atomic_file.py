@@ -23,7 +23,9 @@ _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, follow_symlink: bool = False) -> None:
+def write_atomically(
+    path: Path, content: bytes, *, mode: int = 0o644, follow_symlink: bool = False, durable: bool = True
+) -> None:
     """Replace a file durably: when this returns, the content survives a power cut; until then the old one does.
 
     Args:
@@ -31,12 +33,13 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, follow_sy
         content: all of it.
         mode: for a new file, whatever the umask; an existing one keeps its mode and its owner.
         follow_symlink: write the file a symbolic link leads to, instead of replacing the link.
+        durable: whether the disk is waited for; for what is made anew after a power cut it need not be.
 
     Raises:
         FileNotWritten: nothing changed, or (`replaced`) the change may be lost in a power cut.
     """
     target = Path(os.path.realpath(path)) if follow_symlink else path
-    writing = _Writing(target)
+    writing = _Writing(target, durable=durable)
     try:
         writing.write_temporary(content, mode)
         writing.put_in_place()
@@ -50,8 +53,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644, follow_sy
 class _Writing:
     """One replacement under way: knows which step it is at, and cleans up what it did not finish."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
+    def __init__(self, target: Path, *, durable: bool) -> None:
+        self._target, self._durable = target, durable
         self._temporary: Path | None = None
         self.step = "look at the old file"
         self.replaced = False
@@ -69,7 +72,8 @@ class _Writing:
             _copy_ownership(descriptor, old)
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode) if old else mode)
             self.step = "make the temporary file durable"
-            os.fsync(descriptor)
+            if self._durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -81,7 +85,8 @@ class _Writing:
 
     def sync_directory(self) -> None:
         self.step = "make the directory durable"
-        sync_directory(self._target.parent)
+        if self._durable:
+            sync_directory(self._target.parent)
 
     def close(self) -> None:
         if self._temporary is not None:

@@ -63,7 +63,9 @@ LIMITS_HEADER: Final = Record(
     checksum="Q",
     **_list_spare(2),
 )
-LIMIT: Final = Record("vgpu_limit", uuid="16s", memory_bytes="Q", core_percent="I", flags="I", **_list_spare(4))
+LIMIT: Final = Record(
+    "vgpu_limit", uuid="16s", memory_bytes="Q", core_percent="I", flags="I", context_bytes="Q", **_list_spare(3)
+)
 USAGE_HEADER: Final = Record(
     "vgpu_usage_header",
     magic="Q",

@@ -49,6 +49,8 @@ class DeviceLimit:
     core_percent: int | None = None
     soft: bool = False
     """Whether idle time of others may be used beyond the limit."""
+    context_bytes: int = 0
+    """What each context takes by itself; the library cannot measure it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,13 @@ def parse_limits(content: bytes) -> Limits:
 
 
 def create_limits(path: Path, limits: Limits) -> None:
-    """Put a new file in place, before any container has it.
+    """Put a new file in place, before any container has it; after a power cut it is made anew.
 
     Raises:
-        FileNotWritten: it could not be made durable.
+        FileNotWritten: it could not be written.
         ValueError: the limits cannot be said.
     """
-    write_atomically(path, render_limits(limits), mode=_MODE)
+    write_atomically(path, render_limits(limits), mode=_MODE, durable=False)
 
 
 def read_limits(path: Path) -> Limits:
@@ -191,6 +193,8 @@ def _render_device(device: DeviceLimit) -> bytes:
     memory, cores = device.memory_bytes, device.core_percent
     if memory is not None and not 0 <= memory <= _MEMORY_MOST:
         raise ValueError(f"{memory} bytes is no memory limit")
+    if not 0 <= device.context_bytes <= _MEMORY_MOST:
+        raise ValueError(f"{device.context_bytes} bytes is nothing that a context takes")
     if cores is not None and not 1 <= cores <= _CORES_MOST:
         raise ValueError(f"{cores} percent is no core limit")
     flags = _Flag(0)
@@ -198,7 +202,13 @@ def _render_device(device: DeviceLimit) -> bytes:
     flags |= _Flag.CORES if cores is not None else _Flag(0)
     flags |= _Flag.SOFT if device.soft else _Flag(0)
     flags |= _Flag.MIG if device.uuid.startswith("MIG-") else _Flag(0)
-    return LIMIT.pack(uuid=_parse_uuid(device.uuid), memory_bytes=memory or 0, core_percent=cores or 0, flags=flags)
+    return LIMIT.pack(
+        uuid=_parse_uuid(device.uuid),
+        memory_bytes=memory or 0,
+        core_percent=cores or 0,
+        flags=flags,
+        context_bytes=device.context_bytes,
+    )
 
 
 def _parse_device(slots: bytes, offset: int) -> DeviceLimit:
@@ -209,6 +219,7 @@ def _parse_device(slots: bytes, offset: int) -> DeviceLimit:
         memory_bytes=fields["memory_bytes"] if flags & _Flag.MEMORY else None,
         core_percent=fields["core_percent"] if flags & _Flag.CORES else None,
         soft=bool(flags & _Flag.SOFT),
+        context_bytes=fields["context_bytes"],
     )
 
 

@@ -120,12 +120,12 @@ def parse_usage(content: bytes) -> Usage:
 
 
 def create_usage(path: Path) -> None:
-    """Put a new file in place, before any container has it.
+    """Put a new file in place, before any container has it; after a power cut it is made anew.
 
     Raises:
-        FileNotWritten: it could not be made durable.
+        FileNotWritten: it could not be written.
     """
-    write_atomically(path, render_empty(), mode=_MODE)
+    write_atomically(path, render_empty(), mode=_MODE, durable=False)
 
 
 def read_usage(path: Path) -> Usage:

@@ -27,6 +27,12 @@ _WORKLOADS: Final = (
     ("recsys", "embedding-batch", (1, 2), (20.0, 90.0)),
 )
 
+CORES: Final = "/vcuda-core"
+MEMORY: Final = "/vcuda-memory"
+"""How the names of the two resources end that count parts of GPUs."""
+_CORES: Final = (10, 20, 25, 30, 50, 100)
+_BLOCKS: Final = (8, 16, 32, 64)
+
 
 class PodPlan(Value, frozen=True):
     """One pod of the script."""
@@ -66,6 +72,18 @@ def choose_resource(capacities: Mapping[str, int], pick: float) -> str | None:
     return None
 
 
+def choose_cores(pick: float) -> int:
+    """How many hundredths of a GPU a pod asks for."""
+    return _CORES[int(pick * 1000) % len(_CORES)]
+
+
+def plan_request(plan: PodPlan, resource: str, size: int) -> dict[str, int]:
+    """All that the pod asks for; to cores it asks for blocks of memory, unless it asks for a whole GPU."""
+    if not resource.endswith(CORES) or size >= 100:
+        return {resource: size}
+    return {resource: size, resource.removesuffix(CORES) + MEMORY: _BLOCKS[int(plan.pick * 100) % len(_BLOCKS)]}
+
+
 def _plan_suffix(random: Random, length: int) -> str:
     return "".join(random.choices(_SUFFIX_LETTERS, k=length))
 
@@ -101,7 +119,7 @@ class PodScript:
             await self._sleep(plan.pause_seconds)
             resource, size = await self._wait_room(plan)
             try:
-                await self._kubelet.add_pod(plan.namespace, plan.name, {resource: size})
+                await self._kubelet.add_pod(plan.namespace, plan.name, plan_request(plan, resource, size))
                 await self._sleep(plan.run_seconds)
             except (AdmissionRefused, ContainerStartFailed):
                 self.refused += 1
@@ -126,11 +144,15 @@ class PodScript:
         return found[0]
 
     def _fit(self, plan: PodPlan) -> list[tuple[str, int]]:
-        """What the pod asks for now, nothing where the node offers nothing; of parts of GPUs it asks for one."""
+        """What the pod asks for now, nothing where the node offers nothing; of MIG devices it asks for one."""
         capacities = {name: offer.capacity for name, offer in self._kubelet.offers().items() if offer.capacity}
         resource = self._resource or choose_resource(capacities, plan.pick)
         if resource is None or resource not in capacities:
             return []
+        if resource.endswith(MEMORY):
+            resource = resource.removesuffix(MEMORY) + CORES
+        if resource.endswith(CORES):
+            return [(resource, choose_cores(plan.pick))]
         return [(resource, 1 if "/mig-" in resource else min(plan.devices, capacities[resource]))]
 
     async def _sleep(self, seconds: float) -> None:

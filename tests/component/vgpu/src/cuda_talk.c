@@ -5,8 +5,9 @@
  *   where ROUTE SYMBOL              file and symbol of the address
  *   fork, end                       as in ledger_talk.c
  *
- * A route is `dlsym` with the driver's handle, `default` with none, or `VERSION:FLAGS` for cuGetProcAddress_v2. An argument is a number, or `out` for 8 bytes to write
- * to.
+ * A route is `dlsym` with the driver's handle, `default` with none, or `VERSION:FLAGS` for cuGetProcAddress_v2. An
+ * argument is a number, `out` for 8 bytes to write to, or `@` and fields of a structure with commas between: `q1` has 8
+ * bytes, `i1` has 4, `z9` is 9 bytes of nothing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,9 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ARGUMENTS 6
+#define ARGUMENTS 11
+#define STRUCTURE_BYTES 256
 
-typedef int (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+typedef int (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                   uint64_t);
 typedef int (*get_address)(const char *, void **, int, uint64_t, int *);
 
 static void *driver;
@@ -60,20 +63,38 @@ static void say_where(const void *place)
                 info.dli_sname ? info.dli_sname : "-");
 }
 
+static void fill(char structure[STRUCTURE_BYTES], const char *fields)
+{
+    size_t at = 0;
+    for (char *next; *fields && at + 8 <= STRUCTURE_BYTES; fields = *next ? next + 1 : next) {
+        uint64_t value = strtoull(fields + 1, &next, 10);
+        size_t bytes = *fields == 'q' ? 8 : *fields == 'i' ? 4 : (size_t)value;
+        if (*fields != 'z')
+            memcpy(structure + at, &value, bytes);
+        at += bytes;
+    }
+}
+
 static void call(void *place, char *words)
 {
+    static char structures[ARGUMENTS][STRUCTURE_BYTES];
     uint64_t arguments[ARGUMENTS] = {0}, written[ARGUMENTS] = {0};
     char line[256];
     int is_out[ARGUMENTS] = {0}, count = 0, length = 0;
     for (char *word = strtok(words, " "); word && count < ARGUMENTS; word = strtok(NULL, " "), count++) {
         is_out[count] = strcmp(word, "out") == 0;
         arguments[count] = is_out[count] ? (uint64_t)(uintptr_t)&written[count] : strtoull(word, NULL, 10);
+        if (*word == '@') {
+            fill(memset(structures[count], 0, STRUCTURE_BYTES), word + 1);
+            arguments[count] = (uint64_t)(uintptr_t)structures[count];
+        }
     }
     if (!place) {
         dprintf(STDOUT_FILENO, "nowhere\n");
         return;
     }
-    int code = ((any)place)(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+    const uint64_t *a = arguments;
+    int code = ((any)place)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
     length = snprintf(line, sizeof line, "%d", code);
     for (int i = 0; i < count; i++)
         if (is_out[i])

@@ -37,6 +37,7 @@ struct context *context_current(void)
 static void end(const struct context *context)
 {
     memory_forget(context);
+    array_forget(context);
     account_credit(context->device, count_overhead());
 }
 
@@ -136,6 +137,18 @@ EXPORT result cuDevicePrimaryCtxRetain(struct context **context, device which)
     }
     pthread_mutex_unlock(&changing);
     return verdict;
+}
+
+EXPORT result cuDevicePrimaryCtxGetState(device which, unsigned *flags, int *active)
+{
+    BEGIN;
+    REQUIRE(flags && active, INVALID_VALUE);
+    REQUIRE_DEVICE(which);
+    pthread_mutex_lock(&changing);
+    *flags = 0;
+    *active = primary[which].retained > 0;
+    pthread_mutex_unlock(&changing);
+    return SUCCESS;
 }
 
 static result release(device which, int all)

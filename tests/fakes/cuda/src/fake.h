@@ -15,10 +15,12 @@ enum {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
     NOT_INITIALIZED = 3,
+    INVALID_HANDLE = 400,
     NO_DEVICE = 100,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
-    NOT_FOUND = 500
+    NOT_FOUND = 500,
+    NOT_SUPPORTED = 801
 };
 
 struct context {
@@ -43,8 +45,25 @@ uint64_t account_used(device device);
 /* context.c */
 struct context *context_current(void);
 
-/* memory.c */
+/* memory.c: addresses; what has a pool is the pool's when it is freed, and goes with no context. */
+struct pool;
+result memory_place(address *at, uint64_t bytes, const struct context *context, struct pool *pool, int is_narrow);
+result memory_release(address at);
 void memory_forget(const struct context *context);
+
+/* array.c */
+void array_forget(const struct context *context);
+
+/* pool.c */
+void pool_free(struct pool *pool, uint64_t bytes);
+void pool_synchronize(void);
+
+/* stream.c: of a stream that is being captured, the graph that grows by it. */
+struct graph *stream_capturing(void *stream);
+
+/* graph.c */
+struct graph *graph_create(void);
+result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, address *at);
 
 #define BEGIN_WITHOUT_INIT                             \
     {                                                  \
@@ -61,4 +80,18 @@ void memory_forget(const struct context *context);
 #define REQUIRE(condition, code) \
     if (!(condition))            \
     return code
+/* What CUDA says where memory is: on a device, by its number. */
+struct location {
+    int type;
+    int id;
+};
+#define ON_DEVICE 1
+
+/* The head of CUDA's description of a pool. */
+struct pool_properties {
+    int type, handle_types;
+    struct location location;
+    char more[72];
+};
+
 #define REQUIRE_DEVICE(which) REQUIRE((which) >= 0 && (which) < fake_device_count(), INVALID_DEVICE)

@@ -11,7 +11,8 @@
 
 struct block {
     struct block *next;
-    const struct context *context;
+    const struct context *context; /* NULL for what goes with none */
+    struct pool *pool;
     address address;
     uint64_t bytes;
 };
@@ -30,20 +31,14 @@ static uint64_t round_up(uint64_t bytes, uint64_t step)
     return (bytes + step - 1) / step * step;
 }
 
-static result allocate(address *at, uint64_t bytes, int is_narrow)
+/* What is charged already gets an address. */
+result memory_place(address *at, uint64_t bytes, const struct context *context, struct pool *pool, int is_narrow)
 {
-    const struct context *context = context_current();
-    REQUIRE(context, INVALID_CONTEXT);
-    REQUIRE(at && bytes > 0, INVALID_VALUE);
-    REQUIRE(bytes <= fake_total(context->device), OUT_OF_MEMORY);
-    REQUIRE(!is_narrow || low + round_up(bytes, ALIGNMENT) <= UINT32_MAX, OUT_OF_MEMORY);
-    result verdict = account_charge(context->device, bytes);
-    REQUIRE(verdict == SUCCESS, verdict);
     struct block *block = calloc(1, sizeof *block);
     REQUIRE(block, OUT_OF_MEMORY);
     pthread_mutex_lock(&changing);
     uint64_t *next = is_narrow ? &low : &high;
-    *block = (struct block){NULL, context, *next, bytes};
+    *block = (struct block){NULL, context, pool, *next, bytes};
     *next += round_up(bytes, ALIGNMENT);
     struct block **bucket = find_bucket(block->address);
     block->next = *bucket;
@@ -53,8 +48,20 @@ static result allocate(address *at, uint64_t bytes, int is_narrow)
     return SUCCESS;
 }
 
+static result allocate(address *at, uint64_t bytes, int is_narrow)
+{
+    const struct context *context = context_current();
+    REQUIRE(context, INVALID_CONTEXT);
+    REQUIRE(at && bytes > 0, INVALID_VALUE);
+    REQUIRE(bytes <= fake_total(context->device), OUT_OF_MEMORY);
+    REQUIRE(!is_narrow || low + round_up(bytes, ALIGNMENT) <= UINT32_MAX, OUT_OF_MEMORY);
+    result verdict = account_charge(context->device, bytes);
+    REQUIRE(verdict == SUCCESS, verdict);
+    return memory_place(at, bytes, context, NULL, is_narrow);
+}
+
 /* What does not belong to anybody is not valid, and address 0 is nothing to do. */
-static result release(address at)
+result memory_release(address at)
 {
     REQUIRE(at, SUCCESS);
     pthread_mutex_lock(&changing);
@@ -66,7 +73,10 @@ static result release(address at)
         *place = found->next;
     pthread_mutex_unlock(&changing);
     REQUIRE(found, INVALID_VALUE);
-    account_credit(found->context->device, found->bytes);
+    if (found->pool)
+        pool_free(found->pool, found->bytes);
+    else if (found->context)
+        account_credit(found->context->device, found->bytes);
     free(found);
     return SUCCESS;
 }
@@ -149,42 +159,13 @@ EXPORT result cuMemAllocManaged(address *at, size_t bytes, unsigned flags)
 EXPORT result cuMemFree(unsigned at)
 {
     BEGIN;
-    return release(at);
+    return memory_release(at);
 }
 
 EXPORT result cuMemFree_v2(address at)
 {
     BEGIN;
-    return release(at);
-}
-
-/* Done at once: a stream of the fake is always empty. */
-EXPORT result cuMemAllocAsync(address *at, size_t bytes, void *stream)
-{
-    BEGIN;
-    (void)stream;
-    return allocate(at, bytes, 0);
-}
-
-EXPORT result cuMemAllocAsync_ptsz(address *at, size_t bytes, void *stream)
-{
-    BEGIN;
-    (void)stream;
-    return allocate(at, bytes, 0);
-}
-
-EXPORT result cuMemFreeAsync(address at, void *stream)
-{
-    BEGIN;
-    (void)stream;
-    return release(at);
-}
-
-EXPORT result cuMemFreeAsync_ptsz(address at, void *stream)
-{
-    BEGIN;
-    (void)stream;
-    return release(at);
+    return memory_release(at);
 }
 
 static result clear(address at, uint64_t count)

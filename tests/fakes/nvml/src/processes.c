@@ -26,9 +26,27 @@ static result list(const struct subject *on, uint32_t kind, uint32_t *count, str
     return list(&on, kind, count, infos);                                                     \
   }
 
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, 0)
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, 0)
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, 1)
 LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, 2)
+
+/* The first layout knew no instances. */
+struct first_process {
+  uint32_t pid;
+  unsigned long long used;
+};
+
+EXPORT result nvmlDeviceGetComputeRunningProcesses(void *device, uint32_t *count, struct first_process *infos) {
+  BEGIN(NEED_GPU, device);
+  struct nvmlProcessInfo_v3_t all[64];
+  uint32_t room = infos ? *count : 0, found = 64;
+  result code = list(&on, 0, &found, all);
+  if (code) return code;
+  for (uint32_t i = 0; i < found && i < room; i++) infos[i] = (struct first_process){all[i].pid, all[i].usedGpuMemory};
+  *count = found;
+  return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : 0;
+}
 
 static int sampled(const struct fake_Process *process, uint64_t since) {
   return process->timestamp_microseconds > since;

@@ -9,8 +9,8 @@ from nodeagent.components.allocations.ledger import Ledger, Record, apply_record
 from nodeagent.components.allocations.roles.changes import Settled
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.doors import DoorSet
-from nodeagent.components.allocations.roles.fractions import Fractions, Released, refuse_binding
-from nodeagent.model.journal import Binding, Change, Enforcement, GpuPart
+from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
+from nodeagent.model.journal import Binding, Change, Enforcement, GpuPart, PartTable
 from nodeagent.model.offering import Door
 from tests.support.allocations import granted
 from tests.support.books import (
@@ -108,7 +108,7 @@ def test_reservations_are_found_by_their_tokens_and_bindings_by_them() -> None:
     assert fractions.find_reservations(MEMORY, devices) == ()
     assert fractions.find_binding(1) is None
     assert fractions.find_binding(2) == make_binding(4, (2,))
-    assert Fractions(bindings=fractions.bindings).find_binding(2) == make_binding(4, (2,))
+    assert PartTable(bindings=fractions.bindings).find_binding(2) == make_binding(4, (2,))
 
 
 CAPACITIES = (make_part("a", 100, 1024), make_part("b", 100, 1024))
@@ -229,6 +229,6 @@ def test_an_opening_begins_with_what_it_says_alone() -> None:
 
 def test_numbers_are_used_once_in_all_roles() -> None:
     """A number means one thing, whether an allocation, a reservation, a binding or a change."""
-    assert after(granted(1, "a"), reserved(1)).fractions == Fractions()
-    assert after(stepped(3, "plan"), reserved(2)).fractions == Fractions()
+    assert after(granted(1, "a"), reserved(1)).fractions == PartTable()
+    assert after(stepped(3, "plan"), reserved(2)).fractions == PartTable()
     assert after(reserved(1), bound(1, (1,))).fractions.bindings == {}

@@ -190,6 +190,7 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (verdict(Verdict.HEALTHY, Verdict.SUSPECT), None),
         (verdict(Verdict.UNHEALTHY, Verdict.UNKNOWN), None),
         (GpuVanished(gpu=GPU, generation=2), "GPULost"),
+        (GpuVanished(gpu=GPU, generation=2, is_gone=True), "GPULost"),
         (DriverChanged(before=DriverPhase.STUCK, after=DriverPhase.READY), "GPUDriverReady"),
         (DriverChanged(before=DriverPhase.READY, after=DriverPhase.STUCK), "GPUDriverNotReady"),
         (MigLayoutChanged(gpu=GPU, generation=2), "MIGLayoutChanged"),
@@ -213,6 +214,17 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
     event = render_event(fact)
     assert (event.reason if event is not None else None) == reason
     assert reason is None or type(fact) in TOLD
+
+
+def test_a_gpu_that_does_not_answer_is_not_said_to_be_gone() -> None:
+    """Whoever goes to the machine looks for a card that is there."""
+    lost, gone = (render_event(GpuVanished(gpu=GPU, generation=2, is_gone=is_gone)) for is_gone in (False, True))
+    assert lost is not None
+    assert gone is not None
+    assert (lost.note, gone.note) == (
+        f"{GPU} does not answer: no reason known",
+        f"{GPU} is gone: no reason known",
+    )
 
 
 def tell(*times: float, about: str = "a", told: Told | None = None) -> tuple[Told, list[int]]:

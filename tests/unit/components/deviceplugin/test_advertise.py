@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    decide_pause,
     explain_loss,
     explain_unfitness,
     find_named,
@@ -199,24 +198,3 @@ def test_a_container_may_start_again_on_what_is_not_broken(
     """A device that waits for its verdict keeps its container; one that is broken or gone does not."""
     health = None if verdict is None else report(g0=verdict)
     assert (not explain_loss(gpu_uuid(0), View(inventory, health))) is may_start
-
-
-ONE = (AdvertisedDevice(id=DeviceId("a"), healthy=True),)
-OTHER = (AdvertisedDevice(id=DeviceId("a"), healthy=False),)
-
-
-@pytest.mark.parametrize(
-    ("sent", "wanted", "ago", "pause"),
-    [
-        (None, ONE, 0.0, 0.0),
-        (ONE, ONE, 0.0, None),
-        (ONE, OTHER, 0.0, 0.05),
-        (ONE, OTHER, 0.04, 0.01),
-        (ONE, OTHER, 1.0, 0.0),
-    ],
-)
-def test_changes_are_gathered_for_a_moment(
-    sent: tuple[AdvertisedDevice, ...] | None, wanted: tuple[AdvertisedDevice, ...], ago: float, pause: float | None
-) -> None:
-    """The first list goes at once, an equal one never, a changed one when the window since the first change is over."""
-    assert decide_pause(sent, wanted, ago, 0.05) == pytest.approx(pause)

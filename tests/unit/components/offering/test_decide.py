@@ -1,12 +1,13 @@
 """The doors of all GPUs, and what is said of them."""
 
-from nodeagent.components.offering.decide import decide_conditions, plan_offering
+from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.parts import make_bound, make_settings, make_table, part
 
 TWO = (make_gpu(0), make_gpu(1))
 
@@ -30,7 +31,7 @@ def test_without_rules_every_gpu_is_given_whole_and_nothing_is_said() -> None:
     """Also one that somebody has: nobody is in anybody's way."""
     offering = plan_offering(TWO, Settings(), {}, [held(0)])
     assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [(Door.WHOLE, True, True)] * 2
-    assert not any(decide_conditions(offering).values())
+    assert not any(decide_conditions(offering, list_served(Settings())).values())
 
 
 def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
@@ -45,7 +46,7 @@ def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
         Door.NONE,
         False,
     )
-    waits = decide_conditions(offering)["door-waits"]
+    waits = decide_conditions(offering, list_served(Settings()))["door-waits"]
     assert waits == {gpu_uuid(0): first.describe()}
     assert "until ns/train (main) is gone, then none (set by a person)" in first.describe()
 
@@ -62,7 +63,22 @@ def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
     settings = Settings(doors=DoorsSettings(rules=(rule("fractions", "0"), rule("none", "0"), rule("none", "nope"))))
     offering = plan_offering(TWO, settings, {}, [])
     assert not offering.doors[0].is_open
-    found = decide_conditions(offering)
+    found = decide_conditions(offering, list_served(Settings()))
     assert found["door-unserved"] == {gpu_uuid(0): "GPU 0: door fractions (doors.rules[0])"}
     assert "doors.rules[0] (fractions) and doors.rules[1] (none) both name GPU 0" in found["doors-unclear"][""]
     assert "'nope' means no GPU of this node" in found["doors-unclear"][""]
+
+
+def test_with_parts_served_their_door_is_open_and_holds_whoever_has_some() -> None:
+    """A GPU goes from whole to parts when nobody has it whole, and back when nobody has a part of it."""
+    settings = make_settings(0)
+    assert Door.FRACTIONS in list_served(settings)
+    offering = plan_offering(TWO, settings, {}, [])
+    assert [(each.door, each.is_open) for each in offering.doors] == [(Door.FRACTIONS, True), (Door.WHOLE, True)]
+    assert not any(decide_conditions(offering, list_served(settings)).values())
+    waiting = plan_offering(TWO, settings, {}, [held(0)])
+    assert (waiting.doors[0].door, waiting.doors[0].is_open) == (Door.WHOLE, False)
+    parts = make_table(bindings=[make_bound(7, [1], part(0, 30, 8))])
+    back = plan_offering(TWO, settings, {gpu_uuid(0): Door.WHOLE}, [], parts)
+    assert (back.doors[0].door, back.doors[0].wanted) == (Door.FRACTIONS, Door.WHOLE)
+    assert "until ns/a (main) is gone, then whole" in back.doors[0].describe()

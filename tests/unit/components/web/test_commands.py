@@ -8,6 +8,7 @@ from nodeagent.components.web.api.admin import CommandMalformed
 from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.index import ADMIN, INDEX
 from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartWish
 
 
 class RecordingControl:
@@ -40,6 +41,9 @@ class RecordingControl:
     async def apply_layout(self, name: str, who: str) -> str:
         return f"{name or 'the same'} for {who}"
 
+    async def set_part(self, wish: PartWish) -> str:
+        return f"{wish.pod} ({wish.container}) {wish.cores} {wish.memory_bytes} for {wish.who}"
+
 
 async def give(path: str, body: bytes) -> str:
     return await Commands(RecordingControl()).list()[path](Order(body=body, uid=0, pid=7))
@@ -60,6 +64,8 @@ async def give(path: str, body: bytes) -> str:
         ("/api/v1/layout", b'{"layout": "all-enabled", "who": "me"}', "all-enabled for me (uid 0, pid 7)"),
         ("/api/v1/layout", b"{}", "the same for uid 0, pid 7"),
         ("/api/v1/door", b'{"gpu": "3", "door": "configured"}', "3 through None for uid 0, pid 7"),
+        ("/api/v1/part", b'{"pod": "a/b", "cores": 5}', "a/b () 5 None for uid 0, pid 7"),
+        ("/api/v1/part", b'{"pod": "b", "container": "c", "memory_bytes": 9}', "b (c) None 9 for uid 0, pid 7"),
     ],
 )
 async def test_each_command_reaches_the_agent_with_its_words(path: str, body: bytes, done: str) -> None:
@@ -67,7 +73,7 @@ async def test_each_command_reaches_the_agent_with_its_words(path: str, body: by
     assert await give(path, body) == done
 
 
-@pytest.mark.parametrize("command", ["faults", "crash", "release", "clear", "forget", "door"])
+@pytest.mark.parametrize("command", ["faults", "crash", "release", "clear", "forget", "door", "part"])
 async def test_a_body_that_is_none_reaches_nobody(command: str) -> None:
     """It is refused with the place of the mistake."""
     with pytest.raises(CommandMalformed):
@@ -78,6 +84,12 @@ async def test_a_gpu_is_cleared_for_a_reason() -> None:
     """An empty one is none."""
     with pytest.raises(CommandMalformed, match="for a reason"):
         await give("/api/v1/clear", b'{"gpu": "3", "reason": " "}')
+
+
+async def test_a_part_is_set_to_something() -> None:
+    """To change nothing is a slip."""
+    with pytest.raises(CommandMalformed, match="nothing to set"):
+        await give("/api/v1/part", b'{"pod": "b"}')
 
 
 def test_every_command_of_the_document_is_there_and_no_other() -> None:

@@ -21,7 +21,7 @@ from nodeagent.edge.host.vgpu.limits_file import (
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
 FIRST = DeviceLimit("GPU-11111111-2222-3333-4444-555555555555", memory_bytes=8 << 30, core_percent=30, soft=True)
-SECOND = DeviceLimit("MIG-99999999-2222-3333-4444-555555555555")
+SECOND = DeviceLimit("MIG-99999999-2222-3333-4444-555555555555", context_bytes=300 << 20)
 LIMITS = Limits((FIRST, SECOND), FailMode.REFUSE)
 
 
@@ -145,6 +145,7 @@ def test_file_of_another_size_or_kind_is_left_alone(tmp_path: Path) -> None:
         DeviceLimit("11111111-2222-3333-4444-555555555555"),
         DeviceLimit("GPU-1"),
         DeviceLimit(FIRST.uuid, memory_bytes=-1),
+        DeviceLimit(FIRST.uuid, context_bytes=-1),
         DeviceLimit(FIRST.uuid, memory_bytes=1 << 60),
         DeviceLimit(FIRST.uuid, core_percent=0),
         DeviceLimit(FIRST.uuid, core_percent=101),

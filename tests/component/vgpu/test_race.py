@@ -25,7 +25,7 @@ LIMIT = 1 << 20
 def hammer(place: Place, driver: FakeDriver, *, processes: int, threads: int, seconds: float) -> int:
     """How many were killed; each that ends by itself has found nothing wrong."""
     environ = list_environ(place, driver)
-    words = [str(build_program("linear_race")), str(threads), "400", str(LIMIT // 8)]
+    words = [str(build_program("race")), str(threads), "400", str(LIMIT // 8)]
     chance = random.Random(processes)
     running: list[subprocess.Popen[bytes]] = []
     killed = 0

@@ -1,0 +1,133 @@
+"""`nodeagent fractions list|explain|set`."""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nodeagent.cli.agent.settings import load_for, load_for_looking
+from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.output import write_answer, write_table
+from nodeagent.cli.answers.table import Table, read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.source import API
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.node.allocations import name_devices
+from nodeagent.components.web.api.parts import PartRecord, PartsRecord, WaitingRecord
+from nodeagent.components.web.api.records import GpusRecord
+from nodeagent.model.journal import Binding
+from nodeagent.model.nearest import suggest
+from nodeagent.model.units import render_age, render_bytes
+
+HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "HELD BY", "FOR", "WHY")
+WAITS = "waits"
+
+
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Who has which part, and who waits for one."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    agent = find_agent(settings, environ)
+    parts = agent.read(f"{API}/parts", PartsRecord)
+    gpus = find_agent(settings, environ).read(f"{API}/gpus", GpusRecord)
+    names = name_devices(record.gpu for record in gpus.gpus)
+    table = tabulate(parts, names, now_seconds=time.time())
+    write_table(arguments, streams, parts, table, _tell_undivided(parts), agent)
+    return ExitCode.OK
+
+
+def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float) -> Table:
+    """A line for each GPU of each container, then one for each that waits."""
+    rows = [
+        (
+            _name(record.binding),
+            record.binding.container,
+            names.get(used.gpu, "gone"),
+            used.describe_cores(),
+            used.describe_memory(),
+            str(record.binding.enforcement),
+            render_age(now_seconds - record.binding.since_seconds),
+            record.binding.why or "-",
+        )
+        for record in parts.bound
+        for used in record.used
+    ]
+    for waiting in parts.waiting:
+        pod, _, container = waiting.container.partition(" ")
+        rows.append((pod, container.strip("()"), WAITS, "-", "-", "-", "-", _reason(waiting)))
+    return Table(
+        HEAD, rows, giving_way=("WHY", "CONTAINER"), wide=("HELD BY",), nothing="no container has a part of a GPU"
+    )
+
+
+def _show(count: int | None, render: Callable[[int], str] = str) -> str:
+    return "-" if count is None else render(count)
+
+
+def _tell_undivided(parts: PartsRecord) -> list[str]:
+    """What is used by one of several containers, a line each."""
+    return [
+        f"of GPU {_show(one.index)}, {_show(one.cores_used)} cores and {_show(one.memory_used_bytes, render_bytes)} are"
+        f" used in {one.pod.namespace}/{one.pod.name}: by {' or '.join(one.containers)}, the container runtime has not"
+        " told which"
+        for one in parts.undivided
+    ]
+
+
+def explain(arguments: argparse.Namespace, streams: Streams) -> int:
+    """How the GPUs of a pod were chosen, or why it waits."""
+    environ = read_environment(arguments)
+    agent = find_agent(load_for_looking(arguments, environ), environ)
+    parts = agent.read(f"{API}/parts", PartsRecord)
+    bound = tuple(record for record in parts.bound if arguments.pod in _names(_name(record.binding)))
+    waiting = tuple(one for one in parts.waiting if arguments.pod in _names(one.container.partition(" ")[0]))
+    if not bound and not waiting:
+        known = [*map(_name, (record.binding for record in parts.bound)), *(one.container for one in parts.waiting)]
+        problem = f"no pod {arguments.pod} has a part of a GPU or waits for one{suggest(arguments.pod, known)}"
+        raise CommandFailed(problem, ExitCode.BAD_INPUT)
+    lines = [line for record in bound for line in _explain_bound(record)]
+    lines += [line for one in waiting for line in (f"{one.container} waits", *(f"  {each}" for each in one.looked_at))]
+    write_answer(
+        arguments, streams, PartsRecord(bound=bound, waiting=waiting), "".join(f"{line}\n" for line in lines), agent
+    )
+    return ExitCode.OK
+
+
+def change(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Other limits for a running container."""
+    environ = read_environment(arguments)
+    if arguments.cores is None and arguments.memory is None:
+        raise CommandFailed("nothing to set: give --cores, --memory, or both", ExitCode.BAD_INPUT)
+    agent = find_agent(load_for(arguments, environ).settings, environ, change=True)
+    wish = {
+        "pod": arguments.pod,
+        "container": arguments.container or "",
+        "cores": arguments.cores,
+        "memory_bytes": arguments.memory,
+        "who": environ.get("SUDO_USER") or environ.get("USER") or "",
+    }
+    print(f"{say_simulated(agent)}{agent.post(f'{API}/part', wish)}", file=streams.out, flush=True)
+    return ExitCode.OK
+
+
+def _name(binding: Binding) -> str:
+    return f"{binding.pod.namespace}/{binding.pod.name}"
+
+
+def _names(pod: str) -> Sequence[str]:
+    """With its namespace, and without."""
+    return pod, pod.partition("/")[2]
+
+
+def _reason(waiting: WaitingRecord) -> str:
+    because = next((line for line in waiting.looked_at if line.startswith("because")), "")
+    return because.removeprefix("because").strip() or "-"
+
+
+def _explain_bound(record: PartRecord) -> tuple[str, ...]:
+    binding = record.binding
+    decided = record.decided or (
+        f"because    {binding.why or 'it was found so'}",
+        "note       what else was looked at is not remembered over a restart of the agent",
+    )
+    return (f"{_name(binding)} ({binding.container})", *(f"  {line}" for line in decided))

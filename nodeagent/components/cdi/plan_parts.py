@@ -1,0 +1,64 @@
+"""The specification of one container that has parts of GPUs: its names, and all that it needs, in one file."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from nodeagent.components.cdi.plan_devices import plan_gpu_devices
+from nodeagent.components.cdi.plan_mounts import READ_ONLY
+from nodeagent.components.cdi.plan_specs import SpecWishes, build_for, plan_common_edits
+from nodeagent.components.cdi.spec import ContainerEdits, Device, Mount, Spec
+from nodeagent.model.cdi import DriverFiles
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.plugin import ContainerMount
+from nodeagent.rules.cdi_names import PART_KIND
+
+_WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind")
+
+
+class PartUndescribed(NodeagentError):
+    """A GPU cannot be given to a container now."""
+
+    def __init__(self, gpu: str, reason: str) -> None:
+        super().__init__(f"{gpu} cannot be described to the container runtime: {reason}")
+        self.gpu, self.reason = gpu, reason
+
+
+def plan_part(
+    names: Sequence[str],
+    gpus: Sequence[GpuUuid],
+    mounts: Iterable[ContainerMount],
+    node: tuple[Inventory, DriverFiles, SpecWishes],
+) -> Spec:
+    """The file in which each of these names means these GPUs.
+
+    Raises:
+        PartUndescribed: one of them has no device node.
+    """
+    inventory, files, wishes = node
+    plan = plan_gpu_devices(inventory, files, hook=wishes.hook)
+    edits = {device.name: device.container_edits for device in plan.devices}
+    for gpu in gpus:
+        if gpu not in edits:
+            raise PartUndescribed(gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node"))
+    merged = _merge([edits[gpu] for gpu in gpus])
+    merged = replace(merged, mounts=tuple(map(_render_mount, mounts)))
+    devices = tuple(Device(name=name, container_edits=merged) for name in names)
+    common = plan_common_edits(files, wishes.hook)
+    return build_for(PART_KIND, devices, common, groups=wishes.groups)
+
+
+def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
+    return ContainerEdits(
+        env=tuple(line for edits in all_edits for line in edits.env),
+        device_nodes=tuple(dict.fromkeys(node for edits in all_edits for node in edits.device_nodes)),
+        hooks=tuple(hook for edits in all_edits for hook in edits.hooks),
+        additional_gids=tuple(sorted({gid for edits in all_edits for gid in edits.additional_gids})),
+    )
+
+
+def _render_mount(mount: ContainerMount) -> Mount:
+    options = READ_ONLY if mount.read_only else _WRITABLE
+    return Mount(host_path=mount.host_path, container_path=mount.container_path, options=options)

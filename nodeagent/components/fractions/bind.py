@@ -1,0 +1,241 @@
+"""What a container that starts is given: what it has already, or what is chosen for it now; pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from nodeagent.components.fractions.decide import PartView, name_files, plan_account
+from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
+from nodeagent.model.parts import PodRequest
+from nodeagent.rules.fractions.pairing import Caller, find_standing
+from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
+from nodeagent.rules.fractions.tokens import find_near
+from nodeagent.rules.fractions.wishes import Wish, read_wish
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import Placement, place, render_placement
+from nodeagent.rules.placement.space import CORES
+
+_ENFORCEMENTS: Final = (str(Enforcement.ADVISE), str(Enforcement.LIBRARY))
+
+
+class Start(NamedTuple):
+    """A container that starts, with all that was found out about it."""
+
+    caller: Caller
+    pod: PodRequest | None
+    """What the API server says of its pod; `None` where nobody can be asked."""
+    settings: FractionsSettings = FractionsSettings()
+
+
+class Choice(NamedTuple):
+    """What it is to be given."""
+
+    binding: Binding
+    """Of number 0 where it has none yet."""
+    leaving: tuple[int, ...] = ()
+    """Bindings that end with it."""
+    placement: Placement | None = None
+    """How it was chosen; `None` for one that it has already."""
+    problem: str = ""
+    """Why what a scheduler wrote means nothing here."""
+
+
+def check_request(profile: object, resource: ResourceName, count: int) -> None:
+    """See at the admission that so many ids of a resource can be asked for at all.
+
+    Raises:
+        RequestInvalid: no container could ever be started with them.
+    """
+    if isinstance(profile, CoresProfile) and resource == profile.core:
+        check_cores(profile, count)
+
+
+def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -> Choice:
+    """What the container is given.
+
+    Raises:
+        AllocationError: it asks for what nobody can be given, or there is no room now.
+    """
+    caller, profile = start.caller, view.profile
+    resources = (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share, None)
+    bound = {
+        binding.number: _list_ids(table, binding, resources)
+        for binding in table.bindings.values()
+        if is_same_pod(binding.pod, caller.pod)
+    }
+    standing, promised = find_standing(bound, caller), find_promises(table, caller, resources)
+    is_promised = any(each.cdi_name for each in promised)
+    if standing.same is not None and not is_promised:
+        same = table.bindings[standing.same]
+        return Choice(replace(same, pod=_complete(same.pod, caller.pod)))
+    if not is_promised:
+        raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
+    # Promised once more, they are another container's than before, which was told a name of its own.
+    leaving = tuple(number for number in (standing.same, *standing.superseded) if number is not None)
+    demand, core_limit = read_demand(start, view)
+    wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
+    space = plan_account(view, table, leaving)
+    near = find_near(caller.cores, view.gpus)
+    placement = place(space, demand, wish=wish.gpus, near=near)
+    if not placement.shares:
+        raise NoRoom(placement.rule, render_placement(placement))
+    binding = Binding(
+        number=0,
+        reservations=tuple(each.number for each in promised),
+        pod=caller.pod,
+        container=caller.containers[0],
+        parts=placement.shares,
+        since_seconds=now_seconds,
+        cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
+        core_limit=core_limit,
+        enforcement=read_enforcement(start, demand),
+        why=placement.rule,
+    )
+    return Choice(binding, leaving, placement, wish.problem)
+
+
+def read_enforcement(start: Start, demand: Demand) -> Enforcement:
+    """What holds the container to its part; nothing has to where it has whole GPUs.
+
+    Raises:
+        RequestInvalid: the pod asks for another one that there is not.
+    """
+    if demand.is_exclusive:
+        return Enforcement.ADVISE
+    key = start.settings.enforcement_annotation
+    chosen = start.pod.annotations.get(key) if start.pod is not None else None
+    if chosen not in (None, *_ENFORCEMENTS):
+        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give {' or '.join(_ENFORCEMENTS)}")
+    return Enforcement(chosen or start.settings.enforcement)
+
+
+def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
+    """A binding with other limits on the GPUs that it has; `None` leaves one as it is.
+
+    Raises:
+        ControlRefused: it has whole GPUs, or the numbers make no sense.
+    """
+    if any(part.cores >= CORES for part in binding.parts):
+        raise ControlRefused(f"{describe_pod(binding)} has whole GPUs, which have no limits to change")
+    if cores is not None and not 1 <= cores < CORES:
+        raise ControlRefused(f"{cores} cores are no part of a GPU: give 1 to {CORES - 1}")
+    if memory_bytes is not None and memory_bytes < 1:
+        raise ControlRefused(f"{memory_bytes} bytes are no part of a GPU's memory: give more")
+    parts = tuple(
+        replace(
+            part,
+            cores=part.cores if cores is None else cores,
+            memory_bytes=part.memory_bytes if memory_bytes is None else memory_bytes,
+        )
+        for part in binding.parts
+    )
+    core_limit = binding.core_limit
+    if core_limit is not None and cores is not None:
+        core_limit = max(core_limit, cores)
+    return replace(binding, parts=parts, core_limit=core_limit)
+
+
+def describe_pod(binding: Binding) -> str:
+    """Whose a binding is, for people."""
+    return f"{binding.pod.namespace}/{binding.pod.name} ({binding.container})"
+
+
+def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, ...]:
+    """Those of a pod, named with its namespace or without, and of one of its containers where that is named."""
+    return tuple(
+        binding
+        for binding in table.bindings.values()
+        if pod in {binding.pod.name, f"{binding.pod.namespace}/{binding.pod.name}"}
+        and container in {"", binding.container}
+    )
+
+
+def _complete(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
+    """What was known of a pod, and what is told now where that was not known: a source may have been silent before."""
+    return PodIdentity(namespace=pod.namespace or told.namespace, name=pod.name or told.name, uid=pod.uid or told.uid)
+
+
+def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:
+    """Whether two identities are one pod's: by uid where both tell it, by name where not."""
+    if one.uid and other.uid:
+        return one.uid == other.uid
+    return (one.namespace, one.name) == (other.namespace, other.name)
+
+
+def read_demand(start: Start, view: PartView) -> tuple[Demand, int | None]:
+    """What the container asks for, and the most compute that its pod allows itself.
+
+    Raises:
+        RequestInvalid: nobody can be given that, or the pod must be asked and is not known.
+    """
+    caller, profile = start.caller, view.profile
+    if isinstance(profile, CoresProfile):
+        demand = read_counts(profile, len(caller.cores), len(caller.memory), view.largest_bytes)
+        annotations = start.pod.annotations if start.pod is not None else {}
+        return demand, read_core_limit(profile, annotations, demand)
+    container = _find_container(start)
+    if container is None:
+        raise RequestInvalid(profile.share, "the API server has not told yet how large the pod's shares are")
+    return read_shares(profile, len(caller.cores), container, view.largest_bytes), None
+
+
+def _find_container(start: Start) -> Mapping[str, str] | None:
+    if start.pod is None:
+        return None
+    known = {container.name: container.limits for container in start.pod.containers}
+    return known.get(start.caller.containers[0])
+
+
+def _read_choice(start: Start, view: PartView) -> Wish:
+    """What the scheduler chose for it, where that can be known."""
+    if start.pod is None:
+        return Wish()
+    names = [container.name for container in start.pod.containers]
+    name = start.caller.containers[0]
+    if name not in names:
+        return Wish()
+    inits = sum(container.is_init for container in start.pod.containers)
+    annotations, number = start.pod.annotations, names.index(name)
+    return read_wish(view.profile, annotations, view.inventory.gpus, container=number, init_containers=inits)
+
+
+def _list_ids(
+    table: PartTable, binding: Binding, resources: tuple[ResourceName, ResourceName | None]
+) -> tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]:
+    """The ids of a binding: those of the first resource, and those of the second."""
+    promised = [table.reservations[number] for number in binding.reservations]
+    cores, memory = (
+        tuple(device for each in promised if each.resource == resource for device in each.devices)
+        for resource in resources
+    )
+    return cores, memory
+
+
+def find_promises(
+    table: PartTable, caller: Caller, resources: tuple[ResourceName, ResourceName | None]
+) -> tuple[Reservation, ...]:
+    """The promises that nobody has redeemed of exactly the ids that the container has, those of each resource together.
+
+    Several of a resource where containers of a pod that never run at once share their ids: each was told a name of its
+    own, and all names must mean the same. A pod that had the ids before and never started is among them, harmlessly.
+    """
+    return tuple(
+        each
+        for resource, ids in zip(resources, (caller.cores, caller.memory), strict=True)
+        if resource is not None and ids
+        for each in table.find_reservations(resource, ids)
+        if table.find_binding(each.number) is None
+    )
+
+
+def list_names(table: PartTable, binding: Binding) -> tuple[str, ...]:
+    """The unqualified names by which containers were told of a binding, that first by which its files are called."""
+    promised = [table.reservations[number].cdi_name for number in binding.reservations]
+    names = [name.partition("=")[2] for name in promised if name and name != binding.cdi_name]
+    return name_files(binding), *names

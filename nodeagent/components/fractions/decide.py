@@ -1,0 +1,184 @@
+"""What can be given in parts now: the profile in force, the ids that count it, the account of the GPUs; pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.offering import Door, Offering
+from nodeagent.model.parts import PartLimit
+from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.model.units import render_bytes
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.tokens import TokenGroup, plan_tokens
+from nodeagent.rules.placement.space import CORES, Space, plan_space
+
+_FIT: Final = (Verdict.HEALTHY, Verdict.SUSPECT)
+
+
+class PartView(NamedTuple):
+    """All that is known of the GPUs behind the door `fractions`."""
+
+    inventory: Inventory
+    gpus: tuple[Gpu, ...]
+    """Those that are given in parts, whether anybody new may have some of them or not."""
+    unfit: Mapping[GpuUuid, str]
+    """Why nothing of each can be given now; empty where something can."""
+    profile: Profile
+    memory_ratio: float
+
+    @property
+    def largest_bytes(self) -> int:
+        """What the largest of them promises."""
+        return max((int(gpu.memory_total_bytes * self.memory_ratio) for gpu in self.gpus), default=0)
+
+    @property
+    def capacities(self) -> tuple[GpuPart, ...]:
+        """What each of them has to give in all."""
+        return tuple(
+            GpuPart(gpu=gpu.uuid, cores=CORES, memory_bytes=int(gpu.memory_total_bytes * self.memory_ratio))
+            for gpu in self.gpus
+        )
+
+
+def read_profile(settings: FractionsSettings) -> Profile:
+    """By which names parts are asked for."""
+    if settings.profile == "hami":
+        return SharesProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
+    return CoresProfile(
+        core=ResourceName(settings.core_resource),
+        memory=ResourceName(settings.memory_resource),
+        block_bytes=settings.block_mib * MIB,
+        core_limit=settings.core_limit_annotation,
+        predicate=settings.predicate_annotation,
+    )
+
+
+def plan_view(
+    inventory: Inventory,
+    offering: Offering,
+    health: HealthReport | None,
+    settings: FractionsSettings,
+    blocked: str = "",
+) -> PartView:
+    """The GPUs behind the door, and of which of them nothing can be given.
+
+    Args:
+        inventory: the node's GPUs.
+        offering: which doors they have.
+        health: what they are good for; `None` while nobody knows.
+        settings: names and sizes.
+        blocked: why nothing at all can be given, such as a driver that is not ready.
+    """
+    behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
+    closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
+    gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in behind)
+    unfit = {
+        gpu.uuid: blocked or ("" if gpu.uuid in is_open else closed[gpu.uuid]) or explain_unfitness(gpu, health)
+        for gpu in gpus
+    }
+    return PartView(inventory, gpus, unfit, read_profile(settings), settings.memory_overcommit_ratio)
+
+
+def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
+    """Why nothing of a GPU can be given for its own sake; empty where something can."""
+    if gpu.lost:
+        return f"GPU {gpu.index} is lost: {gpu.lost}"
+    if gpu.mig_enabled:
+        return "MIG is on, and parts are of whole GPUs: switch it off, or choose another door"
+    verdict = health.find_device(gpu.uuid) if health is not None else None
+    if verdict is None:
+        return "its health is not known yet"
+    return "" if verdict.verdict in _FIT else verdict.reason or f"its health is {verdict.verdict}"
+
+
+def plan_lists(view: PartView, table: PartTable) -> dict[ResourceName, tuple[AdvertisedDevice, ...]]:
+    """By resource the whole list that the kubelet is sent.
+
+    An id that somebody holds stays in the list, unhealthy, when its GPU is gone: the kubelet would show it healthy.
+    """
+    groups: dict[ResourceName, list[TokenGroup]] = {name: [] for name in list_resources(view.profile)}
+    for group in plan_tokens(view.gpus, view.profile, view.memory_ratio):
+        groups[group.resource].append(group)
+    held = _list_held(table)
+    return {
+        name: _render_list(each, view.unfit, held.get(name, ()))
+        for name, each in groups.items()
+        if each or name in held
+    }
+
+
+def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
+    """The resources of a profile, that first of which a container is told its GPUs."""
+    return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
+
+
+def _list_held(table: PartTable) -> dict[ResourceName, set[DeviceId]]:
+    held: dict[ResourceName, set[DeviceId]] = {}
+    for reservation in table.reservations.values():
+        held.setdefault(reservation.resource, set()).update(reservation.devices)
+    return held
+
+
+def _render_list(
+    groups: Iterable[TokenGroup], unfit: Mapping[GpuUuid, str], held: Iterable[DeviceId]
+) -> tuple[AdvertisedDevice, ...]:
+    devices = [
+        AdvertisedDevice(id=token, healthy=not unfit[group.gpu], numa_node=group.numa_node)
+        for group in groups
+        for token in group.list_ids()
+    ]
+    known = {device.id for device in devices}
+    return (*devices, *(AdvertisedDevice(id=token, healthy=False) for token in sorted(set(held) - known)))
+
+
+def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) -> Space:
+    """What of each GPU is given, without the bindings of these numbers."""
+    withheld = {gpu.uuid: view.unfit.get(gpu.uuid, "it is not given in parts") for gpu in view.inventory.gpus}
+    space = plan_space(
+        view.inventory,
+        view.profile.block_bytes,
+        withheld={gpu: reason for gpu, reason in withheld.items() if reason},
+        users_max=view.profile.shares_per_gpu if isinstance(view.profile, SharesProfile) else None,
+        memory_ratio=view.memory_ratio,
+    )
+    gone = set(leaving)
+    return space.occupy(
+        part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
+    )
+
+
+def plan_limits(binding: Binding, capacities: Iterable[GpuPart]) -> tuple[PartLimit, ...]:
+    """What a container is held to on each of its GPUs; nothing holds one that has all of it."""
+    whole = {each.gpu: each.memory_bytes for each in capacities}
+    return tuple(
+        PartLimit(
+            gpu=part.gpu,
+            memory_bytes=None if part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1) else part.memory_bytes,
+            cores=part.cores if 0 < part.cores < CORES else None,
+            cores_max=(binding.core_limit or part.cores) if 0 < part.cores < CORES else None,
+        )
+        for part in binding.parts
+    )
+
+
+def describe_binding(binding: Binding) -> str:
+    """Whose a binding is."""
+    return (
+        f"{binding.pod.namespace}/{binding.pod.name} ({binding.container}), since its start bound as {binding.number}"
+    )
+
+
+def name_files(binding: Binding) -> str:
+    """The unqualified name of a binding, by which its files are called."""
+    return binding.cdi_name.partition("=")[2] or f"b{binding.number}"
+
+
+def describe_parts(binding: Binding) -> str:
+    """How much a container has."""
+    return ", ".join(
+        f"{part.cores} cores and {render_bytes(part.memory_bytes)} of {part.gpu}" for part in binding.parts
+    )

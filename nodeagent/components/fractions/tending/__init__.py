@@ -1,0 +1,1 @@
+"""What has become of what was given: held against the kubelet, the runtime and the GPUs, and given back at its end."""

@@ -1,0 +1,160 @@
+"""Looks now and then whether what was promised and bound still is, and gives back what has ended.
+
+Refuses to take one source's word for an end, and to take silence for one.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import anyio
+
+from nodeagent.components.fractions.decide import describe_binding, name_files
+from nodeagent.components.fractions.tending.judge import PartLook, judge_all
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import AllocationError, NodeagentError
+from nodeagent.model.events import PartReleased
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.parts import PodContainer
+from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing, ProcessPlaces
+from nodeagent.model.telemetry import NodeSample
+
+T = TypeVar("T")
+
+TEND_SECONDS: Final = 10.0
+"""Pause between looks; what seems to have ended must seem so twice."""
+
+
+class KubeletRecords(Protocol):
+    """The kubelet's own word on who holds what."""
+
+    async def read_pods(self) -> PodListing:
+        """Its list.
+
+        Raises:
+            NodeagentError: it cannot be asked now.
+        """
+        ...
+
+    async def read_checkpoint(self) -> KubeletCheckpoint:
+        """Its notes.
+
+        Raises:
+            NodeagentError: there are none, or they make no sense.
+        """
+        ...
+
+
+class Sources(NamedTuple):
+    """Who else knows what containers there are."""
+
+    list_containers: Callable[[], Awaitable[tuple[PodContainer, ...]]]
+    """Asks the container runtime."""
+    places: ProcessPlaces | None = None
+    """Whose a process is; none where GPUs are made up, and processes with them."""
+
+
+class Files(NamedTuple):
+    """What a container is given as files."""
+
+    specs: PartSpecs
+    folders: PartFolders
+
+
+class Tending:
+    """A task of the component `fractions`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        ledger: PartLedger,
+        files: Files,
+        kubelet: KubeletRecords,
+        sources: Sources,
+        *,
+        turn: anyio.Lock,
+        note: Callable[[PodListing], None],
+    ) -> None:
+        """`turn` is held by whoever changes what is bound; `note` is told of each list that the kubelet gives."""
+        self._bus, self._conditions, self._clock = bus, conditions, clock
+        self._ledger, self._files, self._kubelet, self._sources = ledger, files, kubelet, sources
+        self._turn, self._note = turn, note
+        self._over_since: Mapping[int, float] = {}
+        self._log = get_logger(component="fractions")
+
+    async def run(self) -> None:
+        """Look now and then whether what is promised and bound still is."""
+        async for _ in Ticker(TEND_SECONDS):
+            if self._table().reservations:
+                await self._tend()
+
+    async def _tend(self) -> None:
+        """One look at all sources; what they agree has ended is given back."""
+        look = await self._look()
+        async with self._turn:
+            table = self._table()
+            judgement = judge_all(table, look, self._over_since)
+            self._over_since = judgement.over_since
+            ended = judgement.list_ended()
+            if ended:
+                try:
+                    await self._ledger.release(ended)
+                except AllocationError as error:
+                    self._log.warning("parts_not_released", error=str(error))
+                    return
+        orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
+        self._conditions.replace("part-orphaned", orphans)
+        if look.listing is not None:
+            self._note(look.listing)
+        for number, why in ended.items():
+            binding = table.bindings.get(number)
+            self._bus.publish_fact(PartReleased(number=number, reason=why), source="fractions")
+            if binding is not None:
+                await self.remove_files(binding)
+
+    async def _look(self) -> PartLook:
+        """Ask everybody; who does not answer is told apart from who has nothing to say."""
+        now = self._clock.monotonic()
+        listing = await _try(self._kubelet.read_pods)
+        checkpoint = await _try(self._kubelet.read_checkpoint)
+        containers = await _try(self._sources.list_containers)
+        return PartLook(listing, checkpoint, containers, await self._find_users(), now)
+
+    async def _find_users(self) -> Mapping[GpuUuid, frozenset[str]] | None:
+        """By GPU the pods whose processes use it; `None` where the driver does not say."""
+        if self._sources.places is None:
+            return {}
+        sample = self._bus.latest(NodeSample)
+        if sample is None or sample.value.is_old(self._clock.wall()):
+            return None
+        by_gpu = {gpu.uuid: [process.pid for process in gpu.processes] for gpu in sample.value.gpus}
+        places = await self._sources.places.read_places([pid for pids in by_gpu.values() for pid in pids])
+        return {
+            gpu: frozenset(places[pid].pod_uid for pid in pids if pid in places) for gpu, pids in by_gpu.items() if pids
+        }
+
+    async def remove_files(self, binding: Binding) -> None:
+        """What is left of a container that has ended; what cannot be removed now is looked for again later."""
+        try:
+            await self._files.specs.remove_part(name_files(binding))
+            await self._files.folders.remove(name_files(binding))
+        except NodeagentError as error:
+            self._log.warning("part_files_left", binding=binding.number, error=str(error))
+
+    def _table(self) -> PartTable:
+        """What is promised and bound; nothing while nobody knows, and then nothing is done about it."""
+        return self._ledger.parts() or PartTable()
+
+
+async def _try(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """The answer; `None` where there is none."""
+    try:
+        return await ask()
+    except NodeagentError:
+        return None

@@ -1,0 +1,141 @@
+"""What has become of each promise and each binding, by all that can be asked: the kubelet, the runtime, the GPUs; pure.
+
+Owns what counts as the word of each source. The kubelet's list says which pods are active and which containers hold
+what, but for ordinary init containers; those stand in its notes, where pods stay that are gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from nodeagent.components.fractions.bind import is_same_pod
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, PartTable, Reservation
+from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.recovery import (
+    Action,
+    Container,
+    Evidence,
+    Finding,
+    Kubelet,
+    Own,
+    Process,
+    decide_recovery,
+)
+
+
+class PartLook(NamedTuple):
+    """What was seen in one look; `None` where it could not be."""
+
+    listing: PodListing | None
+    checkpoint: KubeletCheckpoint | None
+    containers: tuple[PodContainer, ...] | None
+    users: Mapping[GpuUuid, frozenset[str]] | None
+    """By GPU the uids of pods whose processes use it."""
+    now_seconds: float
+    """By a clock that never jumps."""
+
+
+class Judgement(NamedTuple):
+    """What is to be done about everything, and what to remember until the next look."""
+
+    findings: Mapping[int, Finding]
+    over_since: Mapping[int, float]
+    """Since when what seems to be over has seemed so, by number."""
+
+    def list_ended(self) -> dict[int, str]:
+        """What is released or rolled back, with the reason."""
+        ending = (Action.RELEASE, Action.ROLL_BACK)
+        return {number: finding.reason for number, finding in self.findings.items() if finding.action in ending}
+
+    def list_orphans(self) -> tuple[int, ...]:
+        """Bindings that are kept without the kubelet's word."""
+        return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
+
+
+def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
+    """Everything that is promised or bound, each by itself."""
+    findings: dict[int, Finding] = {}
+    for reservation in table.reservations.values():
+        if reservation.number not in table.redeemed:
+            findings[reservation.number] = decide_recovery(_weigh_promise(reservation, look, over_since))
+    for binding in table.bindings.values():
+        findings[binding.number] = decide_recovery(_weigh_binding(table, binding, look, over_since))
+    doubtful = (number for number, finding in findings.items() if finding.action is Action.LOOK_AGAIN)
+    return Judgement(findings, {number: over_since.get(number, look.now_seconds) for number in doubtful})
+
+
+def _weigh_promise(reservation: Reservation, look: PartLook, over_since: Mapping[int, float]) -> Evidence:
+    """Of a promise nobody knows the pod: whoever holds just these ids is the one."""
+    kubelet = Kubelet.UNREADABLE
+    if look.listing is not None:
+        entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
+        holds = any(_holds(entry, reservation.resource, reservation.devices) for entry in entries)
+        kubelet = Kubelet.YES if holds else Kubelet.NO
+    return Evidence(
+        own=Own.RESERVED,
+        kubelet=kubelet,
+        over_since_seconds=over_since.get(reservation.number),
+        now_seconds=look.now_seconds,
+    )
+
+
+def _weigh_binding(table: PartTable, binding: Binding, look: PartLook, over_since: Mapping[int, float]) -> Evidence:
+    return Evidence(
+        own=Own.BOUND,
+        kubelet=_ask_kubelet(table, binding, look),
+        process=_ask_gpus(binding, look),
+        container=_ask_runtime(binding, look.containers),
+        over_since_seconds=over_since.get(binding.number),
+        now_seconds=look.now_seconds,
+    )
+
+
+def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook) -> Kubelet:
+    if look.listing is None:
+        return Kubelet.UNREADABLE
+    if not binding.pod.name and look.checkpoint is None:
+        return Kubelet.UNREADABLE
+    # By uid alone nobody can say whether it is active: it counts as that as long as the notes have it.
+    if binding.pod.name and not is_active(binding.pod, look.listing):
+        return Kubelet.NO
+    entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
+    promised = [table.reservations[number] for number in binding.reservations]
+    holds = any(
+        _holds(entry, each.resource, each.devices) and _is_of(entry.pod, binding.pod)
+        for entry in entries
+        for each in promised
+    )
+    return Kubelet.YES if holds else Kubelet.NO
+
+
+def is_active(pod: PodIdentity, listing: PodListing) -> bool:
+    """Whether the kubelet's list has the pod, of which it knows the name alone."""
+    return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in listing.pods)
+
+
+def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
+    """Whether an entry, which has a name or a uid, is of this pod."""
+    return entry.uid == pod.uid if entry.uid and not entry.name else is_same_pod(entry, pod)
+
+
+def _holds(entry: ContainerDevices, resource: ResourceName, devices: Iterable[DeviceId]) -> bool:
+    return entry.resource == resource and set(entry.devices) == set(devices)
+
+
+def _ask_gpus(binding: Binding, look: PartLook) -> Process:
+    if look.users is None:
+        return Process.UNKNOWN
+    users = (look.users.get(part.gpu, frozenset()) for part in binding.parts)
+    return Process.CONTAINER if any(binding.pod.uid in each for each in users) else Process.NONE
+
+
+def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) -> Container:
+    if containers is None:
+        return Container.UNREADABLE
+    living = any(
+        (each.pod_uid, each.name) == (binding.pod.uid, binding.container) and each.state is not ContainerState.EXITED
+        for each in containers
+    )
+    return Container.PRESENT if living else Container.ABSENT

@@ -1,0 +1,113 @@
+"""Measures what containers use of their parts of GPUs, once for everybody who tells it.
+
+Owns the published `PartUsage`. Refuses to sample: it divides what the inventory has read, and tells nothing of a sample
+that is old. The container runtime is asked at most once in ten seconds, and only where a pod alone does not say enough.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.usage.measure import list_processes, list_unnamed, measure
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.journal import PartTable
+from nodeagent.model.parts import PodContainer
+from nodeagent.model.ports import ProcessPlace, ProcessPlaces
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
+
+NAMES_SECONDS: Final = 10.0
+"""Between two looks at the container runtime."""
+_NOBODY: Final = PartTable()
+Listing = Callable[[], Awaitable[tuple[PodContainer, ...]]]
+
+
+class Usage:
+    """The component."""
+
+    name = "usage"
+
+    def __init__(
+        self, bus: Bus, clock: Clock, *, places: ProcessPlaces | None = None, list_containers: Listing | None = None
+    ) -> None:
+        """`places` and the container runtime's listing are missing where processes are made up."""
+        self._bus, self._clock, self._places, self._list = bus, clock, places, list_containers
+        self._waker, self._unnamed, self._news = Waker(), Waker(), News()
+        self._names: Mapping[str, PodContainer] = {}
+        self._placed: Mapping[int, ProcessPlace] = {}
+        self._problem = ""
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Measure each sample, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="usage states")
+            if self._list is not None:
+                tasks.start_soon(self._ask_names, self._list, name="usage names")
+            task_status.started()
+            while True:
+                rest_seconds = await self._refresh()
+                with anyio.move_on_after(rest_seconds):
+                    await self._waker.wait()
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(NodeSample, PartTable, Inventory, client=self.name) as states:
+            async for _ in states:
+                self._waker.wake()
+
+    async def _refresh(self) -> float:
+        """Say what everybody uses now; returns for how long that holds by itself."""
+        parts, inventory = self._bus.latest(PartTable), self._bus.latest(Inventory)
+        sampled = self._bus.latest(NodeSample)
+        table = parts.value if parts is not None else _NOBODY
+        sample, rest_seconds = self._look(sampled)
+        if not table.bindings:
+            # Nothing that changes each second: where nobody has a part this costs no more than looking.
+            self._publish(PartUsage(), parts)
+            return rest_seconds
+        if sample is not None:
+            self._placed = await self._find_places(table, sample)
+            if list_unnamed(table, sample, self._placed, self._names):
+                self._unnamed.wake()
+        known = inventory.value if inventory is not None else None
+        self._publish(measure(table, known, sample, self._placed, self._names), sampled, parts, inventory)
+        return rest_seconds
+
+    def _publish(self, usage: PartUsage, *reasons: Envelope[Any] | None) -> None:
+        self._bus.publish_state(usage, source=self.name, cause=self._news.take(*reasons))
+
+    def _look(self, sampled: Envelope[NodeSample] | None) -> tuple[NodeSample | None, float]:
+        """The sample where it says how things are, and for how long it will."""
+        if sampled is None:
+            return None, math.inf
+        rest_seconds = sampled.value.time_seconds + sampled.value.fresh_seconds - self._clock.wall()
+        return (None, math.inf) if rest_seconds <= 0 else (sampled.value, rest_seconds)
+
+    async def _find_places(self, table: PartTable, sample: NodeSample) -> Mapping[int, ProcessPlace]:
+        if self._places is None:
+            return {}
+        return await self._places.read_places(list_processes(table, sample))
+
+    async def _ask_names(self, list_containers: Listing) -> None:
+        while True:
+            await self._unnamed.wait()
+            problem = ""
+            try:
+                self._names = {each.id: each for each in await list_containers()}
+            except NodeagentError as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                self._log.warning("containers_not_named", reason=problem)
+            self._problem = problem
+            self._waker.wake()
+            await anyio.sleep(NAMES_SECONDS)

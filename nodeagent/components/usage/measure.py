@@ -1,0 +1,201 @@
+"""What each container uses of its parts of GPUs, from one sample; pure.
+
+Owns whose a process is among those that share a GPU: by the pod of its control group, and among several containers of
+one pod by the name that the container runtime gives to its id. Refuses to guess: what cannot be divided is told of the
+pod as a whole, and what cannot be told is not zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.parts import PodContainer
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
+from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.rules.placement.space import CORES
+
+Places = Mapping[int, ProcessPlace]
+Names = Mapping[str, PodContainer]
+"""By the id of the container."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What some processes use together."""
+
+    processes: list[int] = field(default_factory=list)
+    cores: int | None = 0
+    memory_bytes: int | None = 0
+
+    def add(self, process: ProcessSample) -> None:
+        self.processes.append(process.pid)
+        self.cores = _add(self.cores, process.sm_utilization_percent)
+        self.memory_bytes = _add(self.memory_bytes, process.memory_used_bytes)
+
+    @property
+    def cores_used(self) -> int | None:
+        """A GPU has no more than all of itself, whatever overlapping windows add up to."""
+        return None if self.cores is None else min(CORES, self.cores)
+
+
+@dataclass(slots=True)
+class _Division:
+    """The processes of one GPU, divided among those who have parts of it."""
+
+    of_container: dict[int, _Tally]
+    """By the number of the binding."""
+    of_pod: dict[tuple[int, ...], _Tally]
+    """By the numbers of the bindings among which it could not be divided."""
+
+
+def list_processes(table: PartTable, sample: NodeSample) -> tuple[int, ...]:
+    """Those on GPUs of which somebody has a part: whose they are is worth knowing."""
+    shared = _list_tenants(table)
+    return tuple(sorted({each.pid for gpu in sample.gpus if gpu.uuid in shared for each in gpu.processes}))
+
+
+def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Names) -> frozenset[str]:
+    """The ids of containers whose name would tell more of a process than its pod does."""
+    tenants = _list_tenants(table)
+    return frozenset(
+        place.container_id
+        for gpu in sample.gpus
+        for process in gpu.processes
+        if (place := places.get(process.pid)) is not None
+        and place.container_id
+        and place.container_id not in names
+        and _needs_name(tenants.get(gpu.uuid, ()), place)
+    )
+
+
+def measure(
+    table: PartTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
+) -> PartUsage:
+    """What everybody uses; without a sample, who has what."""
+    tenants = _list_tenants(table)
+    found = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None else {}
+    divisions = {gpu: _divide(found.get(gpu), bindings, places, names) for gpu, bindings in tenants.items()}
+    indices = {gpu.uuid: gpu.index for gpu in inventory.gpus} if inventory is not None else {}
+    containers = tuple(_describe(binding, divisions, indices) for _, binding in sorted(table.bindings.items()))
+    undivided = tuple(
+        _describe_undivided(gpu, [table.bindings[number] for number in numbers], tally, indices.get(gpu))
+        for gpu, division in divisions.items()
+        for numbers, tally in division.of_pod.items()
+    )
+    return PartUsage(
+        time_seconds=sample.time_seconds if sample is not None else 0.0, containers=containers, undivided=undivided
+    )
+
+
+def _list_tenants(table: PartTable) -> dict[GpuUuid, tuple[Binding, ...]]:
+    """Who has parts of each GPU, in the order of their bindings."""
+    found: dict[GpuUuid, list[Binding]] = {}
+    for _, binding in sorted(table.bindings.items()):
+        for gpu in dict.fromkeys(part.gpu for part in binding.parts):
+            found.setdefault(gpu, []).append(binding)
+    return {gpu: tuple(bindings) for gpu, bindings in found.items()}
+
+
+def _needs_name(tenants: Sequence[Binding], place: ProcessPlace) -> bool:
+    """Whether the pod alone does not say whose a process is."""
+    of_pod = [each for each in tenants if each.pod.uid == place.pod_uid]
+    return bool(place.pod_uid) and (len(of_pod) > 1 or any(not each.pod.uid for each in tenants))
+
+
+def _divide(sample: GpuSample | None, tenants: tuple[Binding, ...], places: Places, names: Names) -> _Division:
+    tallies = {binding.number: _Tally() for binding in tenants}
+    division = _Division(tallies, {})
+    if sample is None or _is_unknown(sample, len(tenants), places):
+        for tally in tallies.values():
+            tally.cores = tally.memory_bytes = None
+        return division
+    for process in sample.processes:
+        owners = tuple(binding.number for binding in find_owners(process.pid, tenants, places, names))
+        if len(owners) == 1:
+            tallies[owners[0]].add(process)
+        elif owners:
+            division.of_pod.setdefault(owners, _Tally()).add(process)
+    for numbers in division.of_pod:
+        for number in numbers:
+            # Any of them may be the one: what it uses itself is not known.
+            tallies[number].cores = tallies[number].memory_bytes = None
+    return division
+
+
+def _is_unknown(sample: GpuSample, tenants: int, places: Places) -> bool:
+    """Whether nothing can be told of who uses this GPU."""
+    if sample.lost or sample.silent or any(each.what == "processes" for each in sample.unreadable):
+        return True
+    # One that has just ended is nowhere either; where none is seen, it is the agent that does not see them.
+    unseen = bool(sample.processes) and not any(process.pid in places for process in sample.processes)
+    return unseen and tenants > 1
+
+
+def find_owners(pid: int, tenants: tuple[Binding, ...], places: Places, names: Names) -> tuple[Binding, ...]:
+    """Whose a process is: one, nobody, or several containers of one pod of which nothing tells which it is."""
+    alone = tenants if len(tenants) == 1 else ()
+    place = places.get(pid)
+    if place is None:
+        return alone
+    if not place.pod_uid:
+        return ()  # a process of the host
+    name = names.get(place.container_id)
+    of_pod = tuple(each for each in tenants if _is_of_pod(each.pod, place, name))
+    if name is not None:
+        return tuple(each for each in of_pod if each.container == name.name)[-1:]
+    return of_pod or tuple(each for each in alone if not each.pod.uid)
+
+
+def _is_of_pod(pod: PodIdentity, place: ProcessPlace, name: PodContainer | None) -> bool:
+    """By uid where the pod's is known, by its name where the runtime tells that."""
+    if pod.uid:
+        return pod.uid == place.pod_uid
+    return name is not None and (name.namespace, name.pod) == (pod.namespace, pod.name)
+
+
+def _describe(binding: Binding, divisions: Mapping[GpuUuid, _Division], indices: Mapping[GpuUuid, int]) -> ContainerUse:
+    return ContainerUse(
+        number=binding.number,
+        pod=binding.pod,
+        container=binding.container,
+        enforcement=binding.enforcement,
+        since_seconds=binding.since_seconds,
+        why=binding.why,
+        parts=tuple(
+            _describe_part(part, binding, divisions[part.gpu].of_container[binding.number], indices.get(part.gpu))
+            for part in binding.parts
+        ),
+    )
+
+
+def _describe_part(part: GpuPart, binding: Binding, tally: _Tally, index: int | None) -> PartUse:
+    return PartUse(
+        gpu=part.gpu,
+        index=index,
+        cores=part.cores,
+        memory_bytes=part.memory_bytes,
+        cores_max=binding.core_limit,
+        cores_used=tally.cores_used,
+        memory_used_bytes=tally.memory_bytes,
+        processes=tuple(tally.processes),
+    )
+
+
+def _describe_undivided(gpu: GpuUuid, bindings: Sequence[Binding], tally: _Tally, index: int | None) -> UndividedUse:
+    return UndividedUse(
+        pod=bindings[0].pod,
+        containers=tuple(binding.container for binding in bindings),
+        gpu=gpu,
+        index=index,
+        cores_used=tally.cores_used,
+        memory_used_bytes=tally.memory_bytes,
+        processes=tuple(tally.processes),
+    )
+
+
+def _add(whole: int | None, more: int | None) -> int | None:
+    return None if whole is None or more is None else whole + more

@@ -1,0 +1,96 @@
+"""`fractions`: parts of GPUs, under the names that clusters of this kind already use."""
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Section, knob
+
+ProfileName: TypeAlias = Literal["tencent", "hami"]
+EnforcementName: TypeAlias = Literal["advise", "library"]
+
+_LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+QUALIFIED = Text(
+    "a qualified name such as tencent.com/vcuda-core", rf"{_LABEL}/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63
+)
+PREFIX = Text("the beginning of a qualified name", rf"{_LABEL}/[A-Za-z0-9]([A-Za-z0-9_.-]*)", 60)
+
+
+class FractionsSettings(Section):
+    """Parts of GPUs: how they are asked for, and what holds containers to theirs."""
+
+    enabled: bool = knob(
+        Flag(),
+        default=False,
+        what="give GPUs behind the door `fractions` in parts; `doors.rules` says which those are",
+        why="a GPU is given whole unless somebody asks for another way",
+    )
+    profile: ProfileName = knob(
+        OneOf[ProfileName](("tencent", "hami")),
+        "tencent",
+        "by which names parts are asked for: tencent counts hundredths of a GPU and blocks of memory, hami counts"
+        " shares and reads from the pod how large each is (needs the API server)",
+        "with it a request says all there is to know",
+    )
+    core_resource: str = knob(
+        QUALIFIED, "tencent.com/vcuda-core", "resource that counts hundredths of a GPU (tencent)", "what pods ask for"
+    )
+    memory_resource: str = knob(
+        QUALIFIED, "tencent.com/vcuda-memory", "resource that counts blocks of memory (tencent)", "what pods ask for"
+    )
+    block_mib: int = knob(Whole(1, 65536), 256, "MiB of memory in one block (tencent)", "as in Tencent's gpu-manager")
+    core_limit_annotation: str = knob(
+        QUALIFIED,
+        "tencent.com/vcuda-core-limit",
+        "annotation by which a pod may use more compute than its part while nobody else does (tencent)",
+        "what pods already say",
+    )
+    predicate_annotation: str = knob(
+        PREFIX,
+        "tencent.com/predicate-gpu-idx-",
+        "annotation in which a scheduler says its choice, before the container's number (tencent)",
+        "what gpu-admission writes",
+    )
+    share_resource: str = knob(
+        QUALIFIED, "nvidia.com/gpu", "resource that counts shares (hami)", "what pods of HAMi ask for"
+    )
+    shares_per_gpu: int = knob(Whole(1, 1024), 10, "shares of one GPU at most (hami)", "as in HAMi")
+    memory_overcommit_ratio: float = knob(
+        Number(1.0, 10.0),
+        1.0,
+        "how much memory is promised for each byte that there is; more than 1 promises more than there is",
+        "a promise that cannot be kept ends in somebody's error",
+    )
+    enforcement: EnforcementName = knob(
+        OneOf[EnforcementName](("advise", "library")),
+        "advise",
+        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container",
+        "the library has not been measured on real hardware yet",
+        reload=True,
+    )
+    enforcement_annotation: str = knob(
+        QUALIFIED,
+        "nodeagent.io/gpu-enforcement",
+        "annotation by which a pod chooses another enforcement for itself: advise or library",
+        "one program that the library does not suit need not keep it from all others",
+        reload=True,
+    )
+    usage_listen: Address | None = knob(
+        Maybe(ListenAddress()),
+        None,
+        "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric",
+        "whoever asks gpu-manager today need not be changed first; nobody else needs it",
+    )
+    usage_socket: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "unix socket at which the same is told over gRPC; gpu-manager's is /var/run/gpu-manager.sock",
+        "as for `fractions.usage_listen`",
+    )
+    use_scheduler_choice: bool = knob(
+        Flag(),
+        default=True,
+        what="obey the GPUs that a scheduler has chosen in the pod's annotations, where that is possible",
+        why="a scheduler that knows the cluster chose them for a reason",
+        reload=True,
+    )

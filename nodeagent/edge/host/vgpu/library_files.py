@@ -1,0 +1,54 @@
+"""The vGPU library on the host, and the file by which the dynamic linker of a container loads it.
+
+Owns where both lie. A library that running containers have is never written into: a newer one takes its name by rename.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import FileNotWritten, HostStuck
+from nodeagent.edge.host.files.atomic_file import write_atomically
+from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.parts import PLACE, LibraryFiles
+
+NAME: Final = "libnodeagent-vgpu.so"
+PRELOAD: Final = "ld.so.preload"
+LIBRARY: Final = Program(
+    built=BUILT / NAME,
+    what="the vGPU library",
+    without="set `fractions.enforcement: advise`",
+    check=(),
+)
+_TIMEOUT_SECONDS: Final = 5.0
+
+
+class HostVgpuLibrary:
+    """The port `PartLibrary` below one directory, which this process has under the host's own name."""
+
+    def __init__(self, root: Path, worker: WorkerThread, program: Program = LIBRARY) -> None:
+        self._root, self._worker = root, worker
+        self._library = HostProgram(worker, program, host=HostPaths(), shared=root)
+        self._files = LibraryFiles(library=str(root / NAME), preload=str(root / PRELOAD))
+
+    async def install(self) -> LibraryFiles:
+        """Have both there, those of this release."""
+        try:
+            await self._worker.run(self._prepare, timeout_seconds=_TIMEOUT_SECONDS, what="preparing the vGPU library")
+        except WorkerError as error:
+            raise HostStuck(self._root, str(error)) from error
+        await self._library.install(self._root / NAME)
+        return self._files
+
+    def _prepare(self) -> None:
+        path = self._root / PRELOAD
+        content = f"{PLACE}/{NAME}\n".encode()
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            is_there = path.is_file() and path.read_bytes() == content
+        except OSError as error:
+            raise FileNotWritten(path, "look at it", error, replaced=False) from error
+        if not is_there:
+            write_atomically(path, content, durable=False)

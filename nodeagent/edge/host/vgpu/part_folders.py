@@ -1,0 +1,121 @@
+"""A folder for each container that has parts of GPUs: its limits, told by the agent, and its use, told by the library.
+
+Owns the names of the files in it. What is there of another kind than expected is refused, never followed or mended:
+the place is root's, and whoever puts a link there may want root to write somewhere else.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
+from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, change_limits, create_limits, read_limits
+from nodeagent.edge.host.vgpu.usage_file import create_usage
+from nodeagent.model.parts import PartFolder, PartLimit
+
+T = TypeVar("T")
+
+LIMITS: Final = "limits"
+USAGE: Final = "usage"
+_MODE: Final = 0o755
+_TIMEOUT_SECONDS: Final = 5.0
+
+
+class HostPartFolders:
+    """The port `PartFolders` below one directory."""
+
+    def __init__(self, root: Path, worker: WorkerThread) -> None:
+        self._root, self._worker = root, worker
+
+    async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
+        """Have the folder say this."""
+        content = Limits(tuple(map(_render, limits)))
+        return await self._run(lambda: self._write(name, content), "writing the limits of a container")
+
+    async def remove(self, name: str) -> None:
+        """Take the folder away."""
+        await self._run(lambda: self._remove(name), "removing the limits of a container")
+
+    async def list_names(self) -> tuple[str, ...]:
+        """The folders that there are."""
+        return await self._run(self._list_names, "listing the limits of containers")
+
+    def _write(self, name: str, content: Limits) -> PartFolder:
+        folder = self._root / name
+        for directory in (self._root, folder):
+            _make(directory)
+        limits, usage = folder / LIMITS, folder / USAGE
+        if not _is_there(limits):
+            create_limits(limits, content)
+        elif not _says(limits, content):
+            change_limits(limits, content)
+        if not _is_there(usage):
+            create_usage(usage)
+        return PartFolder(limits=str(limits), usage=str(usage))
+
+    def _remove(self, name: str) -> None:
+        folder = self._root / name
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FileNotWritten(folder, "remove it", error, replaced=False) from error
+
+    def _list_names(self) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(entry.name for entry in os.scandir(self._root)))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise FileUnreadable(self._root, error) from error
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+        except WorkerError as error:
+            raise HostStuck(self._root, str(error)) from error
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=_MODE)
+    except FileExistsError:
+        if not stat.S_ISDIR(directory.lstat().st_mode):
+            error = NotADirectoryError(20, "something that is no directory is in its place: remove it")
+            raise FileNotWritten(directory, "create it", error, replaced=False) from None
+    except OSError as error:
+        raise FileNotWritten(directory, "create it", error, replaced=False) from error
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file; what is something else is refused.
+
+    Raises:
+        FileNotWritten: a link, a directory or a device is in its place.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(status.st_mode):
+        error = FileExistsError(17, "something that is no file is in its place: remove it")
+        raise FileNotWritten(path, "write it", error, replaced=False)
+    return True
+
+
+def _says(path: Path, limits: Limits) -> bool:
+    try:
+        return read_limits(path) == limits
+    except VgpuFileInvalid:
+        return False
+
+
+def _render(limit: PartLimit) -> DeviceLimit:
+    is_soft = limit.cores is not None and limit.cores_max is not None and limit.cores_max > limit.cores
+    return DeviceLimit(uuid=limit.gpu, memory_bytes=limit.memory_bytes, core_percent=limit.cores, soft=is_soft)

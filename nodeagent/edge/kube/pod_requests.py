@@ -1,0 +1,64 @@
+"""What the pods on this node ask for and what schedulers wrote on them: a list, followed by one watch.
+
+Owns which parts of a pod are kept. Refuses the pods of other nodes.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from random import Random
+from typing import Any, TypeAlias
+
+from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.errors import ApiUnreachable
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
+from nodeagent.edge.kube.pods import PODS
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.parts import ContainerRequest, PodRequest
+
+_WHAT = "what the pods of this node ask for"
+Table: TypeAlias = Mapping[tuple[str, str], PodRequest]
+"""By namespace and name."""
+
+
+class KubePodRequests:
+    """The port `PodRequests` over one client."""
+
+    def __init__(
+        self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
+        selector = {"fieldSelector": f"spec.nodeName={node_name}"}
+        self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds)
+
+    def follow(self) -> AsyncGenerator[Table, None]:
+        """The pods now, and after each change; runs until something breaks.
+
+        Raises:
+            KubeError: they cannot be followed (any longer).
+        """
+        return follow_all(self._follower, _parse)
+
+
+def _parse(document: Json) -> tuple[tuple[str, str], PodRequest]:
+    try:
+        metadata, spec = document["metadata"], document.get("spec") or {}
+        namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
+        containers = [
+            *(_read_container(each, is_init=True) for each in spec.get("initContainers") or ()),
+            *(_read_container(each, is_init=False) for each in spec.get("containers") or ()),
+        ]
+        request = PodRequest(
+            pod=PodIdentity(namespace=namespace, name=name, uid=uid),
+            annotations=_read_texts(metadata.get("annotations")),
+            containers=tuple(containers),
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error
+    return (namespace, name), request
+
+
+def _read_container(document: Json, *, is_init: bool) -> ContainerRequest:
+    limits = (document.get("resources") or {}).get("limits")
+    return ContainerRequest(name=str(document["name"]), is_init=is_init, limits=_read_texts(limits))
+
+
+def _read_texts(mapping: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (mapping or {}).items()}

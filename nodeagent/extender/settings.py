@@ -1,0 +1,24 @@
+"""What the extender makes of the settings."""
+
+from nodeagent.config.schema import Settings
+from nodeagent.extender.service import Patience
+from nodeagent.rules.fractions.demands import Profiles
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+
+
+def plan_profiles(settings: Settings) -> Profiles:
+    """The names that mean parts of GPUs in this cluster."""
+    names = settings.extender.profiles
+    return Profiles(
+        cores=CoresProfile() if "tencent" in names else None, shares=SharesProfile() if "hami" in names else None
+    )
+
+
+def plan_patience(settings: Settings) -> Patience:
+    """How long what counts; alone, nothing need be confirmed."""
+    section = settings.extender
+    return Patience(
+        assume_seconds=section.assume_seconds,
+        propose_seconds=section.propose_seconds,
+        confirm_seconds=section.confirm_seconds if section.leader_election else None,
+    )

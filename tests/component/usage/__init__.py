@@ -1,0 +1,1 @@
+"""The usage of parts of GPUs, as a component."""

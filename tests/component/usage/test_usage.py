@@ -1,0 +1,174 @@
+"""The usage of parts of GPUs, from the bus to the bus."""
+
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+
+from nodeagent.components.usage.component import NAMES_SECONDS, Usage
+from nodeagent.core.channels.bus import Bus
+from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.journal import Binding
+from nodeagent.model.parts import PodContainer
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.model.telemetry import ProcessSample
+from nodeagent.model.usage import PartUsage
+from tests.support.samples import make_inventory
+from tests.support.virtual_time import FakeClock
+from tests.unit.components.usage.builders import bind, name, place, run, sample, tabulate
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Host:
+    """Processes and a container runtime."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, ProcessPlace] = {}
+        self.containers: tuple[PodContainer, ...] = ()
+        self.problem = ""
+        self.asked: list[float] = []
+        self.looked_up: list[tuple[int, ...]] = []
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        self.looked_up.append(tuple(pids))
+        return {pid: self.places[pid] for pid in pids if pid in self.places}
+
+    async def list(self) -> tuple[PodContainer, ...]:
+        self.asked.append(anyio.current_time())
+        if self.problem:
+            raise JournalUnavailable("the runtime", self.problem)
+        return self.containers
+
+
+class World:
+    """The component and what it has to do with."""
+
+    def __init__(self) -> None:
+        self.clock, self.host = FakeClock(), Host()
+        self.bus = Bus(self.clock)
+
+    def sample(self, *processes: ProcessSample) -> None:
+        self.bus.publish_state(sample(*processes, seconds=self.clock.wall()), source="inventory")
+
+    def tell(self, *bindings: Binding) -> None:
+        self.bus.publish_state(tabulate(*bindings), source="allocations")
+
+    def usage(self) -> PartUsage:
+        envelope = self.bus.latest(PartUsage)
+        assert envelope is not None
+        return envelope.value
+
+    def cores(self) -> dict[str, int | None]:
+        return {one.container: one.parts[0].cores_used for one in self.usage().containers}
+
+
+@asynccontextmanager
+async def open_world(*bindings: Binding, is_simulated: bool = False) -> AsyncIterator[World]:
+    world = World()
+    world.bus.publish_state(make_inventory(), source="inventory")
+    world.tell(*bindings)
+    host = None if is_simulated else world.host
+    component = Usage(world.bus, world.clock, places=host, list_containers=host.list if host is not None else None)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lambda *, task_status: component.run(task_status=task_status))
+        yield world
+        tasks.cancel_scope.cancel()
+
+
+async def test_each_sample_is_told_anew() -> None:
+    """With the sample's own time, by the places of its processes."""
+    async with open_world(bind(1, "a")) as world:
+        world.host.places = {10: place("a")}
+        for cores in (10, 25):
+            world.sample(run(10, cores))
+            await anyio.sleep(1)
+            assert world.cores() == {"main": cores}
+        assert world.usage().time_seconds == world.clock.wall() - 1
+
+
+async def test_nothing_is_told_twice_where_nobody_has_a_part() -> None:
+    """A sample each second is no news then, and no process is looked up."""
+    async with open_world() as world:
+        world.sample(run(10))
+        await anyio.sleep(1)
+        first = world.bus.latest(PartUsage)
+        assert first is not None
+        assert first.value == PartUsage()
+        world.sample(run(10, 20))
+        await anyio.sleep(1)
+        assert world.bus.latest(PartUsage) is first
+        assert not world.host.looked_up
+
+
+async def test_an_old_sample_says_nothing_of_now() -> None:
+    """Who has what is still told."""
+    async with open_world(bind(1, "a")) as world:
+        world.host.places = {10: place("a")}
+        world.sample(run(10))
+        await anyio.sleep(1)
+        assert world.cores() == {"main": 10}
+        await anyio.sleep(5)
+        assert world.cores() == {"main": None}
+        assert world.usage().time_seconds == 0
+        world.sample(run(10, 40))
+        await anyio.sleep(1)
+        assert world.cores() == {"main": 40}
+
+
+async def test_a_new_container_is_told_before_the_next_sample() -> None:
+    """With what it is seen to use, which may be nothing yet."""
+    async with open_world(bind(1, "a")) as world:
+        world.sample()
+        world.tell(bind(1, "a"), bind(2, "b", "other"))
+        await anyio.sleep(0.1)
+        assert world.cores() == {"main": 0, "other": 0}
+
+
+async def test_the_runtime_is_asked_where_a_pod_does_not_say_enough() -> None:
+    """And at most once in ten seconds, however often its answer says too little."""
+    async with open_world(bind(1, "a", "left"), bind(2, "a", "right")) as world:
+        world.host.places = {10: place("a", "l")}
+        for _ in range(25):
+            world.sample(run(10))
+            await anyio.sleep(1)
+        assert world.cores() == {"left": None, "right": None}
+        assert [one.processes for one in world.usage().undivided] == [(10,)]
+        times = world.host.asked
+        assert len(times) == 3
+        assert min(after - before for before, after in pairwise(times)) >= NAMES_SECONDS
+        world.host.containers = (name("a", "left", "l"),)
+        for _ in range(15):
+            world.sample(run(10))
+            await anyio.sleep(1)
+        assert world.cores() == {"left": 10, "right": 0}
+        assert len(times) == 4, "what is known is not asked for again"
+
+
+async def test_a_runtime_that_does_not_answer_is_said_once(log_lines: list[MutableMapping[str, Any]]) -> None:
+    """The pod is told as a whole meanwhile, and names come when they can be had."""
+    async with open_world(bind(1, "a", "left"), bind(2, "a", "right")) as world:
+        world.host.places, world.host.problem = {10: place("a", "l")}, "nobody there"
+        for _ in range(25):
+            world.sample(run(10))
+            await anyio.sleep(1)
+        assert len(world.host.asked) == 3
+        assert [line["event"] for line in log_lines] == ["containers_not_named"]
+        assert world.cores() == {"left": None, "right": None}
+        world.host.problem, world.host.containers = "", (name("a", "right", "l"),)
+        for _ in range(12):
+            world.sample(run(10))
+            await anyio.sleep(1)
+        assert world.cores() == {"left": 0, "right": 10}
+
+
+async def test_made_up_processes_are_looked_up_nowhere() -> None:
+    """They are theirs who have the GPU alone."""
+    async with open_world(bind(1, "a"), is_simulated=True) as world:
+        world.sample(run(10))
+        await anyio.sleep(1)
+        assert world.cores() == {"main": 10}
+        assert (world.host.looked_up, world.host.asked) == ([], [])

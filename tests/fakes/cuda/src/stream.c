@@ -1,0 +1,138 @@
+/* Streams and events: always done with everything, and captured into a graph where a program wants that. */
+#include <stdlib.h>
+
+#include "fake.h"
+
+enum { CAPTURING = 1 };
+
+struct stream {
+    const struct context *context;
+    struct graph *graph;
+};
+struct event {
+    int nothing;
+};
+
+/* The three small numbers are streams that every context has. */
+static int is_made(const void *stream)
+{
+    return (uintptr_t)stream > 2;
+}
+
+struct graph *stream_capturing(void *stream)
+{
+    return is_made(stream) ? ((struct stream *)stream)->graph : NULL;
+}
+
+EXPORT result cuStreamCreate(struct stream **stream, unsigned flags)
+{
+    BEGIN;
+    (void)flags;
+    const struct context *context = context_current();
+    REQUIRE(stream, INVALID_VALUE);
+    REQUIRE(context, INVALID_CONTEXT);
+    *stream = calloc(1, sizeof **stream);
+    REQUIRE(*stream, OUT_OF_MEMORY);
+    (*stream)->context = context;
+    return SUCCESS;
+}
+
+EXPORT result cuStreamDestroy_v2(struct stream *stream)
+{
+    BEGIN;
+    REQUIRE(is_made(stream), INVALID_HANDLE);
+    free(stream);
+    return SUCCESS;
+}
+
+EXPORT result cuStreamGetCtx(struct stream *stream, const struct context **context)
+{
+    BEGIN;
+    REQUIRE(context, INVALID_VALUE);
+    *context = is_made(stream) ? stream->context : context_current();
+    return SUCCESS;
+}
+
+static result synchronize(void)
+{
+    REQUIRE(context_current(), INVALID_CONTEXT);
+    pool_synchronize();
+    return SUCCESS;
+}
+
+EXPORT result cuStreamSynchronize(void *stream)
+{
+    BEGIN;
+    (void)stream;
+    return synchronize();
+}
+
+EXPORT result cuStreamSynchronize_ptsz(void *stream)
+{
+    BEGIN;
+    (void)stream;
+    return synchronize();
+}
+
+EXPORT result cuCtxSynchronize(void)
+{
+    BEGIN;
+    return synchronize();
+}
+
+EXPORT result cuCtxSynchronize_v2(struct context *context)
+{
+    BEGIN;
+    (void)context;
+    return synchronize();
+}
+
+EXPORT result cuEventCreate(struct event **event, unsigned flags)
+{
+    BEGIN;
+    (void)flags;
+    REQUIRE(event, INVALID_VALUE);
+    *event = calloc(1, sizeof **event);
+    return *event ? SUCCESS : OUT_OF_MEMORY;
+}
+
+EXPORT result cuEventSynchronize(struct event *event)
+{
+    BEGIN;
+    REQUIRE(event, INVALID_HANDLE);
+    return synchronize();
+}
+
+EXPORT result cuStreamBeginCapture_v2(struct stream *stream, int mode)
+{
+    BEGIN;
+    (void)mode;
+    REQUIRE(is_made(stream) && !stream->graph, INVALID_VALUE);
+    stream->graph = graph_create();
+    return stream->graph ? SUCCESS : OUT_OF_MEMORY;
+}
+
+EXPORT result cuStreamEndCapture(struct stream *stream, struct graph **graph)
+{
+    BEGIN;
+    REQUIRE(graph && stream_capturing(stream), INVALID_VALUE);
+    *graph = stream->graph;
+    stream->graph = NULL;
+    return SUCCESS;
+}
+
+EXPORT result cuStreamIsCapturing(void *stream, int *status)
+{
+    BEGIN;
+    REQUIRE(status, INVALID_VALUE);
+    *status = stream_capturing(stream) ? CAPTURING : 0;
+    return SUCCESS;
+}
+
+EXPORT result cuStreamIsCapturing_ptsz(void *stream, int *status)
+{
+    BEGIN;
+    REQUIRE(status, INVALID_VALUE);
+    *status = stream_capturing(stream) ? CAPTURING : 0;
+    return SUCCESS;
+}

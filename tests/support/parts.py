@@ -1,0 +1,132 @@
+"""What gives GPUs in parts, made of as little as a test cares about."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodeagent.components.fractions.decide import PartView, plan_view
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.doors import DoorRule, DoorsSettings
+from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.rules.fractions.pairing import Caller
+from tests.support.books import CORE, MEMORY
+from tests.support.gpus import gpu_uuid, make_inventory
+from tests.support.placement import GIB, make_sized
+
+BLOCKS_PER_GIB = 4
+
+
+def make_parted(count: int = 2, memory_bytes: int = 32 * GIB) -> Inventory:
+    return make_inventory(make_sized(count, memory_bytes))
+
+
+def make_offering(inventory: Inventory, doors: Mapping[int, tuple[Door, bool]] | None = None) -> Offering:
+    """Each GPU behind the door of parts, open, but for those of which the test says something else."""
+    known = doors or {}
+    return Offering(
+        doors=tuple(_make_door(gpu, *known.get(gpu.index, (Door.FRACTIONS, True))) for gpu in inventory.gpus)
+    )
+
+
+def _make_door(gpu: Gpu, door: Door, is_open: bool) -> GpuDoor:
+    return GpuDoor(
+        gpu=gpu.uuid, index=gpu.index, address=gpu.pci.address, door=door, wanted=door, reason="test", is_open=is_open
+    )
+
+
+def make_health(inventory: Inventory, verdicts: Mapping[int, Verdict] | None = None, reason: str = "") -> HealthReport:
+    """All are healthy, but for those of which the test says something else."""
+    known = verdicts or {}
+    return HealthReport(
+        generation=1,
+        devices=tuple(
+            DeviceHealth(
+                device=gpu.uuid,
+                gpu=gpu.uuid,
+                verdict=known.get(gpu.index, Verdict.HEALTHY),
+                since_seconds=0.0,
+                reason=reason if gpu.index in known else "",
+            )
+            for gpu in inventory.gpus
+        ),
+    )
+
+
+def make_view(inventory: Inventory | None = None, **fractions: Any) -> PartView:
+    """All GPUs in parts, healthy."""
+    known = inventory or make_parted()
+    return plan_view(known, make_offering(known), make_health(known), FractionsSettings(enabled=True, **fractions))
+
+
+def make_settings(*indexes: int, **fractions: Any) -> Settings:
+    """These GPUs in parts, the others whole; all in parts where none is named."""
+    rule = DoorRule(door="fractions", gpus=tuple(map(str, indexes)) or ("all",))
+    return Settings(fractions=FractionsSettings(enabled=True, **fractions), doors=DoorsSettings(rules=(rule,)))
+
+
+def ids(text: str) -> tuple[DeviceId, ...]:
+    """`ab` are the ids a and b."""
+    return tuple(map(DeviceId, text))
+
+
+def make_pod(name: str = "a", *, uid: str = "") -> PodIdentity:
+    return PodIdentity(namespace="ns", name=name, uid=uid or f"uid-{name}")
+
+
+def make_caller(cores: Iterable[str], memory: Iterable[str] = (), pod: PodIdentity | None = None) -> Caller:
+    return Caller(
+        pod=pod or make_pod(),
+        containers=("main",),
+        cores=tuple(map(DeviceId, cores)),
+        memory=tuple(map(DeviceId, memory)),
+    )
+
+
+def make_promise(number: int, devices: Iterable[str], resource: ResourceName = CORE) -> Reservation:
+    """Of cores with the name p1 for number 1; of memory with none."""
+    return Reservation(
+        number=number,
+        resource=resource,
+        devices=tuple(map(DeviceId, devices)),
+        since_seconds=0.0,
+        cdi_name="" if resource == MEMORY else f"k8s.device-plugin.nvidia.com/part=p{number}",
+    )
+
+
+def make_bound(
+    number: int, reservations: Iterable[int], *parts: GpuPart, pod: PodIdentity | None = None, name: str = ""
+) -> Binding:
+    return Binding(
+        number=number,
+        reservations=tuple(reservations),
+        pod=pod or make_pod(),
+        container="main",
+        parts=parts,
+        since_seconds=0.0,
+        cdi_name=name,
+    )
+
+
+def make_table(reservations: Iterable[Reservation] = (), bindings: Iterable[Binding] = ()) -> PartTable:
+    return PartTable(
+        reservations={each.number: each for each in reservations}, bindings={each.number: each for each in bindings}
+    )
+
+
+def part(index: int, cores: int, gibibytes: int) -> GpuPart:
+    return GpuPart(gpu=gpu_uuid(index), cores=cores, memory_bytes=gibibytes * GIB)
+
+
+def used(table: PartTable) -> dict[GpuUuid, tuple[int, int, int]]:
+    """By GPU the cores and bytes that are bound, and the number of bindings."""
+    sums: dict[GpuUuid, tuple[int, int, int]] = {}
+    for binding in table.bindings.values():
+        for each in binding.parts:
+            cores, memory, users = sums.get(each.gpu, (0, 0, 0))
+            sums[each.gpu] = cores + each.cores, memory + each.memory_bytes, users + 1
+    return sums

@@ -1,0 +1,289 @@
+"""What a container that starts is given: what it has, what its scheduler chose, or what fits."""
+
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.fractions.bind import (
+    Start,
+    change_parts,
+    check_request,
+    choose,
+    find_bindings,
+    is_same_pod,
+    list_names,
+)
+from nodeagent.components.fractions.decide import PartView, read_profile
+from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import Enforcement, PartTable
+from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from tests.support.books import MEMORY
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.parts import (
+    make_bound,
+    make_caller,
+    make_parted,
+    make_pod,
+    make_promise,
+    make_table,
+    make_view,
+    part,
+)
+from tests.support.placement import GIB
+
+SHARE = ResourceName("nvidia.com/gpu")
+BLOCKS = tuple(f"m{number}" for number in range(32))
+"""8 GiB in blocks."""
+PROMISED = (make_promise(1, "abc"), make_promise(2, BLOCKS, MEMORY))
+CALLER = make_caller("abc", BLOCKS)
+
+
+def request(**fields: object) -> PodRequest:
+    """What the API server says of the pod `a`."""
+    return PodRequest(pod=make_pod(), **fields)  # type: ignore[arg-type]  # each test knows which
+
+
+def start_with(view: PartView | None = None, table: PartTable | None = None, **fields: object) -> list[int]:
+    """The indexes of the GPUs that the caller of three cores and 8 GiB is given."""
+    known = view or make_view()
+    choice = choose(Start(CALLER, request(**fields)), known, table or make_table(PROMISED), 5.0)
+    return [known.inventory.gpus.index(gpu) for gpu in known.gpus if gpu.uuid in {p.gpu for p in choice.binding.parts}]
+
+
+def test_a_container_is_bound_to_what_it_asks_for() -> None:
+    """Cores and blocks are counted; the binding redeems both promises and keeps the name that was told."""
+    choice = choose(Start(CALLER, None), make_view(), make_table(PROMISED), 5.0)
+    assert choice.binding.parts == (part(0, 3, 8),)
+    assert (choice.binding.number, choice.binding.reservations, choice.leaving) == (0, (1, 2), ())
+    assert (choice.binding.pod, choice.binding.container, choice.binding.since_seconds) == (make_pod(), "main", 5.0)
+    assert choice.binding.cdi_name == "k8s.device-plugin.nvidia.com/part=p1"
+    assert choice.placement is not None
+    assert choice.binding.why == choice.placement.rule == "the fullest GPU that still has room"
+    assert choice.binding.core_limit is None
+
+
+def test_whole_gpus_need_no_memory() -> None:
+    """Two hundred cores are two GPUs with all that they have."""
+    cores = [f"c{number}" for number in range(200)]
+    choice = choose(Start(make_caller(cores), None), make_view(), make_table([make_promise(1, cores)]), 5.0)
+    assert choice.binding.parts == (part(0, 100, 32), part(1, 100, 32))
+
+
+def test_the_same_container_is_given_the_same_again() -> None:
+    """Whatever has become of the GPUs meanwhile; also where a source tells less of the pod than before."""
+    bound = make_bound(3, (1, 2), part(1, 3, 8))
+    table = make_table(PROMISED, [bound])
+    names = (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a"))
+    for pod in names:
+        choice = choose(Start(replace(CALLER, pod=pod), None), make_view(), table, 9.0)
+        assert choice == (bound, (), None, "")
+    for pod in names:
+        half = make_table(PROMISED, [replace(bound, pod=pod)])
+        assert choose(Start(CALLER, None), make_view(), half, 9.0).binding == bound
+
+
+def test_containers_that_share_all_ids_share_a_binding_with_all_their_names() -> None:
+    """An init container and the one after it were told a name each, and both mean the same GPUs."""
+    promises = (*PROMISED, make_promise(3, "cba"), make_promise(4, reversed(BLOCKS), MEMORY))
+    choice = choose(Start(CALLER, None), make_view(), make_table(promises), 5.0)
+    assert choice.binding.reservations == (1, 3, 2, 4)
+    bound = replace(choice.binding, number=5)
+    table = make_table(promises, [bound])
+    assert list_names(table, bound) == ("p1", "p3")
+    assert choose(Start(CALLER, None), make_view(), table, 9.0) == (bound, (), None, "")
+
+
+def test_a_container_after_one_with_some_of_its_ids_takes_its_place() -> None:
+    """The kubelet gives an id to nobody else before the first has ended, so its part is free for the second."""
+    first = make_bound(5, (3,), part(0, 100, 32))
+    alone = make_view(make_parted(1))
+    table = make_table([*PROMISED, make_promise(3, "az")], [first])
+    choice = choose(Start(CALLER, None), alone, table, 9.0)
+    assert (choice.leaving, choice.binding.parts) == ((5,), (part(0, 3, 8),))
+
+
+def test_ids_that_were_promised_anew_are_another_containers() -> None:
+    """A pod of the same name after one of which nobody has seen the end: it was told another name."""
+    bound = make_bound(5, (1, 2), part(1, 3, 8))
+    again = (make_promise(6, "abc"), make_promise(7, BLOCKS, MEMORY))
+    pod = replace(make_pod(), uid="")
+    choice = choose(Start(replace(CALLER, pod=pod), None), make_view(), make_table([*PROMISED, *again], [bound]), 9.0)
+    assert (choice.leaving, choice.binding.reservations) == ((5,), (6, 7))
+    assert choice.binding.cdi_name.endswith("=p6")
+    other = make_bound(5, (1, 2), part(1, 3, 8), pod=make_pod("b"))
+    choice = choose(Start(CALLER, None), make_view(), make_table([*PROMISED, *again], [other]), 9.0)
+    assert (choice.leaving, choice.binding.parts) == ((), (part(1, 3, 8),))
+
+
+@pytest.mark.parametrize("promises", [(), PROMISED[1:]])
+def test_nothing_is_given_that_was_not_promised(promises: Iterable[object]) -> None:
+    """The runtime was told a name that stands in the promise; without it nothing could be meant by that name."""
+    with pytest.raises(PartsUnavailable, match=r"no promise of the 3 ids of tencent\.com/vcuda-core"):
+        choose(Start(CALLER, None), make_view(), make_table(promises), 5.0)  # type: ignore[arg-type]  # as above
+
+
+def test_without_room_the_reason_says_what_is_free() -> None:
+    """Each GPU's own reason."""
+    table = make_table(PROMISED, [make_bound(9, (8,), part(0, 98, 1), pod=make_pod("b"))])
+    with pytest.raises(NoRoom, match=r"no room for 3 cores and 8 GiB of memory of one GPU: GPU 0: .*2"):
+        choose(Start(CALLER, None), make_view(make_parted(1)), table, 5.0)
+
+
+def test_what_nobody_can_be_given_is_refused_with_the_remedy() -> None:
+    """Cores without memory, more memory than any GPU has, one GPU and a bit."""
+    with pytest.raises(RequestInvalid, match=r"3 without tencent\.com/vcuda-memory"):
+        choose(Start(make_caller("abc"), None), make_view(), make_table(PROMISED), 5.0)
+    with pytest.raises(RequestInvalid, match="give at most 16"):
+        choose(Start(CALLER, None), make_view(make_parted(1, 4 * GIB)), make_table(PROMISED), 5.0)
+
+
+def test_a_request_that_can_never_be_served_is_refused_at_the_admission() -> None:
+    """A pod that fails at once is seen; one that never starts is not."""
+    profile = read_profile(FractionsSettings())
+    assert isinstance(profile, CoresProfile)
+    with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
+        check_request(profile, profile.core, 150)
+    check_request(profile, profile.core, 300)
+    check_request(profile, profile.memory, 150)
+    check_request(SharesProfile(), SHARE, 150)
+
+
+CONTAINERS = (ContainerRequest(name="setup", is_init=True), ContainerRequest(name="main"))
+
+
+def test_the_schedulers_choice_is_obeyed() -> None:
+    """By the container's number among those that are no init containers; a switch turns that off."""
+    wish = {"tencent.com/predicate-gpu-idx-0": "1"}
+    assert start_with(annotations=wish, containers=CONTAINERS) == [1]
+    assert start_with(annotations=wish, containers=CONTAINERS[:1]) == [0]
+    choice = choose(
+        Start(CALLER, request(annotations=wish, containers=CONTAINERS), FractionsSettings(use_scheduler_choice=False)),
+        make_view(), make_table(PROMISED), 5.0,
+    )  # fmt: skip
+    assert choice.binding.parts[0].gpu == gpu_uuid(0)
+
+
+def test_a_choice_that_makes_no_sense_is_told_and_one_without_room_is_passed_over() -> None:
+    """Neither keeps the container from starting."""
+    wish = {"tencent.com/predicate-gpu-idx-0": "9"}
+    choice = choose(
+        Start(CALLER, request(annotations=wish, containers=CONTAINERS)), make_view(), make_table(PROMISED), 5.0
+    )
+    assert "names GPU '9'" in choice.problem
+    assert choice.binding.parts
+    full = make_table(PROMISED, [make_bound(9, (8,), part(1, 98, 1), pod=make_pod("b"))])
+    wish = {"tencent.com/predicate-gpu-idx-0": "1"}
+    assert start_with(table=full, annotations=wish, containers=CONTAINERS) == [0]
+
+
+def test_the_numa_node_of_the_ids_is_a_hint() -> None:
+    """The topology manager has chosen processors near them."""
+    inventory = make_inventory([replace(make_gpu(index, numa_node=index), memory_total_bytes=32 * GIB)
+                                for index in range(2)])  # fmt: skip
+    cores = ["core-n1-g00000000-0"]
+    table = make_table([make_promise(1, cores), PROMISED[1]])
+    choice = choose(Start(make_caller(cores, BLOCKS), None), make_view(inventory), table, 5.0)
+    assert choice.binding.parts[0].gpu == gpu_uuid(1)
+
+
+def test_a_pod_may_use_more_compute_than_its_part() -> None:
+    """Its annotation says how much while nobody else does; nonsense in it keeps the container from starting."""
+    said = request(annotations={"tencent.com/vcuda-core-limit": "60"})
+    assert choose(Start(CALLER, said), make_view(), make_table(PROMISED), 5.0).binding.core_limit == 60
+    said = request(annotations={"tencent.com/vcuda-core-limit": "2"})
+    with pytest.raises(RequestInvalid, match="vcuda-core-limit"):
+        choose(Start(CALLER, said), make_view(), make_table(PROMISED), 5.0)
+
+
+def test_shares_are_as_large_as_the_pod_says() -> None:
+    """Of each container its own; without the pod nobody knows."""
+    view = make_view(profile="hami")
+    promised = make_table([make_promise(1, "s", SHARE)])
+    caller = make_caller([DeviceId("s")])
+    limits = {"nvidia.com/gpumem": "4096", "nvidia.com/gpucores": "25"}
+    said = request(containers=(CONTAINERS[0], ContainerRequest(name="main", limits=limits)))
+    choice = choose(Start(caller, said), view, promised, 5.0)
+    assert (choice.binding.parts, choice.binding.core_limit) == ((part(0, 25, 4),), None)
+    for unknown in (None, request(containers=CONTAINERS[:1])):
+        with pytest.raises(RequestInvalid, match="the API server has not told yet"):
+            choose(Start(caller, unknown), view, promised, 5.0)
+    wish = {"hami.io/vgpu-devices-allocated": f";{gpu_uuid(1)},NVIDIA,4096,25:"}
+    choice = choose(Start(caller, replace(said, annotations=wish)), view, promised, 5.0)
+    assert choice.binding.parts == (part(1, 25, 4),)
+
+
+@pytest.mark.parametrize(
+    ("said", "word", "enforcement"),
+    [
+        (None, "advise", Enforcement.ADVISE),
+        (None, "library", Enforcement.LIBRARY),
+        ("library", "advise", Enforcement.LIBRARY),
+        ("advise", "library", Enforcement.ADVISE),
+    ],
+)
+def test_a_pod_may_choose_what_holds_it_to_its_part(
+    said: str | None, word: EnforcementName, enforcement: Enforcement
+) -> None:
+    """Else the configuration says it; whole GPUs need nothing."""
+    pod = request(annotations={} if said is None else {"nodeagent.io/gpu-enforcement": said})
+    settings = FractionsSettings(enforcement=word)
+    binding = choose(Start(CALLER, pod, settings), make_view(), make_table(PROMISED), 5.0).binding
+    assert binding.enforcement is enforcement
+    whole = [f"c{number}" for number in range(100)]
+    table = make_table([make_promise(1, whole)])
+    alone = choose(Start(make_caller(whole), pod, settings), make_view(), table, 5.0)
+    assert alone.binding.enforcement is Enforcement.ADVISE
+
+
+def test_an_enforcement_that_there_is_not_is_refused() -> None:
+    """The words are in the answer."""
+    pod = request(annotations={"nodeagent.io/gpu-enforcement": "prayer"})
+    with pytest.raises(RequestInvalid, match="'prayer'; give advise or library"):
+        choose(Start(CALLER, pod), make_view(), make_table(PROMISED), 5.0)
+
+
+def test_limits_are_changed_in_place() -> None:
+    """What is not named stays; the larger limit follows upwards and never falls below the part."""
+    some = replace(make_bound(1, (1, 2), part(0, 30, 8)), core_limit=40)
+    assert change_parts(some, 20, None) == replace(some, parts=(part(0, 20, 8),))
+    assert change_parts(some, None, GIB) == replace(some, parts=(part(0, 30, 1),))
+    assert change_parts(some, 60, None).core_limit == 60
+    assert change_parts(replace(some, core_limit=None), 60, None).core_limit is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "why"), [(0, None, "0 cores"), (100, None, "100 cores"), (None, 0, "0 bytes")]
+)
+def test_limits_that_make_no_sense_are_refused(cores: int | None, memory: int | None, why: str) -> None:
+    """And whole GPUs have none."""
+    with pytest.raises(ControlRefused, match=why):
+        change_parts(make_bound(1, (1,), part(0, 30, 8)), cores, memory)
+    with pytest.raises(ControlRefused, match="whole GPUs"):
+        change_parts(make_bound(1, (1,), part(0, 100, 32)), 10, None)
+
+
+def test_a_binding_is_found_by_pod_and_container() -> None:
+    """With the namespace or without."""
+    table = make_table(bindings=[make_bound(1, (1,)), make_bound(2, (2,), pod=make_pod("b"))])
+    for pod, container, numbers in (("a", "", [1]), ("ns/b", "main", [2]), ("a", "side", []), ("x/a", "", [])):
+        assert [each.number for each in find_bindings(table, pod, container)] == numbers
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (make_pod("a"), make_pod("a"), True),
+        (make_pod("a"), make_pod("a", uid="later"), False),
+        (make_pod("a"), PodIdentity(namespace="ns", name="a"), True),
+        (make_pod("a"), PodIdentity(namespace="ns", name="b"), False),
+        (make_pod("a"), PodIdentity(namespace="", name="", uid="uid-a"), True),
+    ],
+)
+def test_a_pod_is_the_same_by_uid_or_else_by_name(one: PodIdentity, other: PodIdentity, *, same: bool) -> None:
+    """A stateful set's next pod has the name of the one before."""
+    assert is_same_pod(one, other) is same

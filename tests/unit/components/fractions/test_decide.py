@@ -1,0 +1,171 @@
+"""What can be given in parts now: names, ids, account, limits."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.fractions.decide import (
+    explain_unfitness,
+    list_resources,
+    plan_account,
+    plan_limits,
+    plan_lists,
+    plan_view,
+    read_profile,
+)
+from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.health import Verdict
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.offering import Door
+from nodeagent.model.parts import PartLimit
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.placement.evaluators import Demand
+from nodeagent.rules.placement.place import place
+from tests.support.books import CORE, MEMORY
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.parts import (
+    make_bound,
+    make_health,
+    make_offering,
+    make_parted,
+    make_promise,
+    make_table,
+    make_view,
+    part,
+)
+from tests.support.placement import GIB
+
+SHARE = ResourceName("nvidia.com/gpu")
+ON = FractionsSettings(enabled=True)
+
+
+def count_ids(resource: ResourceName, **fractions: Any) -> tuple[int, int]:
+    """How many ids of a resource there are, and how many of them are healthy."""
+    devices = plan_lists(make_view(**fractions), make_table())[resource]
+    return len(devices), sum(device.healthy for device in devices)
+
+
+def test_the_profile_carries_the_configured_names() -> None:
+    """Cluster operators choose names and sizes; both profiles can be asked for."""
+    settings = replace(ON, core_resource="x.com/core", memory_resource="x.com/mem", block_mib=512)
+    profile = read_profile(settings)
+    assert isinstance(profile, CoresProfile)
+    assert (profile.core, profile.memory, profile.block_bytes) == ("x.com/core", "x.com/mem", 512 * MIB)
+    assert list_resources(profile) == ("x.com/core", "x.com/mem")
+    shares = read_profile(replace(ON, profile="hami", share_resource="x.com/gpu", shares_per_gpu=4))
+    assert shares == SharesProfile(share=ResourceName("x.com/gpu"), shares_per_gpu=4)
+    assert list_resources(shares) == ("x.com/gpu",)
+
+
+def test_the_kubelet_counts_parts_of_the_gpus_behind_the_door() -> None:
+    """Two GPUs of 32 GiB; a whole one beside them is not counted."""
+    assert count_ids(CORE) == (200, 200)
+    assert count_ids(MEMORY) == (2 * 128, 2 * 128)
+    assert count_ids(SHARE, profile="hami", shares_per_gpu=7) == (14, 14)
+    inventory = make_parted(2)
+    view = plan_view(inventory, make_offering(inventory, {0: (Door.WHOLE, True)}), make_health(inventory), ON)
+    assert [gpu.uuid for gpu in view.gpus] == [gpu_uuid(1)]
+    assert {name: len(ids) for name, ids in plan_lists(view, make_table()).items()} == {CORE: 100, MEMORY: 128}
+
+
+def test_more_memory_is_promised_than_there_is_where_somebody_wants_that() -> None:
+    """Ids, capacities and the largest request follow the ratio."""
+    assert count_ids(MEMORY, memory_overcommit_ratio=1.5) == (384, 384)
+    view = make_view(memory_overcommit_ratio=1.5)
+    assert view.largest_bytes == 48 * GIB
+    assert view.capacities == (part(0, 100, 48), part(1, 100, 48))
+
+
+def test_without_gpus_behind_the_door_there_is_nothing_to_ask_for() -> None:
+    """No list, and no largest GPU."""
+    inventory = make_parted(1)
+    view = plan_view(inventory, make_offering(inventory, {0: (Door.NONE, False)}), None, ON)
+    assert (view.gpus, view.largest_bytes, plan_lists(view, make_table())) == ((), 0, {})
+
+
+@pytest.mark.parametrize(
+    ("gpu", "verdict", "why"),
+    [
+        (make_gpu(0), Verdict.HEALTHY, ""),
+        (make_gpu(0), Verdict.SUSPECT, ""),
+        (make_gpu(0), Verdict.UNHEALTHY, "xid 79"),
+        (make_gpu(0, lost="fell off the bus"), Verdict.HEALTHY, "GPU 0 is lost: fell off the bus"),
+        (make_gpu(0, mig=["1g.10gb"]), Verdict.HEALTHY, "MIG is on"),
+    ],
+)
+def test_a_gpu_that_does_not_work_gives_nothing(gpu: Gpu, verdict: Verdict, why: str) -> None:
+    """The reason says what it is."""
+    found = explain_unfitness(gpu, make_health(make_inventory([gpu]), {0: verdict}, "xid 79"))
+    assert found == why or (why and why in found)
+
+
+def test_health_that_is_not_known_or_says_no_reason_is_told_as_that() -> None:
+    """A person can do something with either."""
+    gpu = make_gpu(0)
+    assert explain_unfitness(gpu, None) == "its health is not known yet"
+    assert "unknown" in explain_unfitness(gpu, make_health(make_inventory([gpu]), {0: Verdict.UNKNOWN}))
+
+
+def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
+    """One GPU ill: half of the ids; a door that is closed for new ones: the same; a driver that is away: all."""
+    inventory = make_parted(2)
+    ill = plan_view(inventory, make_offering(inventory), make_health(inventory, {1: Verdict.UNHEALTHY}, "ill"), ON)
+    closed = plan_view(inventory, make_offering(inventory, {1: (Door.FRACTIONS, False)}), make_health(inventory), ON)
+    away = plan_view(inventory, make_offering(inventory), make_health(inventory), ON, "no driver")
+    assert ill.unfit == {gpu_uuid(0): "", gpu_uuid(1): "ill"}
+    assert closed.unfit[gpu_uuid(1)] == "door fractions (test)"
+    assert set(away.unfit.values()) == {"no driver"}
+    for view, healthy in ((ill, 100), (closed, 100), (away, 0)):
+        cores = plan_lists(view, make_table())[CORE]
+        assert (len(cores), sum(device.healthy for device in cores)) == (200, healthy)
+
+
+def test_ids_that_somebody_holds_stay_when_their_gpu_is_gone() -> None:
+    """Unhealthy, also where nothing else of the resource is left; what is on offer is not told twice."""
+    view = make_view(make_parted(1))
+    living = [device.id for device in plan_lists(view, make_table())[CORE]]
+    table = make_table([make_promise(1, ["core-n0-gdeadbeef-0", living[0]]), make_promise(2, "m", MEMORY)])
+    lists = plan_lists(view, table)
+    told = Counter(device.id for device in lists[CORE])
+    assert (told[DeviceId("core-n0-gdeadbeef-0")], told[living[0]], max(told.values())) == (1, 1, 1)
+    assert [device.healthy for device in lists[CORE]] == [True] * 100 + [False]
+    inventory = make_parted(1)
+    nothing = plan_view(inventory, make_offering(inventory, {0: (Door.WHOLE, True)}), None, ON)
+    assert [(device.id, device.healthy) for device in plan_lists(nothing, table)[MEMORY]] == [("m", False)]
+
+
+def test_the_account_has_what_is_bound_and_withholds_what_cannot_be_given() -> None:
+    """A GPU that goes through another door is in nobody's way and takes nobody in."""
+    inventory = make_parted(3)
+    doors = {1: (Door.FRACTIONS, False), 2: (Door.WHOLE, True)}
+    view = plan_view(inventory, make_offering(inventory, doors), make_health(inventory), ON)
+    table = make_table(bindings=[make_bound(7, [1], part(0, 30, 8)), make_bound(8, [2], part(0, 20, 4))])
+    first, second, third = plan_account(view, table).rooms
+    assert (first.free_cores, first.free_bytes, first.users, first.withheld) == (50, 20 * GIB, 2, "")
+    assert second.withheld == "door fractions (test)"
+    assert third.withheld == "it is not given in parts"
+    assert plan_account(view, table, [7]).rooms[0].free_cores == 80
+
+
+def test_shares_of_one_gpu_are_counted() -> None:
+    """The third of two shares has no room, whatever is free."""
+    view = make_view(make_parted(1), profile="hami", shares_per_gpu=2)
+    table = make_table(bindings=[make_bound(number, [number], part(0, 10, 1)) for number in (1, 2)])
+    assert not place(plan_account(view, table), Demand(cores=10, memory_bytes=GIB)).shares
+
+
+def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> None:
+    """Memory of the whole GPU, and compute that is not counted or all of it, are no limits."""
+    capacities = make_view(make_parted(2)).capacities
+    some = make_bound(1, [1], part(0, 30, 8))
+    assert plan_limits(some, capacities) == (PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30),)
+    assert plan_limits(replace(some, core_limit=80), capacities)[0].cores_max == 80
+    both = make_bound(1, [1], part(0, 100, 32), part(1, 0, 4))
+    assert plan_limits(both, capacities) == (
+        PartLimit(gpu=gpu_uuid(0)),
+        PartLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
+    )
+    assert plan_limits(some, ())[0].memory_bytes == 8 * GIB

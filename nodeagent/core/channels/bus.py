@@ -48,6 +48,7 @@ T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 T5 = TypeVar("T5")
 T6 = TypeVar("T6")
+T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
 """The topic of taps: every class derives from it, and nobody publishes a bare one."""

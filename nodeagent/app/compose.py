@@ -71,7 +71,7 @@ class Composition:
         registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
-        self.usage = UsageSide(self.bus, self.clock, live, self.late)
+        self.usage = UsageSide(self.bus, self.conditions, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )

@@ -284,13 +284,20 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="part-no-room",
         severity="warning",
         title="a container waits for a part of a GPU",
-        remedy="nothing if pods end soon; else move pods, or send the pod elsewhere; `nodeagent events` says who waits",
+        remedy="nothing if pods end soon; else move pods, or send it elsewhere: see `nodeagent fractions list`",
     ),
     ConditionDefinition(
         code="part-orphaned",
         severity="warning",
         title="a container uses a part of a GPU of which the kubelet knows nothing any more",
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
+    ),
+    ConditionDefinition(
+        code="part-use-unseen",
+        severity="info",
+        title="what containers use of a GPU that they share cannot be told",
+        remedy="let the agent see the host's processes: `hostPID: true` in the chart",
+        show_after_seconds=10.0,
     ),
     ConditionDefinition(
         code="pod-resources-unavailable",

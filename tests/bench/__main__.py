@@ -30,6 +30,7 @@ from tests.bench import (
     page,
     plugin,
     reference,
+    shim,
 )
 from tests.bench.operations import OPERATIONS
 from tests.bench.rows import Row, render_table, to_json
@@ -93,6 +94,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "rendering": metrics.measure,
         "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
+        "shim": shim.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),

@@ -20,6 +20,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "edge.host": ("nodeagent.edge.host",),
     "edge.nvml": ("nodeagent.edge.nvml.agent.client",),
     "edge.grpc": ("nodeagent.edge.grpc",),
+    "edge.gpu_manager": ("nodeagent.edge.gpu_manager",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
     "edge.http": ("nodeagent.edge.http",),

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.roles.doors import DoorSet
-from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
+from nodeagent.components.allocations.roles.fractions import (
+    Bound,
+    Released,
+    Reserved,
+    find_flaw,
+    list_kept,
+    refuse_binding,
+)
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
@@ -119,17 +126,28 @@ class JournalRelay:
         await keeper.commit(decide, may_stand=True)
         return promised[-1]
 
-    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+    async def bind(
+        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+    ) -> Binding:
         """Give a container its parts; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         bound: list[Binding] = []
 
         def decide(ledger: Ledger) -> Sequence[Record]:
-            bound.append(binding if binding.number else replace(binding, number=ledger.next_number))
-            if reason := refuse_binding(ledger.fractions, bound[-1], capacities, leaving):
+            kept = [
+                Reserved(reservation=replace(each, number=ledger.next_number + count))
+                for count, each in enumerate(list_kept(ledger.fractions, binding.reservations, leaving))
+            ]
+            bound.append(binding if binding.number else replace(binding, number=ledger.next_number + len(kept)))
+            fractions, new = ledger.fractions, bound[-1]
+            if capacities is None:
+                reason = find_flaw(fractions, new)
+            else:
+                reason = refuse_binding(fractions, new, capacities, leaving)
+            if reason:
                 raise BindingRefused(reason)
             ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
-            return [*ended, Bound(binding=bound[-1])]
+            return [*ended, *kept, Bound(binding=bound[-1])]
 
         await keeper.commit(decide, may_stand=True)
         return bound[-1]

@@ -16,6 +16,7 @@ from nodeagent.components.fractions.bind import (
     Choice,
     Start,
     change_parts,
+    check_memory,
     check_request,
     choose,
     describe_pod,
@@ -128,6 +129,7 @@ class Fractions:
             sources,
             turn=self._turn,
             note=self._forget_waiting,
+            view=self._find_view,
         )
         self._waker, self._news = Waker(), News()
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -204,11 +206,12 @@ class Fractions:
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the container that starts with these ids its parts, unless it has them already."""
         view = self._find_view()
-        if resource != list_resources(view.profile)[0]:
-            return
         try:
             with anyio.fail_after(START_SECONDS):
-                await self._start(view, devices)
+                if resource == list_resources(view.profile)[0]:
+                    await self._start(view, devices)
+                elif not self._find_table().is_redeemed(resource, devices):
+                    await self._check_memory(view, devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
@@ -222,6 +225,15 @@ class Fractions:
             failed = PartsUnavailable(str(error))
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
+
+    async def _check_memory(self, view: PartView, devices: Sequence[DeviceId]) -> None:
+        """Tell a container that asks for memory alone; where the kubelet cannot be asked, its cores are, if any."""
+        try:
+            listing = await self._kubelet.read_pods()
+        except NodeagentError as error:
+            self._log.debug("memory_not_checked", error=str(error))
+            return
+        check_memory(view.profile, listing, devices)
 
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits; the port's contract is in `model.ports`."""

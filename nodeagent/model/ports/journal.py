@@ -39,13 +39,16 @@ class PartLedger(Protocol):
         """
         ...
 
-    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+    async def bind(
+        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+    ) -> Binding:
         """Give a container its parts, or others than it had; a new one, of number 0, is given its number.
 
         Args:
             binding: what it has from now on.
-            capacities: how much each GPU has to give.
-            leaving: numbers of bindings that have ended and are released with it.
+            capacities: how much each GPU has to give; `None` for what runs already, and is adopted as it is.
+            leaving: numbers of bindings that have ended and are released with it. Ids of theirs that it does not
+                have stay promised, by the same name: their containers may start again.
 
         Raises:
             AllocationError: it goes against the account, or could not be made durable.

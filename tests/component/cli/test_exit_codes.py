@@ -98,6 +98,8 @@ COMMANDS = dict(list_commands())
 
 
 POSITIONALS = {
+    "fractions explain": ("ml/train",),
+    "fractions set": ("ml/train", "--cores", "50"),
     "gpu clear": ("0", "--reason", "r"),
     "gpu forget": ("0",),
     "gpu set-door": ("0", "none"),

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,29 @@ def test_low_level_runtime_is_the_first_that_is_a_program(shim: Shim) -> None:
     assert "no runtime binary found from candidate list: [nothing-of-that-name /nowhere/runc]" in done.said
 
 
-def spoil(shim: Shim, how: str) -> str:
+@pytest.mark.parametrize("how", ["cut", "changed", "stale"])
+def test_what_it_becomes_is_known_though_the_table_is_damaged(how: str, shim: Shim) -> None:
+    """That comes first in it: a container is ended by what has made it, and another program would not know it."""
+    other = shim.tools / "other"
+    other.write_bytes(shim.runc.read_bytes())
+    other.chmod(0o755)
+    shim.write(TABLE, runtimes=(str(other),))
+    spoil(shim, how, runtimes=(str(other),))
+    assert shim.run("delete", "c").called == (str(other), "delete", "c")
+    assert shim.create(make_spec()).called[0] == str(other)
+    assert shim.create(SPEC).status == 1
+
+
+def test_foreign_names_in_annotations_need_no_table(shim: Shim) -> None:
+    """The engine has resolved them; damaged or not, it makes no difference to them."""
+    spec = make_spec(annotations={"cdi.k8s.io/x": "example.com/nic=1"})
+    assert shim.create(spec).status == 7
+    spoil(shim, "cut")
+    done = shim.create(spec)
+    assert (done.status, done.spec) == (7, spec)
+
+
+def spoil(shim: Shim, how: str, **policy: Any) -> str:
     """Make the table unusable, and say what is told of it."""
     path = shim.table / "table"
     content = path.read_bytes()
@@ -127,7 +150,7 @@ def spoil(shim: Shim, how: str) -> str:
             path.symlink_to("elsewhere")
             said = "symbolic link"
         case _:
-            shim.write(type(TABLE)(fresh=((str(shim.place / "version"), "1"),)))
+            shim.write(type(TABLE)(fresh=((str(shim.place / "version"), "1"),)), **policy)
             (shim.place / "version").write_text("2\n")
             said = "stale"
     return said

@@ -58,6 +58,7 @@ def seeds(place: Path) -> list[Path]:
         "wishes": b"j" + json.dumps(spec).encode(),
         "one": b"j" + json.dumps(make_spec("NVIDIA_VISIBLE_DEVICES=all"), indent=1).encode(),
         "table": b"t" + render_table(TABLE),
+        "sums": b"s" + render_table(TABLE)[:300],
         "arguments": b"a" + b"\0".join([b"--root", b"/r", b"--log=/l", b"create", b"-b", b"/bundle", b"c"]),
     }
     folder = place / "seeds"

@@ -263,6 +263,7 @@ def test_every_table_has_json_beside_it() -> None:
     assert without == {
         "cdi generate",
         "completion",
+        "fractions set",
         "config schema",
         "extender",
         "gpu clear",

@@ -7,12 +7,15 @@ what, but for ordinary init containers; those stand in its notes, where pods sta
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from nodeagent.components.fractions.bind import is_same_pod
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable, Reservation
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.pairing import Records, find_other_half
 from nodeagent.rules.fractions.recovery import (
     Action,
     Container,
@@ -54,6 +57,18 @@ class Judgement(NamedTuple):
         return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
 
 
+def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
+    """Bindings of which name and uid of the pod are known only now, with both.
+
+    When they were made one of the kubelet's records was silent; without the uid no other source can be asked of them.
+    """
+    listed = look.listing.containers if look.listing is not None else ()
+    noted = look.checkpoint.containers if look.checkpoint is not None else ()
+    halves = [each for each in table.bindings.values() if not (each.pod.name and each.pod.uid)]
+    known = [(each, find_other_half(Records(listed=listed, noted=noted), each.pod)) for each in halves]
+    return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
+
+
 def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
     """Everything that is promised or bound, each by itself."""
     findings: dict[int, Finding] = {}
@@ -72,7 +87,8 @@ def _weigh_promise(reservation: Reservation, look: PartLook, over_since: Mapping
     if look.listing is not None:
         entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
         holds = any(_holds(entry, reservation.resource, reservation.devices) for entry in entries)
-        kubelet = Kubelet.YES if holds else Kubelet.NO
+        # Init containers stand in the notes alone, and one may start again whose promise was kept for that.
+        kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
         own=Own.RESERVED,
         kubelet=kubelet,

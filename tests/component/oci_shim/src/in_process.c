@@ -1,7 +1,8 @@
 /* The shim's parsers within one process, where a hundred thousand inputs take seconds: `exit` and the allocator are ours.
  *
  * The first byte of an input says what it is: `j` a configuration that is resolved and edited, `t` the body of a table,
- * `a` arguments with a NUL between. Built for libFuzzer as it is, and with IN_PROCESS_ALONE as a program of its own:
+ * `a` arguments with a NUL between, `s` what is summed up with the processor's instructions and without. Built for
+ * libFuzzer as it is, and with IN_PROCESS_ALONE as a program of its own:
  *   mutate SEED COUNT FILE...    so many inputs made of these files
  *   starve FILE                  this one, with each allocation refused in turn
  */
@@ -87,6 +88,13 @@ static void try_table(const char *body, size_t size) {
     remove(name);
 }
 
+static void try_sums(const char *text, size_t size) {
+    unsigned char quick[32], plain[32];
+    sha256(text, size, quick);
+    sha256_plainly(text, size, plain);
+    if (memcmp(quick, plain, sizeof quick)) abort();
+}
+
 static void try_arguments(const char *text, size_t size) {
     enum { MOST = 64 };
     char *arguments[MOST + 1], *copy = shim_calloc(1, size + 1);
@@ -113,6 +121,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
         switch (data[0]) {
             case 'j': try_configuration(text, size - 1); break;
             case 't': try_table(text, size - 1); break;
+            case 's': try_sums(text, size - 1); break;
             case 'a': try_arguments(text, size - 1); break;
         }
     }

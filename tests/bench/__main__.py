@@ -29,6 +29,7 @@ from tests.bench import (
     page,
     plugin,
     reference,
+    vgpu,
 )
 from tests.bench.operations import OPERATIONS
 from tests.bench.rows import Row, render_table, to_json
@@ -92,6 +93,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "rendering": metrics.measure,
         "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
+        "vgpu": vgpu.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),

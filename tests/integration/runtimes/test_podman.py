@@ -17,8 +17,7 @@ from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.runtime.plan import Wanted
 from nodeagent.components.runtime.plan_podman import plan_podman
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
-from tests.integration.runtimes.support import PATIENCE_SECONDS, built, generate, make_driver, make_root
-from tests.support.agent_process import running_agent
+from tests.integration.runtimes.support import PATIENCE_SECONDS, generate, keep_shim, make_driver, make_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 COMPILERS = [name for name in ("cc", "musl-gcc") if shutil.which(name)]
@@ -69,19 +68,8 @@ if shutil.which("podman"):
 
     def test_podman_gives_a_gpu_to_who_asks_by_environment(place: Path) -> None:
         """By the class that the agent's plan adds, through the shim that the agent has installed."""
-        driver = make_driver(place / "driver")
+        shim = keep_shim(place, make_driver(place / "driver"))
         make_root(place / "image", COMPILERS[0])
-        shim = place / "lib/nodeagent-oci-shim"
-        words = [
-            f"driver.root={driver}",
-            "gpus.source=simulated:dgx-h100",
-            "runtime.shim=true",
-            f"shim.dir={shim.parent}",
-        ]
-        sets = [word for each in words for word in ("--set", each)]
-        with built(), running_agent(place, *sets) as agent:
-            table = shim.parent / "shim/table"
-            agent.wait_until("/api/v1/state", lambda _: table.exists(), f"{table} is not there")
         runtime = ChosenRuntime(
             kind=RuntimeKind.PODMAN, flavour=RuntimeFlavour.PLAIN, socket="", config_file=str(place / "containers.conf")
         )

@@ -10,6 +10,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.component import Component, ComponentSpec
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ SERVICE_MODULE = "nodeagent.components.usage.service.component"
 class UsageSide:
     """Holds the thread in which processes are looked up; where nothing is given in parts, there is none."""
 
-    def __init__(self, bus: Bus, clock: Clock, live: LiveSettings, late: LateStart) -> None:
-        self._bus, self._clock, self._live, self._late = bus, clock, live, late
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, late: LateStart) -> None:
+        self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
         self._worker: WorkerThread | None = None
 
     def specs(
@@ -55,10 +56,16 @@ class UsageSide:
 
         if self._live.now.gpus.simulated_profile is not None:
             # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
-            return Usage(self._bus, self._clock)
+            return Usage(self._bus, self._conditions, self._clock)
         self._worker = self._worker or WorkerThread("places of processes with parts")
         containers = Containers(self._bus, is_made_up=False)
-        return Usage(self._bus, self._clock, places=HostProcessPlaces(self._worker), list_containers=containers.list)
+        return Usage(
+            self._bus,
+            self._conditions,
+            self._clock,
+            places=HostProcessPlaces(self._worker),
+            list_containers=containers.list,
+        )
 
     def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: "Exporter") -> Component:
         from nodeagent.components.usage.service.component import Door, UsageService  # noqa: PLC0415 - see `late`

@@ -3,14 +3,15 @@
 from nodeagent.config.schema import Settings
 from nodeagent.extender.service import Patience
 from nodeagent.rules.fractions.demands import Profiles
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import plan_cores, plan_shares
 
 
 def plan_profiles(settings: Settings) -> Profiles:
-    """The names that mean parts of GPUs in this cluster."""
-    names = settings.extender.profiles
+    """The names that mean parts of GPUs in this cluster, as nodes have them configured too."""
+    names, section = settings.extender.profiles, settings.fractions
     return Profiles(
-        cores=CoresProfile() if "tencent" in names else None, shares=SharesProfile() if "hami" in names else None
+        cores=plan_cores(section) if "tencent" in names else None,
+        shares=plan_shares(section) if "hami" in names else None,
     )
 
 

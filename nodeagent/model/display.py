@@ -10,7 +10,7 @@ class DeviceInfo(Value, frozen=True):
     """What one container uses of one GPU."""
 
     id: str
-    """PCI address."""
+    """PCI address, as NVML spells it."""
     card_idx: str
     """The GPU's number."""
     gpu: float

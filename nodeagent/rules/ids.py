@@ -53,6 +53,12 @@ def render_device_id(uuid: str, share: int | None = None) -> DeviceId:
     return DeviceId(uuid if share is None else f"{uuid}{_SHARE}{share}")
 
 
+def render_bus_id(address: str) -> str:
+    """A PCI address as NVML spells it: `00000000:3B:00.0`."""
+    domain, _, rest = address.partition(":")
+    return f"{domain:0>8}:{rest}".upper()
+
+
 def find_uuid(device_id: str) -> str:
     """The UUID of the device that a kubelet device id means, whichever share of it."""
     return parse_device_id(device_id)[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider, Filtered
 from nodeagent.extender.gpu_pod import GpuPod
@@ -9,7 +10,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
 from nodeagent.rules.fractions.demands import Profiles
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.fractions.published import ANNOTATION, ProfileName, Published, PublishedGpu, render_published
+from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, render_published
 from nodeagent.rules.placement.space import plan_space
 from tests.support.placement import BLOCK
 

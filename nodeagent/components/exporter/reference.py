@@ -96,7 +96,8 @@ _FRACTIONS = """
 
 Where GPUs are given in [fractions](fractions-usage.md). Labels: `gpu`, `UUID`, `container`, `namespace`, `pod`. What is
 promised is there as long as the container is; what is used only while the newest sample tells it. What several
-containers of one pod use of one GPU, while nothing tells which of them it is, has no `container`.
+containers of one pod use of one GPU, while nothing tells which of them it is, has no `container`. The series
+`nodeagent_pod_gpu_…` are of devices that are held, not of parts: nothing is in both.
 
 | Question | Query |
 |---|---|

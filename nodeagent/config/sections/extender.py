@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.fractions import ProfileName
 
 NodePolicy: TypeAlias = Literal["pack", "spread"]
-ProfileName: TypeAlias = Literal["tencent", "hami"]
 LEASE_NAME = Text("the name of a Lease", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 
 
@@ -31,8 +31,8 @@ class ExtenderSettings(Section):
     profiles: tuple[ProfileName, ...] = knob(
         ListOf(OneOf[ProfileName](("tencent", "hami"))),
         ("tencent",),
-        "by which names pods ask for parts: tencent for hundredths and blocks of memory, hami for shares; a pod that"
-        " asks by others passes every filter",
+        "by which names pods ask for parts, spelt as in `fractions`: tencent for hundredths and blocks of memory, hami"
+        " for shares; a pod that asks by others passes every filter",
         "where nvidia.com/gpu counts whole GPUs, it must not be taken for shares",
     )
     policy: NodePolicy = knob(
@@ -85,7 +85,7 @@ class ExtenderSettings(Section):
     )
     max_concurrent_requests: int = knob(
         Whole(1, 1024),
-        16,
-        "questions answered at a time; further ones get 503",
-        "each may be as long as the longest body",
+        4,
+        "questions of one verb answered at a time; further ones get 503",
+        "kube-scheduler asks one after the other, and each may be as long as the longest body",
     )

@@ -69,9 +69,14 @@ struct vgpu_limit {
     uint64_t more[3];
 };
 
+/*
+ * `measured`, of each slot, changes many times a second and is outside the checksum: a number that grows with each
+ * measurement (32 bits, from the top), then how busy all had the device, and the container, in 1/10000 (16 bits each).
+ */
 struct vgpu_limits {
     struct vgpu_limits_header header;
     struct vgpu_limit limits[VGPU_DEVICES];
+    _Atomic uint64_t measured[VGPU_DEVICES];
 };
 
 /* The checksum is over the header up to itself; what follows it is counted by the processes. */
@@ -123,15 +128,35 @@ struct vgpu_process {
 #define VGPU_OWNER_PID_MASK UINT64_C(0x3fffff)
 #define VGPU_OWNER_START_MASK ((UINT64_C(1) << 40) - 1)
 
+/*
+ * One for each device, which all processes of the container draw on: from `due_ns` on, on CLOCK_MONOTONIC, the next launch
+ * may go. `control` is the number of the last measurement (32 bits, from the top) and what the limit is multiplied by, in
+ * 1/65536. Measurements since `since_ns` are put together in `gathered`: how many (16 bits, from the top), and the sums of
+ * how busy all had the device, and the container (24 bits each). `longest_ns` is what the longest of the last launches took
+ * up. `waited_ns` only grows.
+ */
+struct vgpu_bucket {
+    _Atomic uint64_t due_ns;
+    _Atomic uint64_t control;
+    _Atomic uint64_t waited_ns;
+    _Atomic uint64_t seen_waited_ns; /* when `control` was last changed by what was measured */
+    _Atomic uint64_t gathered;
+    _Atomic uint64_t since_ns;
+    _Atomic uint64_t longest_ns;
+    uint64_t more;
+};
+
 struct vgpu_usage {
     struct vgpu_usage_header header;
     struct vgpu_process slots[VGPU_PROCESSES];
+    struct vgpu_bucket buckets[VGPU_DEVICES];
 };
 
 _Static_assert(sizeof(struct vgpu_limits_header) == 64, "limits header");
 _Static_assert(sizeof(struct vgpu_limit) == 64, "limit");
 _Static_assert(sizeof(struct vgpu_usage_header) == 128, "usage header");
 _Static_assert(sizeof(struct vgpu_share) == 32, "share");
+_Static_assert(sizeof(struct vgpu_bucket) == 64, "bucket");
 _Static_assert(sizeof(struct vgpu_process) == 64 + VGPU_DEVICES * 32, "process");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "counters shared between processes");
 

@@ -22,6 +22,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
@@ -30,6 +31,7 @@ typedef int CUgraphNodeType;
 typedef int CUmemPool_attribute;
 typedef int CUmemAllocationType;
 typedef int CUstreamCaptureStatus;
+typedef int CUstreamCaptureMode;
 typedef int CUdriverProcAddressQueryResult;
 /* Passed on as they came. */
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
@@ -93,7 +95,22 @@ typedef struct {
     CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
+typedef struct {
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    void *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
+
+typedef struct {
+    CUfunction function;
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
 enum { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_INITIALIZED = 3 };
+enum { CUDA_ERROR_NOT_READY = 600 };
 enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
 enum { CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5 };
 enum { CU_STREAM_CAPTURE_STATUS_NONE = 0 };
@@ -113,5 +130,6 @@ _Static_assert(sizeof(CUmemAllocationProp) == 32 && offsetof(CUmemAllocationProp
 _Static_assert(sizeof(CUmemPoolProps) == 88 && offsetof(CUmemPoolProps, location) == 8, "likewise");
 _Static_assert(offsetof(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize) == 104, "likewise");
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "likewise");
+_Static_assert(offsetof(CUlaunchConfig, hStream) == 32 && offsetof(CUDA_LAUNCH_PARAMS, hStream) == 40, "likewise");
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "cuda_types.h"
 
+#define LAUNCH_TYPES unsigned, unsigned, unsigned, unsigned, unsigned, unsigned
+
 /* DRIVER(name, arguments) for each function that is called. */
 #define DRIVER_FUNCTIONS                                                                                              \
     DRIVER(cuArray3DCreate, (CUarray *, const CUDA_ARRAY3D_DESCRIPTOR_v1 *))                                          \
@@ -37,6 +39,12 @@
     DRIVER(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                         \
     DRIVER(cuDeviceTotalMem, (unsigned *, CUdevice))                                                                  \
     DRIVER(cuDeviceTotalMem_v2, (size_t *, CUdevice))                                                                 \
+    DRIVER(cuEventCreate, (CUevent *, unsigned))                                                                      \
+    DRIVER(cuEventDestroy_v2, (CUevent))                                                                              \
+    DRIVER(cuEventElapsedTime, (float *, CUevent, CUevent))                                                           \
+    DRIVER(cuEventQuery, (CUevent))                                                                                   \
+    DRIVER(cuEventRecord, (CUevent, CUstream))                                                                        \
+    DRIVER(cuEventRecord_ptsz, (CUevent, CUstream))                                                                   \
     DRIVER(cuEventSynchronize, (CUevent))                                                                             \
     DRIVER(cuGetProcAddress, (const char *, void **, int, cuuint64_t))                                                \
     DRIVER(cuGetProcAddress_v2, (const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))           \
@@ -49,9 +57,21 @@
     DRIVER(cuGraphInstantiateWithParams, (CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))                   \
     DRIVER(cuGraphInstantiateWithParams_ptsz, (CUgraphExec *, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS *))              \
     DRIVER(cuGraphInstantiate_v2, (CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t))                            \
+    DRIVER(cuGraphLaunch, (CUgraphExec, CUstream))                                                                    \
+    DRIVER(cuGraphLaunch_ptsz, (CUgraphExec, CUstream))                                                               \
     DRIVER(cuGraphMemAllocNodeGetParams, (CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS *))                                 \
     DRIVER(cuGraphNodeGetType, (CUgraphNode, CUgraphNodeType *))                                                      \
     DRIVER(cuInit, (unsigned))                                                                                        \
+    DRIVER(cuLaunch, (CUfunction))                                                                                    \
+    DRIVER(cuLaunchCooperativeKernel, (CUfunction, LAUNCH_TYPES, unsigned, CUstream, void **))                        \
+    DRIVER(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS *, unsigned, unsigned))                          \
+    DRIVER(cuLaunchCooperativeKernel_ptsz, (CUfunction, LAUNCH_TYPES, unsigned, CUstream, void **))                   \
+    DRIVER(cuLaunchGrid, (CUfunction, int, int))                                                                      \
+    DRIVER(cuLaunchGridAsync, (CUfunction, int, int, CUstream))                                                       \
+    DRIVER(cuLaunchKernel, (CUfunction, LAUNCH_TYPES, unsigned, CUstream, void **, void **))                          \
+    DRIVER(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                                  \
+    DRIVER(cuLaunchKernelEx_ptsz, (const CUlaunchConfig *, CUfunction, void **, void **))                             \
+    DRIVER(cuLaunchKernel_ptsz, (CUfunction, LAUNCH_TYPES, unsigned, CUstream, void **, void **))                     \
     DRIVER(cuMemAlloc, (CUdeviceptr_v1 *, unsigned))                                                                  \
     DRIVER(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream))                                                        \
     DRIVER(cuMemAllocAsync_ptsz, (CUdeviceptr *, size_t, CUstream))                                                   \
@@ -84,7 +104,8 @@
     DRIVER(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *))                                                  \
     DRIVER(cuStreamIsCapturing_ptsz, (CUstream, CUstreamCaptureStatus *))                                             \
     DRIVER(cuStreamSynchronize, (CUstream))                                                                           \
-    DRIVER(cuStreamSynchronize_ptsz, (CUstream))
+    DRIVER(cuStreamSynchronize_ptsz, (CUstream))                                                                      \
+    DRIVER(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *))
 
 enum driver_function {
 #define DRIVER(name, arguments) DRIVER_##name,

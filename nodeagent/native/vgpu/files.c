@@ -32,6 +32,9 @@ static _Atomic uint64_t tried_sequence = NOTHING_READ;
 static _Atomic uint64_t next_look_ns;
 static _Atomic uint64_t memory_limits[VGPU_DEVICES];
 static _Atomic uint64_t context_bytes[VGPU_DEVICES];
+static _Atomic uint32_t core_limits[VGPU_DEVICES]; /* 0: none */
+static atomic_bool soft[VGPU_DEVICES];
+static atomic_bool limits_cores;
 /* Only with the lock, or after a generation was seen whose slots these are: slots are added, never changed. */
 static uint8_t uuids[VGPU_DEVICES][VGPU_UUID_BYTES];
 static _Atomic uint32_t slots_known;
@@ -134,13 +137,19 @@ static uint64_t copy_limits(const struct vgpu_limits *map, struct vgpu_limits *c
 static void keep_limits(const struct vgpu_limits *copy, uint64_t sequence)
 {
     uint32_t known = atomic_load(&slots_known);
+    bool any = false;
     for (uint32_t i = 0; i < copy->header.slots; i++) {
         const struct vgpu_limit *limit = &copy->limits[i];
         if (i >= known)
             memcpy(uuids[i], limit->uuid, VGPU_UUID_BYTES);
         atomic_store(&memory_limits[i], limit->flags & VGPU_LIMIT_MEMORY ? limit->memory_bytes : FILES_UNLIMITED);
         atomic_store(&context_bytes[i], limit->context_bytes);
+        bool is_limited = limit->flags & VGPU_LIMIT_CORES && limit->core_percent > 0 && limit->core_percent < 100;
+        atomic_store(&core_limits[i], is_limited ? limit->core_percent : 0);
+        atomic_store(&soft[i], (limit->flags & VGPU_SOFT) != 0);
+        any = any || is_limited;
     }
+    atomic_store(&limits_cores, any);
     if (copy->header.slots > known)
         atomic_store(&slots_known, copy->header.slots);
     atomic_store(&fail_status, fail_by_file(&copy->header));
@@ -278,6 +287,27 @@ unsigned files_find_slot(const uint8_t uuid[VGPU_UUID_BYTES])
 uint64_t files_memory_limit(unsigned slot)
 {
     return atomic_load_explicit(&memory_limits[slot], memory_order_acquire);
+}
+
+uint32_t files_core_limit(unsigned slot)
+{
+    return atomic_load_explicit(&core_limits[slot], memory_order_acquire);
+}
+
+bool files_is_soft(unsigned slot)
+{
+    return atomic_load_explicit(&soft[slot], memory_order_relaxed);
+}
+
+bool files_limits_cores(void)
+{
+    return atomic_load_explicit(&limits_cores, memory_order_relaxed);
+}
+
+uint64_t files_measured(unsigned slot)
+{
+    const struct vgpu_limits *map = atomic_load_explicit(&limits_map, memory_order_acquire);
+    return map ? atomic_load_explicit(&map->measured[slot], memory_order_relaxed) : 0;
 }
 
 uint64_t files_context_bytes(unsigned slot)

@@ -28,6 +28,16 @@ unsigned files_find_slot(const uint8_t uuid[VGPU_UUID_BYTES]);
 /* Memory limit of a slot in bytes, or FILES_UNLIMITED. */
 uint64_t files_memory_limit(unsigned slot);
 
+/* How much of a slot's device may be used in percent, or 0 where that is not limited; whether beyond it what is idle. */
+uint32_t files_core_limit(unsigned slot);
+bool files_is_soft(unsigned slot);
+
+/* Whether that is so for any device. */
+bool files_limits_cores(void);
+
+/* vgpu_limits.measured of a slot. */
+uint64_t files_measured(unsigned slot);
+
 /* What each context takes of a slot's device, in bytes. */
 uint64_t files_context_bytes(unsigned slot);
 

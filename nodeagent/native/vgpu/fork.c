@@ -7,6 +7,7 @@
 
 #include "blocks.h"
 #include "contexts.h"
+#include "durations.h"
 #include "files.h"
 #include "ledger.h"
 #include "pools.h"
@@ -25,6 +26,7 @@ static void forget(void)
     ledger_after_fork();
     blocks_after_fork();
     contexts_after_fork();
+    durations_after_fork();
     vmm_after_fork();
     pools_after_fork();
 }

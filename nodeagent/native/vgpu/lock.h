@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
 
 struct lock {
@@ -22,6 +23,11 @@ static inline void lock_take(struct lock *lock)
                 nanosleep(&(struct timespec){0, 50000}, NULL);
             else if (tries % 64 == 0)
                 sched_yield();
+}
+
+static inline bool lock_try(struct lock *lock)
+{
+    return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
 }
 
 static inline void lock_give(struct lock *lock)

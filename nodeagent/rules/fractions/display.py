@@ -12,6 +12,7 @@ from nodeagent.model.display import ContainerStat, DeviceInfo, Devices, PodStat,
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.rules.ids import render_bus_id
 
 MIB: Final = 1 << 20
 UNNAMED: Final = ""
@@ -54,7 +55,7 @@ def _tell_devices(uses: Iterable[PartUse | UndividedUse], gpus: dict[GpuUuid, Gp
     return Devices(
         dev=tuple(
             DeviceInfo(
-                id=gpu.pci.address,
+                id=render_bus_id(gpu.pci.address),
                 card_idx=str(gpu.index),
                 gpu=float(use.cores_used),
                 mem=float(use.memory_used_bytes // MIB),

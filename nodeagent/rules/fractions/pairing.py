@@ -53,7 +53,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
         raise CallerUnclear(core, "the kubelet has not written down yet who has them")
     if len(pods) > 1:
         raise CallerUnclear(core, f"the kubelet's records name {' and '.join(sorted(map(_describe, pods)))}")
-    pod = _find_other_half(records, *pods)
+    pod = find_other_half(records, *pods)
     containers = _narrow(records, pod, tuple(dict.fromkeys(container for _, container in (*noted, *listed))))
     held = {container: _find_memory(records, memory, pod, container) for container in containers}
     if len({len(each) for each in held.values()}) > 1:
@@ -95,7 +95,7 @@ def _join(listed: set[PodIdentity], noted: set[PodIdentity]) -> set[PodIdentity]
     return listed | noted
 
 
-def _find_other_half(records: Records, pod: PodIdentity) -> PodIdentity:
+def find_other_half(records: Records, pod: PodIdentity) -> PodIdentity:
     """With name and uid where another container of the pod has both: the list leaves out init containers."""
     if pod.name and pod.uid:
         return pod

@@ -58,7 +58,28 @@ async def test_the_account_is_looked_at_when_it_is_written(world: World) -> None
         assert before == world.durable().fractions
         bound = await world.relay.bind(second, CAPACITIES, [first.number])
         table = world.durable().fractions
-        assert (table.bindings, list(table.reservations)) == ({bound.number: bound}, [3])
+        assert table.bindings == {bound.number: bound}
+        assert list(table.reservations) == [3, 5, 6]
+
+
+async def test_who_leaves_for_another_keeps_its_promise(world: World) -> None:
+    """Under its name, for it may start again; ids that the other one has are that one's."""
+    async with world.running():
+        await world.relay.reserve(CORE, ids("ab"), "kind=p1")
+        await world.relay.reserve(MEMORY, ids("m"), "")
+        await world.relay.reserve(CORE, ids("abc"), "kind=p3")
+        first = await world.relay.bind(WANTED, CAPACITIES)
+        second = await world.relay.bind(make_bound(0, [3], part(0, 60, 8)), CAPACITIES, [first.number])
+        table = world.durable().fractions
+        assert (second.number, list(table.bindings)) == (7, [7])
+        assert {number: (each.devices, each.cdi_name) for number, each in table.reservations.items()} == {
+            3: (ids("abc"), "kind=p3"), 5: (ids("ab"), "kind=p1"), 6: (ids("m"), ""),
+        }  # fmt: skip
+        await world.relay.reserve(CORE, ids("abc"), "kind=p8")
+        third = await world.relay.bind(make_bound(0, [8], part(0, 60, 8)), CAPACITIES, [7, 99])
+        assert list(world.durable().fractions.reservations) == [5, 6, 8]
+        assert world.relay.parts() == world.durable().fractions
+        assert third.number == 9
 
 
 async def test_what_cannot_be_written_is_not_so(world: World) -> None:

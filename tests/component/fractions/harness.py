@@ -8,6 +8,8 @@ import anyio
 
 from nodeagent.components.allocations.book import Node
 from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.journal import parse_journal
+from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.fractions.component import Fractions
 from nodeagent.components.fractions.relay import PartsRelay
@@ -27,6 +29,7 @@ from nodeagent.model.offering import Offering
 from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartOffers, PodContainer, PodRequest
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
+from nodeagent.model.ports.hardware import ProcessPlace
 from tests.fakes.journal_store import FakeKubelet, FakeStore
 from tests.support.books import CORE, MEMORY
 from tests.support.parts import make_health, make_offering, make_parted, make_settings
@@ -81,6 +84,9 @@ class FakeFolders:
     async def remove(self, name: str) -> None:
         self.limits.pop(name, None)
 
+    async def read(self, name: str) -> tuple[PartLimit, ...]:
+        return self.limits.get(name, ())
+
     async def list_names(self) -> tuple[str, ...]:
         return tuple(self.limits)
 
@@ -95,6 +101,16 @@ class FakeLibrary:
         if self.broken:
             raise NodeagentError(self.broken)
         return LibraryFiles(library="/lib/libvgpu.so", preload="/lib/preload")
+
+
+class FakePlaces:
+    """Which pods processes belong to."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, ProcessPlace] = {}
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        return {pid: self.known[pid] for pid in pids if pid in self.known}
 
 
 class FakePods:
@@ -143,6 +159,7 @@ class World:
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] = ()
         self.held: list[Held] = []
+        self.places: FakePlaces | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -178,7 +195,8 @@ class World:
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, self.relay,
             ledger=self.journal, kubelet=self.kubelet, specs=self.specs, folders=self.folders, library=self.library,
-            sources=Sources(self._list_containers), open_pods=None if self.pods is None else self._open_pods,
+            sources=Sources(self._list_containers, self.places),
+            open_pods=None if self.pods is None else self._open_pods,
         )  # fmt: skip
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
@@ -260,6 +278,7 @@ class World:
                 ContainerDevices(
                     pod=PodIdentity(namespace="", name="", uid=each.pod.uid),
                     container=each.container, resource=resource, devices=devices,
+                    cdi_names=(each.cdi_name,) if resource == CORE else (),
                 )
                 for each, resource, devices in entries
             )
@@ -290,6 +309,12 @@ class World:
         table = self.journal.parts()
         assert table is not None
         return table
+
+    def durable_bindings(self) -> list[Binding]:
+        """What the next agent would read."""
+        parsed = parse_journal(self.store.current or b"")
+        assert not parsed.damage
+        return list(replay(parsed.records, 1000).fractions.bindings.values())
 
     @property
     def offers(self) -> PartOffers:

@@ -37,11 +37,11 @@ from nodeagent.edge.kubelet.plugin_session import PluginSession
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
 from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
-from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed, PodPhase
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from tests.component.cdi.fakes import FakeDriverFiles
@@ -121,7 +121,18 @@ class Agent:
         ]  # fmt: skip
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
-        return ()
+        """Those of pods that run; init containers have ended by then."""
+        return tuple(
+            PodContainer(
+                id=f"{pod.uid}/{spec.name}",
+                pod_uid=pod.uid,
+                name=spec.name,
+                state=ContainerState.EXITED if spec.init else ContainerState.RUNNING,
+            )
+            for pod in self.kubelet.pods
+            if pod.phase is PodPhase.RUNNING
+            for spec in pod.containers
+        )
 
     async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
         def fail(method: str, error: Exception) -> None:

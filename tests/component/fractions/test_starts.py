@@ -104,7 +104,7 @@ async def test_containers_that_share_their_ids_one_after_the_other(world: World)
 
 
 async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: World) -> None:
-    """The first has ended before the second starts, so only the second counts, and the files of the first go."""
+    """Only the second counts then, and the files of the first go; after a reboot both start again, in turn."""
     async with world.running():
         first = await world.admit("train", 30, 32, container="init-data")
         second = await world.admit("train", 90, 64, share=first)
@@ -113,6 +113,10 @@ async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: Wor
         assert world.table.bindings == {binding.number: binding}
         assert list(world.specs.files) == list(world.folders.limits) == [second.cdi_name.partition("=")[2]]
         assert used(world.table) == {gpu_uuid(0): (90, 16 * GIB, 1)}
+        await anyio.sleep(60)
+        for each in (first, second):
+            await world.start(each)
+            assert len(world.table.bindings) == len(world.specs.files) == len(world.folders.limits) == 1
 
 
 async def test_files_that_cannot_be_removed_do_not_keep_the_next_from_starting(world: World) -> None:
@@ -243,10 +247,23 @@ async def test_one_of_the_kubelets_records_is_enough(world: World, missing: str)
         await anyio.sleep(60)
         assert world.table.bindings == {binding.number: binding}
         world.note()
-        complete = await world.start(held)
-        assert complete == replace(binding, pod=held.pod)
+        complete = replace(binding, pod=held.pod)
         assert await world.start(held) == complete
+        assert await world.start(held) == complete
+        assert world.durable_bindings() == [complete]
     assert len(world.facts(PartBound)) == 1
+
+
+@pytest.mark.parametrize("missing", ["listing", "checkpoint"])
+async def test_who_it_was_is_found_out_later(world: World, missing: str) -> None:
+    """At the next look, without another start; the end of a pod of which half is known could not be told for sure."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        setattr(world.kubelet, missing, None)
+        binding = await world.start(held)
+        world.note()
+        await anyio.sleep(11)
+        assert world.durable_bindings() == [replace(binding, pod=held.pod)]
 
 
 async def test_an_init_container_is_known_by_the_others_of_its_pod(world: World) -> None:

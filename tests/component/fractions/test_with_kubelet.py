@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.simulated.kubelet.pods import ContainerStartFailed, Pod, PodPhase
-from nodeagent.model.journal import GpuPart
+from nodeagent.model.journal import GpuPart, PartTable
 from nodeagent.model.offering import Door
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
 from tests.support.books import CORE, MEMORY
@@ -25,7 +25,7 @@ SIZES = ((1, 2), (3, 8), (2, 4))
 
 def check_pod(agent: Agent, pod: Pod, given: Given) -> None:
     """What its container finds is what it asked for, on one GPU, as the journal says it."""
-    (spec,) = pod.containers
+    (spec,) = [each for each in pod.containers if not each.init]
     assert len(given.gpus) == 1
     if GPU in spec.resources:
         assert given.limits == ()
@@ -42,6 +42,13 @@ def lose_files(agent: Agent, given: Given) -> None:
     """As if the disk had been cleaned."""
     for path in (*agent.cdi_dir.glob("*part-*"), Path(given.folder)):
         path.unlink()
+
+
+def lose_journal(agent: Agent) -> None:
+    """The folders of containers stay: they are mounted."""
+    for path in agent.state_dir.iterdir():
+        if path.is_file():
+            path.unlink()
 
 
 def check_node(agent: Agent) -> None:
@@ -116,6 +123,28 @@ async def test_a_container_that_starts_again_has_what_it_had(short_dir: Path) ->
         async with agent.running():
             await kubelet.start_containers("team", "train")
             assert agent.binding("train") == before
+            await in_thread(partial(check_node, agent))
+
+
+async def test_a_lost_journal_is_rebuilt_from_what_others_know(short_dir: Path) -> None:
+    """The kubelet's notes say who has which ids and names, the folders how much: nothing is given twice afterwards."""
+    async with node(short_dir, 6, 7) as (kubelet, agent):
+        async with agent.running():
+            inits: tuple[dict[str, int], ...] = ({}, {CORE: 30, MEMORY: 40}, {CORE: 90, MEMORY: 4})
+            for number, init in enumerate(inits):
+                await kubelet.add_pod("team", f"p{number}", {CORE: 30, MEMORY: 40}, init_resources=init)
+            before = {each.pod: (each.parts, each.cdi_name) for each in agent.table.bindings.values()}
+        await in_thread(partial(lose_journal, agent))
+        async with agent.running():
+            with agent.bus.watch(PartTable, client="test") as tables:
+                async for table in tables:
+                    if len(table.value.bindings) == 3:
+                        break
+            assert {each.pod: each.parts for each in agent.table.bindings.values()} == {
+                pod: parts for pod, (parts, _) in before.items()
+            }
+            for number in range(3):
+                await kubelet.start_containers("team", f"p{number}")
             await in_thread(partial(check_node, agent))
 
 

@@ -138,4 +138,4 @@ async def test_an_answer_that_fails_is_said_and_ends_nothing(
             patch.setattr("nodeagent.components.usage.service.component.render_graph", lambda *_: 1 / 0)
             assert (await get(port, "/graph"))[0] == 500
         assert (await get(port, "/graph"))[0] == 200
-    assert [line["event"] for line in log_lines] == ["request_failed"]
+    assert [line["event"] for line in log_lines] == ["usage_served", "request_failed"]

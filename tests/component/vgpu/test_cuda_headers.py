@@ -35,7 +35,6 @@ UNHANDLED = {
     r"cuMemMapArrayAsync(_ptsz)?": "joins memory that is charged as long as its handle is there",
     r"cuGraphAddMemAllocNode|cuGraph\w*SetParams(_v2)?|cuGraphExecUpdate(_v2)?|cuGraphMemAllocNodeGetParams"
     r"|cuGraphCreate|cuGraphConditionalHandleCreate": "charged when the graph can run, and its size is settled then",
-    r"cuLaunch(?!HostFunc)\w*|cuGraphLaunch\w*": "takes time, and no memory; time is not limited yet",
     r"cuLaunchHostFunc\w*": "runs on the host",
     r"cuStreamCreate\w*|cuEventCreate|cuTex\w+Create|cuSurfObjectCreate|cuUserObject\w+|cuGraphRetainUserObject"
     r"|cuImportExternalSemaphore|cuIpcOpenEventHandle": "as good as no device memory",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES, LIMITS_HEADER
+from nodeagent.edge.host.vgpu.layout import LIMITS_HEADER, MEASURED_AT
 from nodeagent.edge.host.vgpu.limits_file import FailMode
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status, create_usage
 from tests.component.vgpu.place import UUIDS, Place
@@ -51,7 +51,7 @@ def make_newer(place: Place) -> None:
 
 
 def break_slot(place: Place) -> None:
-    place.overwrite(LIMITS_BYTES - 1, b"x")
+    place.overwrite(MEASURED_AT - 1, b"x")
 
 
 def add_slots(place: Place) -> None:

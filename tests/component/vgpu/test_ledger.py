@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.edge.host.vgpu.layout import PROCESS
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
 from tests.component.vgpu.build import build_ledger_program
 from tests.component.vgpu.place import Place
@@ -96,7 +97,7 @@ def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:
     """Slots of a namespace that cannot be looked into are not given away."""
     place.create(1000)
     content = bytearray(place.usage_path.read_bytes())
-    size = (len(content) - 128) // 256
+    size = PROCESS.size
     for number in range(256):
         start = 128 + number * size
         content[start : start + 16] = (1 << 62 | 1 << 40 | 1).to_bytes(8, "little") + (7).to_bytes(8, "little")

@@ -24,7 +24,7 @@ _FLAGS: Final = (
 _DEVICES: Final = 16
 _PROCESSES: Final = 128
 _MOST: Final = struct.Struct(f"<{_DEVICES}Q")
-_PROCESS: Final = struct.Struct(f"<QQ{_DEVICES}Q")
+_PROCESS: Final = struct.Struct(f"<QQ{_DEVICES}QQ")
 
 
 def build_driver() -> Path:
@@ -41,6 +41,9 @@ class Account:
     """Bytes of each device, by the pid of each living process."""
     most: tuple[int, ...]
     """The most that all processes had of each device at one moment."""
+
+    busy_ns: Mapping[int, int]
+    """How long each living process has had the device work."""
 
     def sum_used(self, device: int = 0) -> int:
         return sum(each[device] for each in self.used.values())
@@ -86,12 +89,13 @@ class FakeDriver:
     def read(self) -> Account:
         """The account as it is now; once a program has started the driver."""
         content = (self.path / "account").read_bytes()
-        used = {}
+        used, busy = {}, {}
         for number in range(_PROCESSES):
-            pid, start, *bytes_used = _PROCESS.unpack_from(content, _MOST.size + number * _PROCESS.size)
+            pid, start, *bytes_used, busy_ns = _PROCESS.unpack_from(content, _MOST.size + number * _PROCESS.size)
             if pid and _read_start(pid) == start:
                 used[pid] = tuple(bytes_used)
-        return Account(used, _MOST.unpack_from(content))
+                busy[pid] = busy_ns
+        return Account(used, _MOST.unpack_from(content), busy)
 
 
 def _read_start(pid: int) -> int | None:

@@ -66,6 +66,8 @@ class UsageService:
             if path is not None:
                 await stack.enter_async_context(serve_display(path, self._answers, self._note_error))
             task_status.started()
+            address = self._door.listener.getsockname() if self._door is not None else None
+            self._log.info("usage_served", address=address, socket=str(path) if path is not None else None)
             await anyio.sleep_forever()
 
     def _open_http(self, door: Door) -> HttpServer:

@@ -93,9 +93,23 @@ PROCESS: Final = Record(
     **_list_spare(4),
     shares=f"{DEVICES * SHARE.size}s",
 )
-RECORDS: Final = (LIMITS_HEADER, LIMIT, USAGE_HEADER, SHARE, PROCESS)
-LIMITS_BYTES: Final = LIMITS_HEADER.size + DEVICES * LIMIT.size
-USAGE_BYTES: Final = USAGE_HEADER.size + PROCESSES * PROCESS.size
+BUCKET: Final = Record(
+    "vgpu_bucket",
+    due_ns="Q",
+    control="Q",
+    waited_ns="Q",
+    seen_waited_ns="Q",
+    gathered="Q",
+    since_ns="Q",
+    longest_ns="Q",
+    more="Q",
+)
+RECORDS: Final = (LIMITS_HEADER, LIMIT, USAGE_HEADER, SHARE, PROCESS, BUCKET)
+MEASURED: Final = struct.Struct("<HHI")
+"""How busy a container had a device, and all had it, in 1/10000, and the number of the measurement."""
+MEASURED_AT: Final = LIMITS_HEADER.size + DEVICES * LIMIT.size
+LIMITS_BYTES: Final = MEASURED_AT + DEVICES * MEASURED.size
+USAGE_BYTES: Final = USAGE_HEADER.size + PROCESSES * PROCESS.size + DEVICES * BUCKET.size
 
 
 def compute_checksum(*parts: bytes) -> int:

@@ -15,11 +15,12 @@ from typing import Final
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, VgpuFileInvalid
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
 from nodeagent.edge.host.vgpu import layout
-from nodeagent.edge.host.vgpu.layout import LIMIT, LIMITS_BYTES, LIMITS_HEADER
+from nodeagent.edge.host.vgpu.layout import LIMIT, LIMITS_BYTES, LIMITS_HEADER, MEASURED, MEASURED_AT
 
 _MODE: Final = 0o644
 _MEMORY_MOST: Final = 1 << 50
 _CORES_MOST: Final = 100
+_WHOLE: Final = 10_000
 _SEQUENCE_AT: Final = LIMITS_HEADER.offsets["sequence"]
 _PREFIXES: Final = ("GPU-", "MIG-")
 
@@ -29,6 +30,18 @@ class FailMode(IntEnum):
 
     PASS = 0
     REFUSE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How busy a device was for some tenths of a second, in 1/10000."""
+
+    number: int
+    """Another one for each measurement."""
+    own: int
+    """By the container."""
+    total: int
+    """By all."""
 
 
 class _Flag(IntFlag):
@@ -72,7 +85,7 @@ def render_limits(limits: Limits, sequence: int = 0) -> bytes:
     used = [_render_device(device) for device in limits.devices]
     if len({each[:16] for each in used}) < len(used):
         raise ValueError("a device is there twice")
-    slots = b"".join(used).ljust(LIMITS_BYTES - LIMITS_HEADER.size, b"\0")
+    slots = b"".join(used).ljust(MEASURED_AT - LIMITS_HEADER.size, b"\0")
     fields = {
         "magic": layout.LIMITS_MAGIC,
         "version": layout.VERSION,
@@ -83,7 +96,7 @@ def render_limits(limits: Limits, sequence: int = 0) -> bytes:
         "sequence": sequence,
     }
     checksum = layout.compute_checksum(LIMITS_HEADER.pack(**fields)[:_SEQUENCE_AT], slots)
-    return LIMITS_HEADER.pack(**fields, checksum=checksum) + slots
+    return LIMITS_HEADER.pack(**fields, checksum=checksum) + slots + bytes(LIMITS_BYTES - MEASURED_AT)
 
 
 def parse_limits(content: bytes) -> Limits:
@@ -99,7 +112,7 @@ def parse_limits(content: bytes) -> Limits:
         raise ValueError(f"it is no limits file of version {layout.VERSION}")
     if header["sequence"] % 2:
         raise ValueError("it is half written")
-    slots = content[LIMITS_HEADER.size :]
+    slots = content[LIMITS_HEADER.size : MEASURED_AT]
     if header["checksum"] != layout.compute_checksum(content[:_SEQUENCE_AT], slots):
         raise ValueError("its checksum is not that of its content")
     if (header["header_bytes"], header["slot_bytes"]) != (LIMITS_HEADER.size, LIMIT.size):
@@ -159,6 +172,29 @@ def change_limits(path: Path, limits: Limits) -> None:
         os.close(descriptor)
 
 
+def write_measured(path: Path, slot: int, measured: Measured) -> None:
+    """Tell a running container how busy a device is: one write of eight bytes, which its processes see whole.
+
+    Raises:
+        FileUnreadable: the file is not there or cannot be opened.
+        FileNotWritten: the write was refused.
+        ValueError: there is no such slot, or the figures are beyond what can be said.
+    """
+    if not 0 <= slot < layout.DEVICES or not 0 <= measured.own <= measured.total <= _WHOLE:
+        raise ValueError(f"slot {slot} cannot have {measured}")
+    content = MEASURED.pack(measured.own, measured.total, measured.number & 0xFFFFFFFF)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise FileUnreadable(path, error) from error
+    try:
+        os.pwrite(descriptor, content, MEASURED_AT + slot * MEASURED.size)
+    except OSError as error:
+        raise FileNotWritten(path, "write a measurement in place", error, replaced=False) from error
+    finally:
+        os.close(descriptor)
+
+
 def _check_place(path: Path, content: bytes, limits: Limits) -> int:
     """Whether the file may be changed so; the sequence that it has now."""
     header = LIMITS_HEADER.unpack(content) if len(content) == LIMITS_BYTES else {}
@@ -181,7 +217,7 @@ def _write_in_place(descriptor: int, limits: Limits, sequence: int) -> None:
     # Each call is one step for those who have the file mapped: odd, content, even.
     for part, place in (
         (content[_SEQUENCE_AT : _SEQUENCE_AT + 8], _SEQUENCE_AT),
-        (content, 0),
+        (content[:MEASURED_AT], 0),
         (after.to_bytes(8, "little"), _SEQUENCE_AT),
     ):
         if os.pwrite(descriptor, part, place) != len(part):

@@ -23,6 +23,7 @@ struct process {
     uint64_t pid;
     uint64_t start;
     uint64_t used[DEVICES_MOST];
+    uint64_t busy_ns;
 };
 struct account {
     uint64_t most[DEVICES_MOST];
@@ -107,7 +108,7 @@ result account_open(void)
     drop_dead();
     own = find_free();
     if (own)
-        *own = (struct process){(uint64_t)getpid(), read_start((uint64_t)getpid()), {0}};
+        *own = (struct process){(uint64_t)getpid(), read_start((uint64_t)getpid()), {0}, 0};
     unlock();
     return own ? SUCCESS : NO_DEVICE;
 }
@@ -135,6 +136,11 @@ void account_credit(device device, uint64_t bytes)
     lock();
     own->used[device] -= bytes;
     unlock();
+}
+
+void account_busy(uint64_t nanoseconds)
+{
+    __atomic_fetch_add(&own->busy_ns, nanoseconds, __ATOMIC_RELAXED);
 }
 
 uint64_t account_used(device device)

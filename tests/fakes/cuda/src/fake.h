@@ -20,6 +20,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
+    NOT_READY = 600,
     NOT_SUPPORTED = 801
 };
 
@@ -41,6 +42,7 @@ result account_open(void);
 result account_charge(device device, uint64_t bytes);
 void account_credit(device device, uint64_t bytes);
 uint64_t account_used(device device);
+void account_busy(uint64_t nanoseconds);
 
 /* context.c */
 struct context *context_current(void);
@@ -61,9 +63,17 @@ void pool_synchronize(void);
 /* stream.c: of a stream that is being captured, the graph that grows by it. */
 struct graph *stream_capturing(void *stream);
 
+/* launch.c: of this process. All its work is done one after another. */
+uint64_t launch_end(void);
+void launch_wait(uint64_t until_ns);
+uint64_t launch_now(void);
+void launch_add(uint64_t nanoseconds);
+uint64_t launch_duration(const void *function);
+
 /* graph.c */
 struct graph *graph_create(void);
 result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, address *at);
+result graph_add_kernel(struct graph *graph, const void *function);
 
 #define BEGIN_WITHOUT_INIT                             \
     {                                                  \

@@ -17,6 +17,7 @@ struct allocation {
 };
 struct node {
     int type;
+    uint64_t nanoseconds;
     struct allocation allocation;
     struct graph *child;
 };
@@ -26,6 +27,7 @@ struct graph {
 };
 struct graph_exec {
     uint64_t needs[DEVICES_MOST];
+    uint64_t nanoseconds;
     int has_memory;
 };
 
@@ -56,6 +58,14 @@ result graph_add_allocation(struct graph *graph, device device, uint64_t bytes, 
     node->allocation.bytes = bytes;
     node->allocation.at = __atomic_fetch_add(&next_address, bytes, __ATOMIC_RELAXED);
     *at = node->allocation.at;
+    return SUCCESS;
+}
+
+result graph_add_kernel(struct graph *graph, const void *function)
+{
+    struct node *node = add(graph, KERNEL);
+    REQUIRE(node, OUT_OF_MEMORY);
+    node->nanoseconds = launch_duration(function);
     return SUCCESS;
 }
 
@@ -135,15 +145,16 @@ EXPORT result cuGraphChildGraphNodeGetGraph(struct node *node, struct graph **ch
     return SUCCESS;
 }
 
-static void add_up(const struct graph *graph, uint64_t needs[DEVICES_MOST])
+static uint64_t add_up(const struct graph *graph, uint64_t needs[DEVICES_MOST])
 {
+    uint64_t nanoseconds = 0;
     for (size_t i = 0; i < graph->count; i++) {
         const struct node *node = graph->nodes[i];
         if (node->type == ALLOCATION)
             needs[node->allocation.pool.location.id] += node->allocation.bytes;
-        else if (node->type == CHILD)
-            add_up(node->child, needs);
+        nanoseconds += node->type == CHILD ? add_up(node->child, needs) : node->nanoseconds;
     }
+    return nanoseconds;
 }
 
 static result instantiate(struct graph_exec **made, const struct graph *graph)
@@ -151,7 +162,7 @@ static result instantiate(struct graph_exec **made, const struct graph *graph)
     REQUIRE(made && graph, INVALID_VALUE);
     *made = calloc(1, sizeof **made);
     REQUIRE(*made, OUT_OF_MEMORY);
-    add_up(graph, (*made)->needs);
+    (*made)->nanoseconds = add_up(graph, (*made)->needs);
     return SUCCESS;
 }
 
@@ -202,6 +213,8 @@ static result launch(struct graph_exec *exec)
         kept[which] -= verdict == SUCCESS ? from_kept : 0;
     }
     exec->has_memory = exec->has_memory || verdict == SUCCESS;
+    if (verdict == SUCCESS)
+        launch_add(exec->nanoseconds);
     pthread_mutex_unlock(&changing);
     return verdict;
 }

@@ -85,6 +85,24 @@ enum status { FOUND = 0, NO_SUCH_SYMBOL = 1, VERSION_TOO_LOW = 2 };
     ENTRY(cuStreamSynchronize, cuStreamSynchronize_ptsz, 7000, 1)         \
     ENTRY(cuCtxSynchronize, cuCtxSynchronize, 2000, 0)                    \
     ENTRY(cuCtxSynchronize, cuCtxSynchronize_v2, 13000, 0)                \
+    ENTRY(cuModuleLoadData, cuModuleLoadData, 2000, 0)                    \
+    ENTRY(cuModuleGetFunction, cuModuleGetFunction, 2000, 0)              \
+    ENTRY(cuLaunchKernel, cuLaunchKernel, 4000, 0)                        \
+    ENTRY(cuLaunchKernel, cuLaunchKernel_ptsz, 7000, 1)                   \
+    ENTRY(cuLaunchKernelEx, cuLaunchKernelEx, 11060, 0)                   \
+    ENTRY(cuLaunchKernelEx, cuLaunchKernelEx_ptsz, 11060, 1)              \
+    ENTRY(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, 0)  \
+    ENTRY(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz, 9000, 1)\
+    ENTRY(cuLaunchCooperativeKernelMultiDevice, cuLaunchCooperativeKernelMultiDevice, 9000, 0)\
+    ENTRY(cuLaunch, cuLaunch, 2000, 0)                                    \
+    ENTRY(cuLaunchGrid, cuLaunchGrid, 2000, 0)                            \
+    ENTRY(cuLaunchGridAsync, cuLaunchGridAsync, 2000, 0)                  \
+    ENTRY(cuEventDestroy, cuEventDestroy_v2, 4000, 0)                     \
+    ENTRY(cuEventRecord, cuEventRecord, 2000, 0)                          \
+    ENTRY(cuEventRecord, cuEventRecord_ptsz, 7000, 1)                     \
+    ENTRY(cuEventQuery, cuEventQuery, 2000, 0)                            \
+    ENTRY(cuEventElapsedTime, cuEventElapsedTime, 2000, 0)                \
+    ENTRY(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010, 0)\
     ENTRY(cuEventCreate, cuEventCreate, 2000, 0)                          \
     ENTRY(cuEventSynchronize, cuEventSynchronize, 2000, 0)                \
     ENTRY(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, 0)        \

@@ -10,7 +10,7 @@ struct stream {
     struct graph *graph;
 };
 struct event {
-    int nothing;
+    uint64_t at_ns; /* when all that came before it is done */
 };
 
 /* The three small numbers are streams that every context has. */
@@ -56,6 +56,7 @@ EXPORT result cuStreamGetCtx(struct stream *stream, const struct context **conte
 static result synchronize(void)
 {
     REQUIRE(context_current(), INVALID_CONTEXT);
+    launch_wait(launch_end());
     pool_synchronize();
     return SUCCESS;
 }
@@ -100,7 +101,65 @@ EXPORT result cuEventSynchronize(struct event *event)
 {
     BEGIN;
     REQUIRE(event, INVALID_HANDLE);
-    return synchronize();
+    launch_wait(event->at_ns);
+    pool_synchronize();
+    return SUCCESS;
+}
+
+EXPORT result cuEventDestroy_v2(struct event *event)
+{
+    BEGIN;
+    REQUIRE(event, INVALID_HANDLE);
+    free(event);
+    return SUCCESS;
+}
+
+static result record(struct event *event, void *stream)
+{
+    REQUIRE(event && !stream_capturing(stream), INVALID_HANDLE);
+    uint64_t now = launch_now(), end = launch_end();
+    event->at_ns = end > now ? end : now;
+    return SUCCESS;
+}
+
+EXPORT result cuEventRecord(struct event *event, void *stream)
+{
+    BEGIN;
+    return record(event, stream);
+}
+
+EXPORT result cuEventRecord_ptsz(struct event *event, void *stream)
+{
+    BEGIN;
+    return record(event, stream);
+}
+
+EXPORT result cuEventQuery(const struct event *event)
+{
+    BEGIN;
+    REQUIRE(event, INVALID_HANDLE);
+    return event->at_ns > launch_now() ? NOT_READY : SUCCESS;
+}
+
+EXPORT result cuEventElapsedTime(float *milliseconds, const struct event *first, const struct event *last)
+{
+    BEGIN;
+    REQUIRE(milliseconds && first && last, INVALID_VALUE);
+    REQUIRE(last->at_ns <= launch_now(), NOT_READY);
+    *milliseconds = (float)((double)(last->at_ns - first->at_ns) / 1e6);
+    return SUCCESS;
+}
+
+/* There is nothing that this driver would refuse while something is captured. */
+EXPORT result cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static __thread int current;
+    BEGIN;
+    REQUIRE(mode, INVALID_VALUE);
+    int before = current;
+    current = *mode;
+    *mode = before;
+    return SUCCESS;
 }
 
 EXPORT result cuStreamBeginCapture_v2(struct stream *stream, int mode)

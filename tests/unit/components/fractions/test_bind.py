@@ -8,21 +8,23 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.bind import (
     Start,
     change_parts,
+    check_memory,
     check_request,
     choose,
     find_bindings,
     is_same_pod,
     list_names,
 )
-from nodeagent.components.fractions.decide import PartView, read_profile
+from nodeagent.components.fractions.decide import PartView
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from tests.support.books import MEMORY
+from nodeagent.model.ports import ContainerDevices, PodListing
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
+from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.parts import (
     make_bound,
@@ -144,7 +146,7 @@ def test_what_nobody_can_be_given_is_refused_with_the_remedy() -> None:
 
 def test_a_request_that_can_never_be_served_is_refused_at_the_admission() -> None:
     """A pod that fails at once is seen; one that never starts is not."""
-    profile = read_profile(FractionsSettings())
+    profile = plan_profile(FractionsSettings())
     assert isinstance(profile, CoresProfile)
     with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
         check_request(profile, profile.core, 150)
@@ -287,3 +289,14 @@ def test_a_binding_is_found_by_pod_and_container() -> None:
 def test_a_pod_is_the_same_by_uid_or_else_by_name(one: PodIdentity, other: PodIdentity, *, same: bool) -> None:
     """A stateful set's next pod has the name of the one before."""
     assert is_same_pod(one, other) is same
+
+
+def test_memory_alone_is_told_at_the_start() -> None:
+    """A container without cores is given no GPU, and its author learns why; one with both starts."""
+    holder = ContainerDevices(pod=CALLER.pod, container="main", resource=MEMORY, devices=CALLER.memory)
+    cores = ContainerDevices(pod=CALLER.pod, container="main", resource=CORE, devices=CALLER.cores)
+    with pytest.raises(RequestInvalid, match=r"without tencent\.com/vcuda-core"):
+        check_memory(CoresProfile(), PodListing(containers=(holder,)), CALLER.memory)
+    check_memory(CoresProfile(), PodListing(containers=(holder, cores)), CALLER.memory)
+    check_memory(CoresProfile(), PodListing(), CALLER.memory)
+    check_memory(SharesProfile(), PodListing(containers=(holder,)), CALLER.memory)

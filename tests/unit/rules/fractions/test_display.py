@@ -5,7 +5,7 @@ from msgspec import json
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.usage import PartUsage
 from nodeagent.rules.fractions.display import tell_use
-from tests.support.samples import make_address, make_inventory
+from tests.support.samples import make_inventory
 from tests.unit.components.usage.builders import bind, place, run, sample, tabulate
 
 
@@ -20,7 +20,7 @@ def test_a_pod_is_told_by_container_and_device() -> None:
             "main": {
                 "dev": [
                     {
-                        "id": make_address(0),
+                        "id": "00000000:10:00.0",
                         "card_idx": "0",
                         "gpu": 17.0,
                         "mem": 4096.0,

@@ -11,11 +11,13 @@ from nodeagent.edge.host.vgpu.limits_file import (
     DeviceLimit,
     FailMode,
     Limits,
+    Measured,
     change_limits,
     create_limits,
     parse_limits,
     read_limits,
     render_limits,
+    write_measured,
 )
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
@@ -115,10 +117,10 @@ def test_damage_is_named(tmp_path: Path, offset: int, value: bytes, reason: str)
 def test_what_cannot_be_is_refused_though_the_checksum_is_right(fields: dict[str, int], reason: str) -> None:
     """A file of another writer."""
     header = layout.LIMITS_HEADER.unpack(render_limits(LIMITS)) | fields
-    slots = render_limits(LIMITS)[layout.LIMITS_HEADER.size :]
+    slots = render_limits(LIMITS)[layout.LIMITS_HEADER.size : layout.MEASURED_AT]
     header["checksum"] = layout.compute_checksum(layout.LIMITS_HEADER.pack(**header)[:32], slots)
     with pytest.raises(ValueError, match=reason):
-        parse_limits(layout.LIMITS_HEADER.pack(**header) + slots)
+        parse_limits(layout.LIMITS_HEADER.pack(**header) + render_limits(LIMITS)[layout.LIMITS_HEADER.size :])
 
 
 def test_file_of_another_size_or_kind_is_left_alone(tmp_path: Path) -> None:
@@ -165,3 +167,41 @@ def test_too_many_devices_or_one_twice_are_refused() -> None:
         render_limits(Limits(many))
     with pytest.raises(ValueError, match="twice"):
         render_limits(Limits((FIRST, FIRST)))
+
+
+def test_measurements_are_written_beside_the_limits(tmp_path: Path) -> None:
+    """Neither is disturbed by the other; the number goes on after its last."""
+    path = tmp_path / "limits"
+    create_limits(path, LIMITS)
+    write_measured(path, 1, Measured(number=(1 << 32) + 7, own=2500, total=9000))
+    change_limits(path, Limits((FIRST, SECOND)))
+    assert read_limits(path) == Limits((FIRST, SECOND))
+    at = layout.MEASURED_AT + layout.MEASURED.size
+    assert layout.MEASURED.unpack_from(path.read_bytes(), at) == (2500, 9000, 7)
+    assert path.stat().st_size == layout.LIMITS_BYTES
+
+
+@pytest.mark.parametrize(
+    ("slot", "measured"),
+    [(16, Measured(1, 0, 0)), (-1, Measured(1, 0, 0)), (0, Measured(1, 2, 1)), (0, Measured(1, 0, 10001))],
+)
+def test_measurement_that_cannot_be_is_refused(tmp_path: Path, slot: int, measured: Measured) -> None:
+    create_limits(tmp_path / "limits", LIMITS)
+    with pytest.raises(ValueError, match="cannot have"):
+        write_measured(tmp_path / "limits", slot, measured)
+
+
+def test_measurement_for_a_file_that_is_not_there_or_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Measured(1, 0, 0)
+    with pytest.raises(FileUnreadable):
+        write_measured(tmp_path / "limits", 0, measured)
+    create_limits(tmp_path / "limits", LIMITS)
+
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with pytest.raises(FileNotWritten, match="write a measurement"):
+        write_measured(tmp_path / "limits", 0, measured)

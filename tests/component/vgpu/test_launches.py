@@ -1,0 +1,160 @@
+"""The time of a device: every way to launch is held to its part of it, by what the kernels took."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from nodeagent.edge.host.vgpu.limits_file import (
+    DeviceLimit,
+    Limits,
+    Measured,
+    change_limits,
+    create_limits,
+    write_measured,
+)
+from nodeagent.edge.host.vgpu.usage_file import create_usage
+from tests.component.vgpu.build import build_program
+from tests.component.vgpu.cuda_talk import OUT
+from tests.component.vgpu.limited import limit, list_environ
+from tests.component.vgpu.place import UUIDS, Place
+from tests.fakes.cuda.driver import FakeDriver
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.may_block("nothing here runs on an event loop"),
+]
+
+INVALID_VALUE, INVALID_HANDLE = 1, 400
+ENTRIES = [
+    "cuLaunchKernel",
+    "cuLaunchKernel_ptsz",
+    "cuLaunchKernelEx",
+    "cuLaunchKernelEx_ptsz",
+    "cuLaunchCooperativeKernel",
+    "cuLaunchCooperativeKernel_ptsz",
+    "cuLaunchCooperativeKernelMultiDevice",
+    "cuLaunch",
+    "cuLaunchGrid",
+    "cuGraphLaunch",
+    "cuGraphLaunch_ptsz",
+]
+
+
+def say(cores: int | None, *, soft: bool = False) -> Limits:
+    return Limits((DeviceLimit(UUIDS[0], core_percent=cores, soft=soft),))
+
+
+def create(place: Place, cores: int | None, *, soft: bool = False) -> None:
+    create_limits(place.limits_path, say(cores, soft=soft))
+    create_usage(place.usage_path)
+
+
+def start(place: Place, driver: FakeDriver, entry: str, microseconds: int, milliseconds: int) -> subprocess.Popen[str]:
+    command = [str(build_program("spin")), entry, str(microseconds), str(milliseconds)]
+    environ = list_environ(place, driver)
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str], microseconds: int) -> float:
+    """The part of the time that the device was busy with it."""
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stderr) == (0, "")
+    launched, elapsed = map(int, stdout.split())
+    return launched * microseconds / elapsed
+
+
+def hold(part: float, wanted: float, *, over: float = 0.07) -> None:
+    """Never more than a few points over it; under it where this machine is busy with other things."""
+    assert wanted / 2 <= part <= wanted + over
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_way_to_launch_pays(place: Place, driver: FakeDriver, entry: str) -> None:
+    """What it took before; nothing waits while a stream is captured. The fake's kernels are one after another."""
+    create(place, 25)
+    hold(finish(start(place, driver, entry, 1000, 900), 1000), 0.25)
+
+
+@pytest.mark.parametrize(("cores", "microseconds"), [(10, 200), (50, 5000), (80, 20000), (30, 100000)])
+def test_parts_are_kept_by_time_whatever_the_kernels_are(
+    place: Place, driver: FakeDriver, cores: int, microseconds: int
+) -> None:
+    """Long kernels pay when they are through: the next one waits."""
+    create(place, cores)
+    part = finish(start(place, driver, "cuLaunchKernel", microseconds, 1500), microseconds)
+    hold(part, cores / 100, over=0.12 if microseconds > 50000 else 0.07)
+
+
+@pytest.mark.parametrize("cores", [None, 100])
+def test_without_a_limit_nothing_waits(place: Place, driver: FakeDriver, cores: int | None) -> None:
+    create(place, cores)
+    assert finish(start(place, driver, "cuLaunchKernel", 2000, 300), 2000) > 0.5
+
+
+def test_processes_of_a_container_share_its_part(place: Place, driver: FakeDriver) -> None:
+    create(place, 40)
+    running = [start(place, driver, "cuLaunchKernel", 2000, 1200) for _ in range(3)]
+    parts = [finish(each, 2000) for each in running]
+    hold(sum(parts), 0.4, over=0.1)
+    assert min(parts) > 0.02
+
+
+def test_a_wait_ends_where_the_limit_does(place: Place, driver: FakeDriver) -> None:
+    """A kernel of a fifth of a second at one percent would be waited for for twenty seconds."""
+    create(place, 1)
+    process = start(place, driver, "cuLaunchKernel", 200_000, 1000)
+    deadline = time.monotonic() + 20
+    while not ((place.path / "account").exists() and any(driver.read().busy_ns.values())):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    began = time.monotonic()
+    change_limits(place.limits_path, say(None))
+    finish(process, 200_000)
+    assert time.monotonic() - began < 5
+
+
+def measure(place: Place, process: subprocess.Popen[str], own: int, total: int) -> None:
+    """As the agent tells every tenth of a second, as long as it runs."""
+    number = 0
+    while process.poll() is None:
+        number += 1
+        write_measured(place.limits_path, 0, Measured(number, own, total))
+        time.sleep(0.05)
+
+
+def test_what_is_measured_corrects_what_is_reckoned(place: Place, driver: FakeDriver) -> None:
+    """Told that it has less than its part, it is given more, and the other way round."""
+    create(place, 20)
+    parts = []
+    for own, total in ((500, 10000), (10000, 10000)):
+        process = start(place, driver, "cuLaunchKernel", 1000, 1500)
+        measure(place, process, own, total)
+        parts.append(finish(process, 1000))
+    assert parts[0] > 0.25
+    assert parts[1] < 0.8 * parts[0]
+
+
+def test_in_soft_mode_what_is_idle_may_be_used(place: Place, driver: FakeDriver) -> None:
+    """And no longer where all have the device busy."""
+    create(place, 20, soft=True)
+    process = start(place, driver, "cuLaunchKernel", 1000, 2000)
+    measure(place, process, 2000, 4000)
+    assert finish(process, 1000) > 0.35
+    process = start(place, driver, "cuLaunchKernel", 1000, 2000)
+    measure(place, process, 6000, 10000)
+    assert finish(process, 1000) < 0.4
+
+
+def test_what_is_wrong_is_the_drivers_to_say(place: Place, driver: FakeDriver) -> None:
+    create(place, 50)
+    with limit(place, driver) as one:
+        for symbol in ("cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"):
+            assert one.call(symbol, 0, 0, 0, 0) == (INVALID_VALUE,)
+        assert one.call("cuLaunchCooperativeKernelMultiDevice", 0, 0, 0) == (INVALID_VALUE,)
+        assert one.call("cuLaunchKernel", 77, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0) == (INVALID_HANDLE,)
+        assert one.call("cuLaunchGridAsync", 77, 1, 1, 0) == (INVALID_HANDLE,)
+        _, module = one.call("cuModuleLoadData", OUT, "@q1")
+        assert module

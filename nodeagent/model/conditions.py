@@ -296,7 +296,7 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="part-over-memory",
         severity="warning",
         title="a container uses more of a GPU's memory than its part",
-        remedy="end or move the pod, or have the vGPU library hold it to its part: others on that GPU may find no memory",
+        remedy="end or move the pod, or have the vGPU library hold it to its part; others there may find no memory",
         show_after_seconds=5.0,
     ),
     ConditionDefinition(

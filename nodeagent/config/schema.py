@@ -23,6 +23,7 @@ from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
+from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
 from nodeagent.config.sections.shim import ShimSettings
@@ -51,6 +52,7 @@ class Settings(Section):
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: DoorsSettings = _section(DoorsSettings)
+    mig: MigSettings = _section(MigSettings)
     fractions: FractionsSettings = _section(FractionsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)

@@ -38,6 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "runtime",
             "exporter",
             "offering",
+            "mig",
             "usage",
             "fractions",
             "labeler",

@@ -2,6 +2,7 @@
 
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.fractions import FRACTIONS
+from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
@@ -20,6 +21,7 @@ ROOT = Command(
         EVENTS,
         TOP,
         GPUS,
+        MIG,
         ALLOCATIONS,
         FRACTIONS,
         CDI,

@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
+from nodeagent.components.allocations.roles.changes import Settled, Stepped
 from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
@@ -24,7 +25,7 @@ from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
 from nodeagent.model.ports import AllocationJournal
 
@@ -159,6 +160,38 @@ class JournalRelay:
         await keeper.commit(
             lambda _: [Released(number=number, at_seconds=now, why=reasons[number]) for number in reasons]
         )
+
+    async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
+        """Make it durable that a change begins; the port's contract is in `model.ports`."""
+        begun: list[Stepped] = []
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            begun.append(Stepped(number=ledger.next_number, owner=owner, gpu=gpu, step=step))
+            return [begun[-1]]
+
+        await self._find_keeper().commit(decide)
+        return begun[-1].number
+
+    async def step_change(self, number: int, step: Step) -> None:
+        """Make the next step of a change durable; the port's contract is in `model.ports`."""
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            change = ledger.changes.get(number)
+            if change is None:
+                raise JournalUnavailable(self._path, f"it knows of no change {number}")
+            return [Stepped(number=number, owner=change.owner, gpu=change.gpu, step=step)]
+
+        await self._find_keeper().commit(decide)
+
+    async def settle_change(self, number: int, outcome: str) -> None:
+        """Make it durable that a change is over; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        await keeper.commit(lambda _: [Settled(number=number, at_seconds=keeper.now(), outcome=outcome)])
+
+    def changes(self, owner: str) -> tuple[Change, ...] | None:
+        """The changes of one part that are under way; `None` while nobody knows."""
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else tuple(one for one in ledger.changes.values() if one.owner == owner)
 
     def _find_keeper(self) -> Keeper:
         if self._keeper is None:

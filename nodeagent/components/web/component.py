@@ -56,6 +56,7 @@ from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.journal import PartTable
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.parts import PartReasons
 from nodeagent.model.ports import AgentControl
@@ -226,6 +227,7 @@ class WebComponent:
             "/api/v1/parts": lambda: _json(self._record_parts()),
             "/api/v1/usage": lambda: _json(self._read(PartUsage) or PartUsage()),
             "/api/v1/doors": lambda: _json(self._list_doors()),
+            "/api/v1/mig": lambda: _json(self._find_mig()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
             "/api/v1/components": lambda: _json(state().components),
@@ -254,6 +256,10 @@ class WebComponent:
     def _list_doors(self) -> tuple[GpuDoor, ...]:
         offering = self._read(Offering)
         return offering.doors if offering is not None else ()
+
+    def _find_mig(self) -> MigState:
+        state = self._bus.latest(MigState)
+        return state.value if state is not None else MigState()
 
     def _readyz(self) -> Answer:
         state = self._view.state()

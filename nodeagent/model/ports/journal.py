@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
 
 
@@ -21,6 +21,38 @@ class GpuDoorKeeper(Protocol):
 
     def doors(self) -> Mapping[GpuUuid, Door] | None:
         """The doors that are set; `None` while nobody knows, which is not the same as no door."""
+        ...
+
+
+class ChangeKeeper(Protocol):
+    """Keeps what is written of changes of GPUs in several steps, each before it is taken."""
+
+    async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
+        """Write down that a change begins; answers with its number.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, and must not begin.
+        """
+        ...
+
+    async def step_change(self, number: int, step: Step) -> None:
+        """Write down the next step.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, and must not be taken.
+        """
+        ...
+
+    async def settle_change(self, number: int, outcome: str) -> None:
+        """Write down that a change is over.
+
+        Raises:
+            JournalUnavailable: it could not be made durable; it is found again after a restart.
+        """
+        ...
+
+    def changes(self, owner: str) -> tuple[Change, ...] | None:
+        """Those of this part that are under way; `None` while nobody knows."""
         ...
 
 

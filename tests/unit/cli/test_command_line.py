@@ -269,6 +269,7 @@ def test_every_table_has_json_beside_it() -> None:
         "gpu clear",
         "gpu forget",
         "gpu set-door",
+        "mig apply",
         "release",
         "reload",
         "render metrics",

@@ -26,6 +26,7 @@ from nodeagent.model.events import (
     GpuVanished,
     LabelsApplied,
     LabelsContested,
+    MigChangeEnded,
     MigLayoutChanged,
     PartBound,
     PartRefused,
@@ -46,6 +47,7 @@ Names = Mapping[str, str]
 
 GONE = " (gone)"
 LABELS_TOLD = 6
+_ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
     {
         "AllocationTable",
@@ -56,6 +58,7 @@ QUIET = frozenset(
         "ClusterWishes",
         "ComponentReport",
         "LabelState",
+        "MigState",
         "NodeSample",
         "Offering",
         "PartOffers",
@@ -158,6 +161,9 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
     ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
+    MigChangeEnded: lambda one, names: (
+        f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for layout {one.layout}{_because(one.detail)}"
+    ),
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
     GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"

@@ -120,7 +120,12 @@ class _Session:
         return answer.value
 
     async def write(self, gpu: Gpu, write: Write) -> int:
-        """Make one call."""
+        """Make one call, to its end: whoever stops the agent waits, for a driver that is left in a call may be lost."""
+        with anyio.CancelScope(shield=True):
+            return await self._write(gpu, write)
+        raise AssertionError("what is shielded is never cut short")
+
+    async def _write(self, gpu: Gpu, write: Write) -> int:
         async with AsyncExitStack() as stack:
             if write.kind in _WHOLE:
                 await stack.enter_async_context(self._set_aside())

@@ -1,4 +1,6 @@
-"""Keeps the picture of the cluster true: lists once, then watches, and begins anew when a watch is lost.
+"""Keeps the picture of the cluster true: lists once, then watches, and goes on where a lost watch ended.
+
+Everything is listed anew only when the server no longer knows what happened since.
 
 Owns when the picture may be trusted: from the first whole list of both kinds on. While a watch is away the last picture
 stays in use, for what was promised stays promised; that it is away is told by `silent_seconds`.
@@ -20,7 +22,8 @@ from nodeagent.model.scheduling import SeenNode, SeenPod
 
 T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)
-_BACKOFF = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
+_BACKOFF = BackoffSettings(first_seconds=0.2, limit_seconds=5.0)
+"""Short: while it lasts nothing is confirmed to other replicas, and going on costs the server next to nothing."""
 _log = get_logger(component="extender")
 
 
@@ -71,16 +74,20 @@ class Picture:
 
     async def _keep(self, watch: FleetWatch[T], book: "_Book[T]") -> None:
         backoff = Backoff(_BACKOFF, self._rng)
+        version = ""
         while True:
             began = self._read_clock()
             try:
-                version = await self._list(watch, book)
-                async with aclosing(watch.watch(version)) as changes:
+                if not version:
+                    version = await self._list(watch, book)
+                async with aclosing(watch.watch(version, lambda: self._lost.pop(book.what, None))) as changes:
                     async for change in changes:
+                        version = change.version
                         if change.found is not None:
                             (book.drop if change.kind == "gone" else book.note)(change.found)
                             self._tell()
             except ApiExpired:
+                version = ""
                 _log.info("watch_expired", what=book.what)
             except KubeError as error:
                 self._lost.setdefault(book.what, self._read_clock())
@@ -97,7 +104,6 @@ class Picture:
                 names.update(map(book.note, page.items))
         book.keep(names)
         self.relists += 1
-        self._lost.pop(book.what, None)
         self._listed.add(book.what)
         self._tell()
         _log.info("listed", what=book.what, count=len(names))

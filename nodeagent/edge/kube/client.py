@@ -135,8 +135,11 @@ class KubeClient:
         query: Mapping[str, str],
         silence_seconds: float,
         accept: str = JSON,
+        on_open: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[T, None]:
         """The same, each line as `parse` makes it, which raises a `ValueError` of what is wrong.
+
+        `on_open` is called when the server has taken the watch, which may be long before it says anything.
 
         Raises:
             KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
@@ -155,6 +158,7 @@ class KubeClient:
             with self._translating(session, attempted, "WATCH"):
                 self._count("WATCH", str(response.status))
                 await self._check(response, attempted)
+                on_open()
                 async with aclosing(_read_lines(response.content, silence_seconds)) as lines:
                     async for line in lines:
                         yield parse(line)

@@ -95,8 +95,10 @@ class FleetWatch(Generic[T]):
             if page.is_last:
                 return
 
-    async def watch(self, version: str) -> AsyncGenerator[Change[T], None]:
-        """What happens to them after a version, over as many watches as it takes.
+    async def watch(
+        self, version: str, on_open: Callable[[], object] = lambda: None
+    ) -> AsyncGenerator[Change[T], None]:
+        """What happens to them after a version, over as many watches as it takes; `on_open` is told of each.
 
         Raises:
             ApiExpired: the version is too old; list them anew.
@@ -111,7 +113,12 @@ class FleetWatch(Generic[T]):
                 "timeoutSeconds": str(self._rng.randint(*WATCH_SECONDS)),
             }
             lines = self._client.watch_as(
-                self._path, self._read_line, attempted=attempted, query=query, silence_seconds=self._silence_seconds
+                self._path,
+                self._read_line,
+                attempted=attempted,
+                query=query,
+                silence_seconds=self._silence_seconds,
+                on_open=on_open,
             )
             async with aclosing(lines):
                 async for line in lines:

@@ -33,7 +33,7 @@ async def test_what_happens_is_seen(tmp_path: Path) -> None:
 
 
 async def test_a_lost_server_is_found_again(tmp_path: Path) -> None:
-    """What happened meanwhile is in the new list; what was promised meanwhile is kept."""
+    """What happened meanwhile is told by the next watch, without another list; what was promised is kept."""
     async with open_server() as server:
         server.put_node("n", capacity=capacity())
         server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
@@ -48,8 +48,8 @@ async def test_a_lost_server_is_found_again(tmp_path: Path) -> None:
             server.put_node("m", capacity=capacity())
             await server.start()
             await wait_until(lambda: (used(extender), used(extender, "m")) == (20, 0))
-            assert extender.picture.relists > before
-            assert extender.picture.is_synced
+            assert extender.picture.relists == before
+            assert extender.picture.silent_seconds == 0
 
 
 async def test_a_version_that_is_too_old_is_listed_anew(tmp_path: Path) -> None:
@@ -76,3 +76,20 @@ async def test_bookmarks_tell_nothing_and_are_remembered(tmp_path: Path) -> None
             await extender.wait_seen("a")
             assert used(extender) == 30
             assert extender.picture.relists == 2
+
+
+async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path) -> None:
+    """Where the server no longer knows what happened: what is not on the list is nowhere."""
+    async with open_server() as server:
+        for name in "nm":
+            server.put_node(name, capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        async with open_extender(server, tmp_path) as extender:
+            await wait_until(lambda: server.watching == 2)
+            await server.stop()
+            server.drop("pods", "a")
+            server.drop("nodes", "m")
+            server.oldest = server.version
+            await server.start()
+            await wait_until(lambda: (used(extender), used(extender, "m")) == (0, -1))
+            assert extender.picture.relists == 4

@@ -235,11 +235,12 @@ def test_monitoring_is_added_when_asked_for() -> None:
 
 @needs_helm
 @needs_helm
-def test_pods_may_be_read_only_for_their_labels() -> None:
+@pytest.mark.parametrize("setting", ["metrics.pod_labels", "fractions.enabled"])
+def test_pods_may_be_read_only_where_a_setting_needs_it(setting: str) -> None:
     """The right to follow pods comes with the setting that needs it, and is the reviewed one."""
     name = ("ClusterRole", "nodeagent-pod-labels")
     assert name not in render_objects()
-    added = render_objects("--set", "config.metrics.pod_labels=true")
+    added = render_objects("--set", f"config.{setting}=true")
     reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
     assert {key: added.get(key) for key in reviewed} == reviewed
 

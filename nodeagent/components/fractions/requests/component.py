@@ -39,6 +39,7 @@ class Requests:
     def __init__(self, open_pods: Callable[[], Awaitable[PodRequests]] | None) -> None:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
+        self._is_following = False
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
@@ -50,9 +51,11 @@ class Requests:
             try:
                 async with aclosing(pods.follow()) as tables:
                     async for table in tables:
+                        self._is_following = True
                         self._known.put(table)
             except NodeagentError as error:
                 self._log.warning("pod_requests_not_followed", error=str(error))
+            self._is_following = False
             await anyio.sleep(RETRY_SECONDS)
 
     async def find(self, pod: PodIdentity) -> PodRequest | None:
@@ -60,7 +63,8 @@ class Requests:
         if self._open_pods is None:
             return None
         known = self._known.value
-        with anyio.move_on_after(REQUEST_SECONDS):
+        # Nothing new is to be waited for where nobody tells it, such as without the right to follow pods.
+        with anyio.move_on_after(REQUEST_SECONDS if self._is_following else 0):
             while True:
                 found = known.get((pod.namespace, pod.name))
                 if found is not None and is_same_pod(found.pod, pod):

@@ -12,14 +12,17 @@ import pytest
 
 from nodeagent.edge.host.vgpu.layout import LIMITS_BYTES
 from nodeagent.edge.host.vgpu.limits_file import parse_limits
+from nodeagent.rules.fractions.published import ANNOTATION, read_published
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.cluster.pods import WAIT, Pods, has_reached, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
 CORE, MEMORY, GPU = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "nvidia.com/gpu"
+RIGHTS = CHECKOUT / "deploy" / "rbac-pod-labels.yaml"
 BLOCK_BYTES = 256 << 20
 PROFILE = "simulated:dgx-h100"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -120,6 +123,29 @@ def test_a_container_has_its_part_and_gives_it_back(agent: AgentUnderTest, pods:
     wait_until(
         "all parts to be free", lambda: str(left) if (left := [*read_bindings(agent)]) else None, timeout_seconds=60
     )
+
+
+def test_a_schedulers_choice_is_obeyed_where_it_can_be(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
+    """The node says what it has, the pod says which GPU was chosen for it; one that cannot be is passed over."""
+    node.run("kubectl", "apply", "-f", str(RIGHTS))
+    try:
+        agent = make_agent(gpus=PROFILE, settings=SETTINGS)
+        wait_count(node, CORE, 400)
+        node.wait("the annotation", "kubelet", lambda: None if read_annotation(node) else "none yet")
+        assert [gpu.index for gpu in read_published(read_annotation(node)).gpus] == list(range(8))
+        uuids = {one["gpu"]["index"]: one["gpu"]["uuid"] for one in agent.get_json("/api/v1/gpus")["gpus"]}
+        for name, chosen, given in (("third", 2, 2), ("elsewhere", 7, 2)):
+            choice = {"tencent.com/predicate-gpu-idx-0": str(chosen)}
+            pods.run(render_part(name, 10, 4, annotations=choice))
+            assert read_told(pods, name)[0] == {uuids[given]}
+        assert "the scheduler's choice cannot be" in agent.run("fractions", "explain", "default/elsewhere")
+    finally:
+        node.run("kubectl", "delete", "-f", str(RIGHTS))
+
+
+def read_annotation(node: Cluster) -> str:
+    """What the node says of its GPUs that are given in parts."""
+    return str(node.api.read_node()["metadata"].get("annotations", {}).get(ANNOTATION, ""))
 
 
 def test_a_container_that_starts_again_has_what_it_had(agent: AgentUnderTest, pods: Pods, node: Cluster) -> None:

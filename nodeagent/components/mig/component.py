@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nodeagent.components.mig.carry import Carrier, End
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.users import Users
 from nodeagent.components.mig.watch import is_told
 from nodeagent.components.mig.wish import (
@@ -61,6 +62,7 @@ LABEL_SECONDS = 5.0
 """How long the node's label is waited for before what was asked for last is taken for it."""
 SEEN_SECONDS = 20.0
 """How long it may take until what was made is seen."""
+UNSEEN = "it was cut, and is not seen so: see `nodeagent gpu list`"
 TOLD_SECONDS = 2.0
 """How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
 BUSY, FAILED, HALF, REBOOT = "mig-change-waits", "mig-change-failed", "mig-half-way", "mig-reboot-needed"
@@ -93,7 +95,8 @@ class Mig:
     ) -> None:
         """Wire it up; `places` tells the pods of processes, `has_cluster` whether a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._partitioning, self._keeper, self._store, self._relay = partitioning, keeper, store, relay
+        self._sessions = SessionDesk(partitioning)
+        self._keeper, self._store, self._relay = keeper, store, relay
         self._read_file, self._has_cluster = read_file, has_cluster
         self._users = Users(self._read, places)
         self._remembered = Remembered()
@@ -249,21 +252,17 @@ class Mig:
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(judgement.differing))
         try:
             for uuid in judgement.differing:
-                gpu = self._find_gpu(uuid)
-                end = await self._change(gpu, judgement.wanted[uuid], wish)
-                if end.outcome is not Outcome.DONE:
+                end = await self._change(gpu := self._find_gpu(uuid), judgement.wanted[uuid], wish)
+                if end.outcome is not Outcome.DONE or end.detail:
                     self._fail(wish, f"GPU {gpu.index}: {end.detail}")
                     return
-                is_seen = await self._wait_seen(uuid, Goal(wanted=judgement.wanted[uuid]))
-                if not is_seen:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
-                    self._fail(wish, f"{uuid} was cut, and is not seen so: see `nodeagent gpu list`")
-                    return
         except WishChanged:
-            self._waker.wake()
-            return
+            pass
         except NodeagentError as error:
             self._fail(wish, str(error))
             return
+        finally:
+            await self._sessions.close()
         self._waker.wake()
 
     def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
@@ -291,17 +290,26 @@ class Mig:
             self._show(change)
             await self._wait_told(affected)
             await self._wait_free(gpu, affected, change, wish)
-            async with self._partitioning.begin() as session:
-                before = await session.read(gpu)
-                intent = Intent(layout=wish.layout, wanted=wanted, before=before)
-                number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._clock.wall()))
-                carrier = Carrier(self._keeper, session, self._teller(change), self._clock.wall)
-                end = await carrier.carry(gpu, number, Progress(intent=intent), busy)
-            await self._end(gpu, number, wish.layout, end)
+            before = await (await self._sessions.get()).read(gpu)
+            intent = Intent(layout=wish.layout, wanted=wanted, before=before)
+            number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._clock.wall()))
+            return await self._carry(gpu, number, Progress(intent=intent), change, busy)
         finally:
             self._conditions.clear(BUSY, key=gpu.uuid)
             self._show(change, is_over=True)
-        return end
+
+    async def _carry(
+        self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
+    ) -> End:
+        """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
+        carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._clock.wall)
+        end = await carrier.carry(gpu, number, progress, busy)
+        known = self._read(Inventory)
+        await self._end(gpu, number, progress.intent.layout, end)
+        intent = progress.intent
+        goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
+        is_seen = await self._wait_seen(gpu.uuid, goals.get(end.outcome), known)
+        return end if is_seen or end.detail else replace(end, detail=UNSEEN)
 
     async def _finish(self, changes: tuple[Change, ...]) -> None:
         """Go on with what another life of the agent has begun, or take it back; GPUs that are gone keep theirs."""
@@ -318,16 +326,11 @@ class Mig:
             self._log.info("mig_change_resumed", change=change.number, gpu=gpu.uuid, writes=len(progress.writes))
             self._show(shown)
             try:
-                async with self._partitioning.begin() as session:
-                    carrier = Carrier(self._keeper, session, self._teller(shown), self._clock.wall)
-                    end = await carrier.carry(gpu, change.number, progress)
-                await self._end(gpu, change.number, progress.intent.layout, end)
-                is_done = end.outcome is Outcome.DONE
-                intent = progress.intent
-                await self._wait_seen(gpu.uuid, Goal(wanted=intent.wanted, before=None if is_done else intent.before))
+                await self._carry(gpu, change.number, progress, shown)
             except NodeagentError as error:
                 self._conditions.set(HALF, key=gpu.uuid, detail=str(error))
             finally:
+                await self._sessions.close()
                 self._show(shown, is_over=True)
 
     async def _end(self, gpu: Gpu, number: int, layout: str, end: End) -> None:
@@ -363,15 +366,18 @@ class Mig:
                 raise WishChanged(wish.layout)
             self._conditions.set(BUSY, key=gpu.uuid, detail=f"GPU {gpu.index}: {names}")
             self._show(replace(change, doing=f"waits for {names}"))
+            await self._sessions.close()
             await self._waker.wait()
 
-    async def _wait_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
-        """Whether what was made is in the inventory before long, for nobody is told of it before."""
-        with anyio.move_on_after(SEEN_SECONDS):
-            while not goal.is_reached(read_partitions(self._find_gpu(uuid))):
+    async def _wait_seen(self, uuid: GpuUuid, goal: Goal | None, known: Inventory | None) -> bool:
+        """Whether what was made is in the inventory before long; without a goal, whether it was looked at anew."""
+        with anyio.move_on_after(SEEN_SECONDS if goal is not None else TOLD_SECONDS) as scope:
+            while self._read(Inventory) is known if goal is None else not self._is_seen(uuid, goal):
                 await self._waker.wait()
-            return True
-        return False
+        return not scope.cancelled_caught
+
+    def _is_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
+        return goal.is_reached(read_partitions(self._find_gpu(uuid)))
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:
         done = 0

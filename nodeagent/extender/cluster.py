@@ -160,6 +160,7 @@ class Cluster:
         """The promise to a pod is void; what its annotations say is too."""
         if uid in self.holds:
             self._forget(uid)
+            self._count(uid)
 
     @contextmanager
     def aside(self, uid: str) -> Iterator[None]:
@@ -176,7 +177,7 @@ class Cluster:
     def expire(self, now: float) -> None:
         """Choices that came to nothing for too long count no more."""
         for uid in [uid for uid, hold in self.holds.items() if hold.until_seconds <= now]:
-            self._forget(uid)
+            self.release(uid)
             self.expired += 1
 
     def find_account(self, name: str) -> Account | None:

@@ -293,6 +293,13 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
     ),
     ConditionDefinition(
+        code="part-over-memory",
+        severity="warning",
+        title="a container uses more of a GPU's memory than its part",
+        remedy="end or move the pod, or have the vGPU library hold it to its part; others there may find no memory",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
         code="part-use-unseen",
         severity="info",
         title="what containers use of a GPU that they share cannot be told",

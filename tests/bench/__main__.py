@@ -31,6 +31,7 @@ from tests.bench import (
     plugin,
     reference,
     shim,
+    vgpu,
 )
 from tests.bench.operations import OPERATIONS
 from tests.bench.rows import Row, render_table, to_json
@@ -95,6 +96,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
         "shim": shim.measure,
+        "vgpu": vgpu.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),

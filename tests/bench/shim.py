@@ -3,6 +3,9 @@
 A specification of 64 KiB, a node of 16 GPUs with 200 libraries. The runtime alone and the runtime behind the shim are
 started in turns, and each pair is one difference, so that a busy machine makes both longer. The bundle is in memory, as
 engines have theirs below /run: to replace a file on a disk takes as long again.
+
+NVIDIA's own program is measured in the same way where it has been built, which `python -m tests.bench.shim` does by Go.
+It reads the same specifications, from files, in its mode `cdi`.
 """
 
 import json
@@ -15,6 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodeagent.components.cdi.decide import render_specs
 from nodeagent.components.cdi.keep_shim import plan_policy
 from nodeagent.components.cdi.plan_shim import plan_shim_table
 from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
@@ -36,6 +40,10 @@ GPUS: Final = 16
 SPEC_BYTES: Final = 64 * 1024
 NOTHING: Final = "int main(void) { return 0; }\n"
 """The low-level runtime: what it takes itself is not the shim's."""
+VERSION: Final = "v1.18.0"
+CACHE: Final = Path(os.environ.get("NODEAGENT_CACHE") or Path.home() / ".cache/nodeagent")
+STOCK: Final = CACHE / "nvidia-container-runtime" / VERSION / "nvidia-container-runtime"
+MODULE: Final = f"github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@{VERSION}"
 MEMORY: Final = Path("/dev/shm")  # what lies below is made by `tempfile`
 PAIRS: Final = Path(__file__).parent / "src" / "pairs.c"
 
@@ -71,14 +79,25 @@ def _measure(place: Path) -> list[Row]:
             Row(f"shim, added to {what}, CPU", "ms", busy, limit=2),
             Row(f"shim, memory added to {what}", "MiB", mebibytes, limit=1),
         ]
+        if STOCK.exists():
+            millis, busy, mebibytes = _compare(place, STOCK, original, bundle / "config.json", words)
+            rows += [
+                Row(f"NVIDIA's, added to {what}", "ms", millis),
+                Row(f"NVIDIA's, added to {what}, CPU", "ms", busy),
+                Row(f"NVIDIA's, memory added to {what}", "MiB", mebibytes),
+            ]
     return [*rows, Row("shim, size of the program", "KiB", [shim.stat().st_size / 1024], limit=300)]
 
 
-def _compare(place: Path, shim: Path, original: Path, copy: Path, words: list[str]) -> tuple[list[float], ...]:
-    """What the shim adds in each turn: milliseconds, those of a processor, and MiB."""
-    programs = [original, copy, place / "bin/runc", shim]
+def _compare(place: Path, program: Path, original: Path, copy: Path, words: list[str]) -> tuple[list[float], ...]:
+    """What the program adds in each turn: milliseconds, those of a processor, and MiB."""
+    programs = [original, copy, place / "bin/runc", program]
     command = [str(place / "pairs"), str(ROUNDS), *map(str, programs), *words]
-    environment = {"PATH": str(place / "bin"), "NODEAGENT_SHIM_DIR": str(place / "shim")}
+    environment = {
+        "PATH": str(place / "bin"),
+        "NODEAGENT_SHIM_DIR": str(place / "shim"),
+        "NVIDIA_CTK_CONFIG_FILE_PATH": str(place / "config.toml"),
+    }
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     turns = [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
     added = [[behind - alone for alone, behind in zip(turn[:3], turn[3:], strict=True)] for turn in turns]
@@ -111,9 +130,21 @@ def _write_table(place: Path) -> None:
     files = DriverFileFinder(libraries=DriverLibraries(machine=62), look=look_at_file).read(roots)
     inventory = make_inventory(GPUS)
     wishes = SpecWishes(kinds=PUBLIC_KINDS, groups=True, public_groups=True)
-    table = plan_shim_table(inventory, files, plan_specs(inventory, files, wishes).specs, plan_policy(Settings().shim))
+    plan = plan_specs(inventory, files, wishes)
+    table = plan_shim_table(inventory, files, plan.specs, plan_policy(Settings().shim))
     (place / "shim").mkdir()
     write_table(place / "shim", _give_real_nodes(table))
+    (place / "cdi").mkdir()
+    for name, content in render_specs(plan).items():
+        document = json.loads(content)
+        for edits in (document["containerEdits"], *(each["containerEdits"] for each in document["devices"])):
+            for node in edits.get("deviceNodes", ()):
+                node["hostPath"] = "/dev/null"
+        (place / "cdi" / name).write_text(json.dumps(document))
+    (place / "config.toml").write_text(
+        f'[nvidia-container-runtime]\nruntimes = ["{place}/bin/runc"]\nmode = "cdi"\n'
+        f'[nvidia-container-runtime.modes.cdi]\nspec-dirs = ["{place}/cdi"]\n'
+    )
 
 
 def _give_real_nodes(table: ShimTable) -> ShimTable:
@@ -140,3 +171,13 @@ def _render_spec(*env: str) -> str:
     while len(json.dumps(spec)) < SPEC_BYTES:
         calls.append({"names": [f"call{number}" for number in range(40)], "action": "SCMP_ACT_ALLOW"})
     return json.dumps(spec)
+
+
+def build_stock() -> None:
+    """NVIDIA's program, by Go, which checks every module against its checksum database."""
+    environment = os.environ | {"GOBIN": str(STOCK.parent)}
+    subprocess.run(["go", "install", MODULE], check=True, env=environment)
+
+
+if __name__ == "__main__":
+    build_stock()

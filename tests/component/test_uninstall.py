@@ -216,6 +216,21 @@ def test_a_shim_through_which_containers_run_stays(used: UsedNode) -> None:
     assert all(os.path.lexists(used.root / name) for name in kept)
 
 
+def test_names_of_the_shim_that_the_settings_forgot_go_too(used: UsedNode) -> None:
+    """Where programs of that name are looked for; what leads elsewhere is somebody else's."""
+    host = used.root / "host"
+    program = Path(f"{used.root}/shims/nodeagent-oci-shim")
+    for directory, target in (("usr/local/nvidia/toolkit", program), ("usr/bin", Path("/opt/theirs"))):
+        (host / directory).mkdir(parents=True)
+        (host / directory / "nvidia-container-runtime").symlink_to(target)
+    words = [f"node.host_root={host}", f"node.state_dir={used.root}", "shim.nvidia_name_dir="]
+    settings = load_settings(used.config, environ={}, overrides=words).settings
+    outcomes = list(remove_shim(settings, dry=False))
+    assert {each.step for each in outcomes} == {Step.REMOVED}
+    assert not os.path.lexists(host / "usr/local/nvidia/toolkit/nvidia-container-runtime")
+    assert os.path.lexists(host / "usr/bin/nvidia-container-runtime")
+
+
 async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None:
     """Labels, condition, annotation and start-up taint go, those of others stay; a rehearsal only looks."""
     async with FakeApiServer().running() as server:

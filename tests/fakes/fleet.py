@@ -28,6 +28,8 @@ class FakeFleet:
         self.refuse: list[int] = []
         """Statuses that the next writes get instead."""
         self.refuse_lists: list[int] = []
+        self.answer_nonsense = False
+        """While set, writes are done and answered with an empty object."""
         self.hold_watches = False
         """While set, watches tell nothing."""
         self.oldest = 0
@@ -153,7 +155,8 @@ class FakeFleet:
             return (
                 _refuse(409, "exists") if name in self.objects[kind] else web.json_response(self.put(kind, name, body))
             )
-        return self._write(kind, name, body, is_patch=request.method == "PATCH")
+        written = self._write(kind, name, body, is_patch=request.method == "PATCH")
+        return web.json_response({}) if self.answer_nonsense else written
 
     def _get(self, kind: str, name: str) -> web.StreamResponse:
         found = self.objects[kind].get(name)

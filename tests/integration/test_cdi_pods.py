@@ -163,11 +163,11 @@ def _check_devices(agent: AgentUnderTest, pods: Pods, name: str, count: int) -> 
     assert open_node(pods, name, "/tmp/foreign") == DENIED
 
 
-def check_probe(pods: Pods, name: str, program: str) -> None:
+def check_probe(pods: Pods, name: str, program: str, *, visible: str = "void") -> None:
     """The program opens the driver by its SONAME, calls it, and finds the environment."""
     said = pods.exec(name, program).splitlines()
     assert "version: 12080" in said
-    assert "visible: void" in said
+    assert f"visible: {visible}" in said
 
 
 def test_a_pod_by_cdi_names_has_its_gpus_and_a_driver_that_loads(

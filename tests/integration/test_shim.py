@@ -126,7 +126,8 @@ def test_a_pod_that_asks_by_environment_has_its_gpus_and_no_others(agent: AgentU
     assert open_node(pods, name, f"/dev/nvidia{minors['2']}") == PASSES
     pods.exec(name, "mknod", "/tmp/foreign", "c", str(DRIVER_MAJOR), str(minors["1"]))
     assert open_node(pods, name, "/tmp/foreign") == DENIED
-    check_probe(pods, name, "probe")
+    # What was asked for stays in the environment: who reads it there finds it as written.
+    check_probe(pods, name, "probe", visible="0,2")
     name = pods.run(_ask("by-uuid", uuid))
     assert _gpus(pods, name) == {f"nvidia{uuids[uuid]}"}
     name = pods.run(_ask("none", None))

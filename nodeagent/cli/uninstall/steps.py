@@ -33,6 +33,7 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import list_table_files
 from nodeagent.edge.host.shim.users import count_users
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
 
 STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", RECORD_NAME)
 """What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
@@ -106,7 +107,10 @@ def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """The runtime shim's table, names and program; but none of it while a container is still ended through it."""
     host, shared, what = HostPaths(settings.node.host_root), settings.node.state_dir, "runtime shim"
-    program, names = settings.shim.program, settings.shim.nvidia_names
+    program = settings.shim.program
+    # Where the setting says, and where it may have said before.
+    usual = (Path(directory) / name for directory in USUAL_DIRECTORIES for name in NVIDIA_NAMES)
+    names = tuple(dict.fromkeys((*settings.shim.nvidia_names, *usual)))
     here = locate_shared(program, host, shared)
     ours = [
         place

@@ -46,8 +46,10 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import NodeApi, PodApi
+from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
@@ -134,7 +136,8 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        with self._bus.watch_all(*SEEN, MigState, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
+        watched = (*SEEN, MigState, PartOffers, ClusterNode, ClusterLink)
+        with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
                 try:
@@ -150,7 +153,7 @@ class Cluster:
                     backoff = Backoff(_RETRY, self._rng)
 
     async def _bring_status(self) -> None:
-        """Decide the condition, the annotation and the taint, and write what differs."""
+        """Decide the condition, the annotations and the taint, and write what differs."""
         driver = self._bus.latest(DriverState)
         if driver is None:
             return
@@ -164,6 +167,10 @@ class Cluster:
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
+        offers = self._find_newest(PartOffers)
+        published = offers.published if offers is not None else ""
+        if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
+            await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
         wanted = decide_mig_label(self._find_newest(MigState), node)
         if wanted:
             await self._node.write_label(MIG_STATE_LABEL, wanted)

@@ -31,6 +31,7 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
+    publish_view,
 )
 from nodeagent.components.fractions.plugin.component import TokenPlugin
 from nodeagent.components.fractions.relay import PartsRelay
@@ -118,6 +119,7 @@ class Fractions:
         self._library = library
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
+        self._published: tuple[PartView, str] | None = None
         self._turn = anyio.Lock(fast_acquire=True)
         self._tending = Tending(
             bus,
@@ -186,9 +188,16 @@ class Fractions:
         for resource in self._relay.plugins.keys() - lists.keys():
             del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
-        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        published = self._render_published(view) if self._live.now.fractions.publish else ""
+        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit, published=published)
         self._bus.publish_state(offers, source=self.name, cause=cause)
         return True
+
+    def _render_published(self, view: PartView) -> str:
+        """What the node says to schedulers; made anew only when one of the GPUs has changed."""
+        if self._published is None or self._published[0] != view:
+            self._published = (view, publish_view(view))
+        return self._published[1]
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Promise ids; the container is told a name that means nothing before it starts."""

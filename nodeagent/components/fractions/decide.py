@@ -13,6 +13,7 @@ from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.units import render_bytes
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
+from nodeagent.rules.fractions.published import plan_published, render_published
 from nodeagent.rules.fractions.tokens import TokenGroup, plan_tokens
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
@@ -136,6 +137,13 @@ def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) 
     return space.occupy(
         part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
     )
+
+
+def publish_view(view: PartView) -> str:
+    """What the node object says of these GPUs, for schedulers; nothing where there are none."""
+    if not view.gpus:
+        return ""
+    return render_published(plan_published(view.profile, plan_account(view, PartTable()), view.inventory.gpus))
 
 
 def plan_limits(binding: Binding, capacities: Iterable[GpuPart]) -> tuple[PartLimit, ...]:

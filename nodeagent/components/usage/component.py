@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.usage.measure import list_processes, list_unnamed, list_unseen, measure
+from nodeagent.components.usage.measure import list_over, list_processes, list_unnamed, list_unseen, measure
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker
@@ -83,6 +83,7 @@ class Usage:
         if not table.bindings:
             # Nothing that changes each second: where nobody has a part this costs no more than looking.
             self._tell_unseen({})
+            self._conditions.replace("part-over-memory", {})
             self._publish(PartUsage(), parts)
             return rest_seconds
         if sample is not None:
@@ -92,7 +93,10 @@ class Usage:
             if list_unnamed(table, sample, self._placed, self._names):
                 self._unnamed.wake()
         known = inventory.value if inventory is not None else None
-        self._publish(measure(table, known, sample, self._placed, self._names), sampled, parts, inventory)
+        usage = measure(table, known, sample, self._placed, self._names)
+        self._publish(usage, sampled, parts, inventory)
+        if sample is not None:
+            self._conditions.replace("part-over-memory", list_over(usage))
         return rest_seconds
 
     def _publish(self, usage: PartUsage, *reasons: Envelope[Any] | None) -> None:

@@ -211,3 +211,19 @@ def _describe_undivided(gpu: GpuUuid, bindings: Sequence[Binding], tally: _Tally
 
 def _add(whole: int | None, more: int | None) -> int | None:
     return None if whole is None or more is None else whole + more
+
+
+def list_over(usage: PartUsage) -> dict[str, str]:
+    """Containers that use more of a GPU's memory than their part, whatever is to hold them to it; by binding and GPU.
+
+    What the driver counts is the judge: a library in the container may be missing, or be passed by.
+    """
+    return {
+        f"{one.number} {part.gpu}": (
+            f"{one.pod.namespace}/{one.pod.name} ({one.container}) uses {part.describe_memory()} of"
+            f" {part.gpu if part.index is None else f'GPU {part.index}'}, enforcement {one.enforcement}"
+        )
+        for one in usage.containers
+        for part in one.parts
+        if part.memory_used_bytes is not None and part.memory_used_bytes > part.memory_bytes
+    }

@@ -85,7 +85,7 @@ class ExtenderSettings(Section):
     )
     max_concurrent_requests: int = knob(
         Whole(1, 1024),
-        16,
-        "questions answered at a time; further ones get 503",
-        "each may be as long as the longest body",
+        4,
+        "questions of one verb answered at a time; further ones get 503",
+        "kube-scheduler asks one after the other, and each may be as long as the longest body",
     )

@@ -87,6 +87,13 @@ class FractionsSettings(Section):
         "unix socket at which the same is told over gRPC; gpu-manager's is /var/run/gpu-manager.sock",
         "as for `fractions.usage_listen`",
     )
+    publish: bool = knob(
+        Flag(),
+        default=True,
+        what="say in an annotation of the node what its GPUs are, for the scheduler's extender",
+        why="without it a scheduler knows how many cores are free, and not on how many GPUs",
+        reload=True,
+    )
     use_scheduler_choice: bool = knob(
         Flag(),
         default=True,

@@ -167,29 +167,7 @@ class Bus:
         ]
     ]: ...
     @overload
-    def watch_all(
-        self,
-        a: type[T1],
-        b: type[T2],
-        c: type[T3],
-        d: type[T4],
-        e: type[T5],
-        f: type[T6],
-        g: type[T7],
-        /,
-        *,
-        client: str,
-    ) -> WatchAll[
-        tuple[
-            Envelope[T1] | None,
-            Envelope[T2] | None,
-            Envelope[T3] | None,
-            Envelope[T4] | None,
-            Envelope[T5] | None,
-            Envelope[T6] | None,
-            Envelope[T7] | None,
-        ]
-    ]: ...
+    def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
         """The newest of several unkeyed states together, as soon as one is known and whenever one changes."""
         return WatchAll(self, client, states, self._slow_after_seconds)

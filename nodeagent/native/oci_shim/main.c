@@ -55,6 +55,8 @@ static void create(const Call *call, const Table *head, bool has_head, const cha
 int main(int count, char **arguments, char **variables) {
     static char *nothing[] = {(char *)(uintptr_t)"nodeagent-oci-shim", NULL};
     environment = variables;
+    /* No command of any low-level runtime: who installs it sees that it runs here, whatever there is behind it. */
+    if (count == 2 && same(arguments[1], "self-check")) return 0;
     if (count < 1) arguments = nothing;
     Call call = read_arguments(arguments);
     report_to(call.log, call.log_json);

@@ -11,7 +11,13 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube import fleet
 from nodeagent.edge.kube.client import LINE_BYTES_MAX, KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
-from nodeagent.edge.kube.errors import ApiConflict, ApiExpired, ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.errors import (
+    ApiConflict,
+    ApiExpired,
+    ApiNotFound,
+    ApiUnauthorized,
+    ApiUnreachable,
+)
 from nodeagent.edge.kube.fleet import FleetWatch, PodAnnotations, watch_nodes, watch_pods
 from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.model.scheduling import SeenNode, SeenPod
@@ -173,3 +179,23 @@ async def test_a_lease_is_made_kept_taken_and_given_up(tmp_path: Path) -> None:
         server.put("leases", "nodeagent-extender", {"spec": {"leaseDurationSeconds": "soon"}})
         with pytest.raises(ApiUnreachable, match="makes no sense"):
             await lease.read()
+
+
+async def test_a_rejected_identity_is_renewed_once(tmp_path: Path) -> None:
+    """As for every other request; whoever is rejected again is told."""
+    async with open_fleet(tmp_path) as (server, client):
+        server.put_node("n")
+        server.refuse_lists.append(401)
+        assert [page.items[0].name async for page in nodes_of(client).list()] == ["n"]
+        server.refuse_lists.extend([401, 401])
+        with pytest.raises(ApiUnauthorized):
+            [page async for page in nodes_of(client).list()]
+
+
+async def test_an_answer_without_version_is_an_error(tmp_path: Path) -> None:
+    """What was written could not be waited for."""
+    async with open_fleet(tmp_path) as (server, client):
+        server.put_pod("a")
+        server.answer_nonsense = True
+        with pytest.raises(ApiUnreachable, match="its answer makes no sense"):
+            await PodAnnotations(client).write(SeenPod(namespace="default", name="a", uid="uid-of-a"), {"x": "1"})

@@ -278,6 +278,7 @@ class World:
                 ContainerDevices(
                     pod=PodIdentity(namespace="", name="", uid=each.pod.uid),
                     container=each.container, resource=resource, devices=devices,
+                    cdi_names=(each.cdi_name,) if resource == CORE else (),
                 )
                 for each, resource, devices in entries
             )

@@ -12,6 +12,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.ids import parse_token
 from tests.component.fractions.harness import FakePods, World, driver
 from tests.support.books import CORE, MEMORY
@@ -53,7 +54,11 @@ async def test_both_resources_are_offered_and_who_is_asked_is_said(world: World)
     async with world.running():
         assert await world.count_healthy(CORE) == 200
         assert await world.count_healthy(MEMORY) == 256
-        assert world.offers == PartOffers(resources=(CORE, MEMORY), unfit={gpu_uuid(0): "", gpu_uuid(1): ""})
+        offers = world.offers
+        assert offers == PartOffers(
+            resources=(CORE, MEMORY), unfit={gpu_uuid(0): "", gpu_uuid(1): ""}, published=offers.published
+        )
+        assert [gpu.index for gpu in read_published(offers.published).gpus]
         for name in (CORE, MEMORY):
             plugin = world.plugin(name)
             assert plugin.resource == name

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from nodeagent.model.events import PartReleased
+from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from tests.component.fractions.harness import FakePlaces, World
@@ -60,3 +61,24 @@ async def test_a_process_keeps_the_part_that_it_uses(world: World) -> None:
                 await anyio.sleep(1)
             assert len(world.details("part-orphaned")) == orphans
             assert len(world.table.bindings) == bindings
+
+
+async def test_what_the_journal_has_lost_is_taken_in_when_it_can_be_written(world: World) -> None:
+    """At the beginning, and again until the disk takes it; the container keeps its GPU."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        before = await world.start(held)
+    world.store.current = world.store.previous = None
+    world.containers = (PodContainer(id="1", pod_uid=held.pod.uid, name="main", state=ContainerState.RUNNING),)
+    async with world.keeping():
+        world.tell()
+        world.store.failure = "read-only file system"
+        async with world.giving():
+            await anyio.sleep(5)
+            assert world.table.bindings == {}
+    world.store.failure = ""
+    async with world.running():
+        await anyio.sleep(5)
+        (adopted,) = world.table.bindings.values()
+        assert (adopted.pod, adopted.parts) == (held.pod, before.parts)
+        assert await world.start(held) == adopted

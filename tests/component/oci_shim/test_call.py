@@ -262,6 +262,13 @@ def test_it_is_small(program: Path) -> None:
     assert max(len(each.read_text().splitlines()) for each in (NATIVE / "oci_shim").iterdir()) <= 400
 
 
+def test_whoever_installs_it_sees_that_it_runs(shim: Shim) -> None:
+    """Whatever is behind it, and though nothing is; it is a word for that alone."""
+    shim.runc.unlink()
+    assert (shim.run("self-check").status, shim.run("self-check", PATH="/nowhere").said) == (0, "")
+    assert shim.run("self-check", "c", PATH="/nowhere").status == 1 or shutil.which("runc")
+
+
 def test_signals_reach_what_it_becomes(shim: Shim) -> None:
     """There is no process between."""
     shim.runc.write_text("#!/bin/sh\nkill -TERM $$\n")

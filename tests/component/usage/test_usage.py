@@ -202,3 +202,21 @@ async def test_made_up_processes_are_looked_up_nowhere() -> None:
         assert world.cores() == {"main": None, "other": None}
         assert not world.conditions.all_set(), "nothing that a person could mend"
         assert (world.host.looked_up, world.host.asked) == ([], [])
+
+
+async def test_who_uses_more_memory_than_its_part_is_a_condition() -> None:
+    """Until it uses less, or has no part any more."""
+    async with open_world(bind(1, "a", gib=1)) as world:
+        world.host.places = {10: place("a")}
+        world.sample(run(10, gib=2))
+        await anyio.sleep(1)
+        (said,) = world.conditions.all_set()
+        assert said.code == "part-over-memory"
+        world.sample(run(10, gib=1))
+        await anyio.sleep(1)
+        assert not world.conditions.all_set()
+        world.sample(run(10, gib=2))
+        await anyio.sleep(1)
+        world.tell()
+        await anyio.sleep(1)
+        assert not world.conditions.all_set()

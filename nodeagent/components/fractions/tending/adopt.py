@@ -62,7 +62,8 @@ def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tup
     first = list_resources(view.profile)[0]
     noted = [entry for entry in look.checkpoint.containers if entry.resource == first]
     # Init containers stand in the notes alone, beside another container of their pod.
-    living = {entry.pod.uid for entry in noted if _is_listed(entry, look)}
+    listed = {frozenset(entry.devices) for entry in look.listing.containers if entry.resource == first}
+    living = {entry.pod.uid for entry in noted if frozenset(entry.devices) in listed}
     groups: dict[tuple[str, frozenset[DeviceId]], list[ContainerDevices]] = {}
     for entry in noted:
         if entry.pod.uid in living and not table.find_reservations(first, entry.devices):
@@ -98,11 +99,10 @@ def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
 
 
 def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
-    """Whether the kubelet's list has a container with just these ids."""
+    """Whether the kubelet's list has a container of this name with just these ids."""
     assert look.listing is not None
-    return any(
-        each.resource == entry.resource and set(each.devices) == set(entry.devices) for each in look.listing.containers
-    )
+    wanted = (entry.resource, entry.container, frozenset(entry.devices))
+    return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
 
 
 def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tuple[DeviceId, ...]:

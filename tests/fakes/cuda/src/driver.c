@@ -24,7 +24,7 @@ static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static struct fault faults[FAULTS_MOST];
 static int fault_count, device_count;
 static uint64_t totals[DEVICES_MOST];
-static _Atomic pid_t initialized;
+static atomic_int initialized, is_lost;
 
 static void read_environment(void)
 {
@@ -45,6 +45,12 @@ static void read_environment(void)
     }
 }
 
+/* The child of a process that has started the driver can never use it. */
+static void lose(void)
+{
+    atomic_store(&is_lost, atomic_load(&initialized));
+}
+
 uint64_t fake_number(const char *variable, uint64_t otherwise)
 {
     const char *said = getenv(variable);
@@ -59,9 +65,7 @@ result fake_begin(const char *name, int needs_init)
         if (strcmp(fault->name, name) == 0 && (atomic_fetch_add(&fault->calls, 1) + 1 == fault->call || !fault->call))
             return fault->code;
     }
-    /* The child of a process that has started the driver can never use it. */
-    pid_t by = atomic_load(&initialized);
-    return (needs_init && by == 0) || (by != 0 && by != getpid()) ? NOT_INITIALIZED : SUCCESS;
+    return (needs_init && !atomic_load(&initialized)) || atomic_load(&is_lost) ? NOT_INITIALIZED : SUCCESS;
 }
 
 int fake_driver_version(void)
@@ -86,8 +90,10 @@ EXPORT result cuInit(unsigned flags)
     REQUIRE(device_count > 0, NO_DEVICE);
     pthread_mutex_lock(&starting);
     result verdict = initialized ? SUCCESS : account_open();
+    if (verdict == SUCCESS && !initialized)
+        pthread_atfork(NULL, NULL, lose);
     if (verdict == SUCCESS)
-        initialized = getpid();
+        initialized = 1;
     pthread_mutex_unlock(&starting);
     return verdict;
 }

@@ -13,6 +13,7 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
+    publish_view,
 )
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.gpu import Gpu
@@ -21,6 +22,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import PartLimit
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile, plan_profile
+from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import place
 from tests.support.books import CORE, MEMORY
@@ -168,3 +170,11 @@ def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> No
         PartLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
     )
     assert plan_limits(some, ())[0].memory_bytes == 8 * GIB
+
+
+def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None:
+    """What is given stands on the pods; without GPUs that are given in parts there is nothing to say."""
+    published = read_published(publish_view(make_view()))
+    assert [gpu.uuid for gpu in published.gpus] == [gpu.uuid for gpu in make_view().inventory.gpus]
+    assert all(not room.users for room in published.space.rooms)
+    assert publish_view(make_view()._replace(gpus=())) == ""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodeagent.components.usage.measure import list_processes, list_unnamed, measure
+from nodeagent.components.usage.measure import list_over, list_processes, list_unnamed, measure
 from nodeagent.model.gpu import Unreadable
 from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import PodContainer
@@ -198,3 +198,13 @@ def test_no_process_is_counted_twice(pods: list[str], owners: list[str], named: 
     assert set(counted) <= set(places)
     if not named:
         assert set(counted) == {pid for pid, pod in enumerate(owners) if pod in pods}
+
+
+def test_who_has_more_memory_than_its_part_is_named() -> None:
+    """By what the driver counts, and only where that is known."""
+    table = tabulate(bind(1, "a", gib=8), bind(2, "b", gib=8), bind(3, "c", gib=8))
+    now = sample(run(11, gib=9), run(12, gib=8), run(13, gib=None))
+    over = list_over(look(table, now, {11: place("a"), 12: place("b"), 13: place("c")}))
+    assert over == {f"1 {make_uuid(0)}": "ml/a (main) uses 9 GiB of 8 GiB of GPU 0, enforcement advise"}
+    gone = measure(tabulate(bind(1, "a")), None, sample(run(11, gib=9)), {11: place("a")}, {})
+    assert f"of {make_uuid(0)}, enforcement" in next(iter(list_over(gone).values()))

@@ -140,6 +140,17 @@ def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wis
 
 
 @needs_helm
+def test_gpus_can_be_cut_only_where_the_configuration_asks_for_it() -> None:
+    """The right to it comes with `mig.manage`, and goes with it."""
+    words = "gpuAccess=runtimeClass,config.mig.manage={}"
+    for asked, added in (("true", {"add": ["SYS_ADMIN", "SYS_CHROOT"]}), ("false", {})):
+        (container,) = pod_of(render_objects("--set", words.format(asked)))["containers"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], **added}
+        names = {each["name"] for each in container["env"]}
+        assert ("NVIDIA_MIG_CONFIG_DEVICES" in names) is (asked == "true")
+
+
+@needs_helm
 @pytest.mark.parametrize("wish", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
 def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
     """Nor does one that is not wanted."""

@@ -36,6 +36,14 @@ true
 {{- end }}
 {{- end }}
 
+{{- /* "true" where GPUs are cut into MIG devices. */ -}}
+{{- define "nodeagent.cutsGpus" -}}
+{{- $mig := (fromYaml (include "nodeagent.config" .)).mig | default dict }}
+{{- if get $mig "manage" -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* Where the marker files go that operands of NVIDIA's operator wait for; empty where nobody asked for them. */ -}}
 {{- define "nodeagent.markers" -}}
 {{- $driver := (fromYaml (include "nodeagent.config" .)).driver | default dict }}

@@ -21,6 +21,11 @@ env:
     value: all
   - name: NVIDIA_DRIVER_CAPABILITIES
     value: utility
+  {{- if include "nodeagent.cutsGpus" . }}
+  # And the right to cut them.
+  - name: NVIDIA_MIG_CONFIG_DEVICES
+    value: all
+  {{- end }}
   {{- end }}
 securityContext:
   # root: the kubelet's directories are root's alone.
@@ -34,7 +39,10 @@ securityContext:
   allowPrivilegeEscalation: false
   capabilities:
     drop: ["ALL"]
-    {{- if include "nodeagent.runsOnHost" . }}
+    {{- if include "nodeagent.cutsGpus" . }}
+    # The driver lets nobody else cut GPUs; its tool that resets one runs in the host's root.
+    add: ["SYS_ADMIN", "SYS_CHROOT"]
+    {{- else if include "nodeagent.runsOnHost" . }}
     # The host's own programs judge a runtime's configuration and restart it, in the host's root; the shim is tried there.
     add: ["SYS_CHROOT"]
     {{- end }}

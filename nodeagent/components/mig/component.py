@@ -6,6 +6,7 @@ from those who have it.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -14,7 +15,9 @@ from msgspec.structs import replace
 from nodeagent.components.mig.carry import Carrier, End
 from nodeagent.components.mig.judge import Judgement, judge
 from nodeagent.components.mig.relay import ApplyingRelay
-from nodeagent.components.mig.watch import find_pids, is_told, list_processes
+from nodeagent.components.mig.session import SessionDesk
+from nodeagent.components.mig.users import Users
+from nodeagent.components.mig.watch import is_told
 from nodeagent.components.mig.wish import (
     Remembered,
     Wish,
@@ -33,7 +36,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
-from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
@@ -41,21 +44,25 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.journal import Change, PartTable
 from nodeagent.model.mig import GpuChange, MigState, Write
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, ProcessPlaces
-from nodeagent.model.telemetry import NodeSample, ProcessSample
-from nodeagent.rules.mig.affected import InTheWay, describe_in_the_way, find_in_the_way, list_affected, list_busy
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.mig.affected import describe_in_the_way, list_affected
 from nodeagent.rules.mig.change import OWNER, ChangeUnreadable, Intent, Outcome, Progress, begin_step, read_progress
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
 from nodeagent.rules.mig.partitions import read_partitions
 from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 
+V = TypeVar("V")
+
 JOURNAL_RETRY_SECONDS = 1.0
 LABEL_SECONDS = 5.0
 """How long the node's label is waited for before what was asked for last is taken for it."""
 SEEN_SECONDS = 20.0
 """How long it may take until what was made is seen."""
+UNSEEN = "it was cut, and is not seen so: see `nodeagent gpu list`"
 TOLD_SECONDS = 2.0
 """How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
 BUSY, FAILED, HALF, REBOOT = "mig-change-waits", "mig-change-failed", "mig-half-way", "mig-reboot-needed"
@@ -88,8 +95,10 @@ class Mig:
     ) -> None:
         """Wire it up; `places` tells the pods of processes, `has_cluster` whether a label may be read some day."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._partitioning, self._keeper, self._store, self._relay = partitioning, keeper, store, relay
-        self._read_file, self._places, self._has_cluster = read_file, places, has_cluster
+        self._sessions = SessionDesk(partitioning)
+        self._keeper, self._store, self._relay = keeper, store, relay
+        self._read_file, self._has_cluster = read_file, has_cluster
+        self._users = Users(self._read, places)
         self._remembered = Remembered()
         self._asked = 0
         self._settled: Wish | None = None
@@ -116,13 +125,13 @@ class Mig:
         """Have the GPUs cut as this layout says; the port's contract is in `model.ports`."""
         wish = self._decide()
         wanted = name or wish.layout
-        inventory = self._bus.latest(Inventory)
+        inventory = self._read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
         layout, problem = await self._find(wanted)
         if layout is None:
             raise ControlRefused(problem)
-        judgement = judge(layout, inventory.value.gpus)
+        judgement = self._judge(layout, inventory)
         if judgement.problems:
             raise ControlRefused(f"nothing is changed: {'; '.join(judgement.problems)}")
         self._remembered = replace(self._remembered, layout=wanted, origin=who)
@@ -132,7 +141,7 @@ class Mig:
         self._waker.wake()
         if not judgement.differing:
             return f"{wanted} is in place"
-        return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.value.gpus)} GPUs change"
+        return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
 
     async def _watch_states(self) -> None:
         watched = (Inventory, ClusterWishes, AllocationTable, PartTable, NodeSample, PluginState)
@@ -173,15 +182,19 @@ class Mig:
             self._log.error("mig_wish_not_remembered", reason=trouble)
 
     def _decide(self) -> Wish:
-        wishes = self._bus.latest(ClusterWishes)
-        label = wishes.value.mig_config if wishes is not None else None
-        return decide_wish(note_label(self._remembered, label), self._live.now.mig.layout, self._asked)
+        return decide_wish(self._note_label(), self._live.now.mig.layout, self._asked)
+
+    def _note_label(self) -> Remembered:
+        wishes = self._read(ClusterWishes)
+        return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
+
+    def _read(self, state: type[V]) -> V | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None
 
     async def _go_round(self) -> None:
         """Look at what is asked for and at the GPUs, and change what differs."""
-        wishes = self._bus.latest(ClusterWishes)
-        before = self._remembered
-        self._remembered = note_label(before, wishes.value.mig_config if wishes is not None else None)
+        before, self._remembered = self._remembered, self._note_label()
         if self._remembered != before:
             await self._remember()
         wish = self._decide()
@@ -193,20 +206,20 @@ class Mig:
         if self._failed is not None and self._failed[0] == wish:
             return
         layout, problem = await self._find(wish.layout)
-        inventory = self._bus.latest(Inventory)
+        inventory = self._read(Inventory)
         assert inventory is not None
-        judgement = judge(layout, inventory.value.gpus) if layout is not None else Judgement(wanted={})
+        judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
         if problems and wish != self._settled:
             self._fail(wish, "; ".join(problems), is_refused=True)
         elif judgement.differing and wish != self._settled:
             await self._apply(wish, judgement)
         else:
-            self._note_in_place(wish, inventory.value, judgement)
+            self._note_in_place(wish, inventory, judgement)
 
     async def _find(self, name: str) -> tuple[Layout | None, str]:
-        inventory = self._bus.latest(Inventory)
-        gpus = inventory.value.gpus if inventory is not None else ()
+        inventory = self._read(Inventory)
+        gpus = inventory.gpus if inventory is not None else ()
         of_file = await self._read_file()
         configured, problems = render_layouts(self._live.now.mig.layouts)
         told = (*problems, *map(str, of_file.problems))
@@ -239,26 +252,25 @@ class Mig:
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(judgement.differing))
         try:
             for uuid in judgement.differing:
-                gpu = self._find_gpu(uuid)
-                end = await self._change(gpu, judgement.wanted[uuid], wish)
-                if end.outcome is not Outcome.DONE:
+                end = await self._change(gpu := self._find_gpu(uuid), judgement.wanted[uuid], wish)
+                if end.outcome is not Outcome.DONE or end.detail:
                     self._fail(wish, f"GPU {gpu.index}: {end.detail}")
                     return
-                is_seen = await self._wait_seen(uuid, Goal(wanted=judgement.wanted[uuid]))
-                if not is_seen:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
-                    self._fail(wish, f"{uuid} was cut, and is not seen so: see `nodeagent gpu list`")
-                    return
         except WishChanged:
-            self._waker.wake()
-            return
+            pass
         except NodeagentError as error:
             self._fail(wish, str(error))
             return
+        finally:
+            await self._sessions.close()
         self._waker.wake()
 
+    def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
+        return judge(layout, inventory.gpus, self._read(Offering))
+
     def _find_gpu(self, uuid: GpuUuid) -> Gpu:
-        inventory = self._bus.latest(Inventory)
-        gpu = inventory.value.find_gpu(uuid) if inventory is not None else None
+        inventory = self._read(Inventory)
+        gpu = inventory.find_gpu(uuid) if inventory is not None else None
         if gpu is None:
             raise ControlRefused(f"{uuid} is not on this node any more")
         return gpu
@@ -269,7 +281,7 @@ class Mig:
         Raises:
             NodeagentError: nothing was changed.
         """
-        busy = list_busy(gpu, self._allocations(), self._processes(gpu.uuid))
+        busy = self._users.list_busy(gpu)
         writes = plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy)
         affected = list_affected(gpu, writes)
         keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
@@ -278,17 +290,26 @@ class Mig:
             self._show(change)
             await self._wait_told(affected)
             await self._wait_free(gpu, affected, change, wish)
-            async with self._partitioning.begin() as session:
-                before = await session.read(gpu)
-                intent = Intent(layout=wish.layout, wanted=wanted, before=before)
-                number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._clock.wall()))
-                carrier = Carrier(self._keeper, session, self._teller(change), self._clock.wall)
-                end = await carrier.carry(gpu, number, Progress(intent=intent), busy)
-            await self._end(gpu, number, wish.layout, end)
+            before = await (await self._sessions.get()).read(gpu)
+            intent = Intent(layout=wish.layout, wanted=wanted, before=before)
+            number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._clock.wall()))
+            return await self._carry(gpu, number, Progress(intent=intent), change, busy)
         finally:
             self._conditions.clear(BUSY, key=gpu.uuid)
             self._show(change, is_over=True)
-        return end
+
+    async def _carry(
+        self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
+    ) -> End:
+        """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
+        carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._clock.wall)
+        end = await carrier.carry(gpu, number, progress, busy)
+        known = self._read(Inventory)
+        await self._end(gpu, number, progress.intent.layout, end)
+        intent = progress.intent
+        goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
+        is_seen = await self._wait_seen(gpu.uuid, goals.get(end.outcome), known)
+        return end if is_seen or end.detail else replace(end, detail=UNSEEN)
 
     async def _finish(self, changes: tuple[Change, ...]) -> None:
         """Go on with what another life of the agent has begun, or take it back; GPUs that are gone keep theirs."""
@@ -305,16 +326,11 @@ class Mig:
             self._log.info("mig_change_resumed", change=change.number, gpu=gpu.uuid, writes=len(progress.writes))
             self._show(shown)
             try:
-                async with self._partitioning.begin() as session:
-                    carrier = Carrier(self._keeper, session, self._teller(shown), self._clock.wall)
-                    end = await carrier.carry(gpu, change.number, progress)
-                await self._end(gpu, change.number, progress.intent.layout, end)
-                is_done = end.outcome is Outcome.DONE
-                intent = progress.intent
-                await self._wait_seen(gpu.uuid, Goal(wanted=intent.wanted, before=None if is_done else intent.before))
+                await self._carry(gpu, change.number, progress, shown)
             except NodeagentError as error:
                 self._conditions.set(HALF, key=gpu.uuid, detail=str(error))
             finally:
+                await self._sessions.close()
                 self._show(shown, is_over=True)
 
     async def _end(self, gpu: Gpu, number: int, layout: str, end: End) -> None:
@@ -332,7 +348,7 @@ class Mig:
     async def _wait_told(self, affected: tuple[DeviceUuid, ...]) -> None:
         """The kubelet knows that these devices are not to be had; without a device plugin nobody has to."""
         with anyio.move_on_after(TOLD_SECONDS):
-            while (state := self._bus.latest(PluginState)) is not None and not is_told(state.value, affected):
+            while (state := self._read(PluginState)) is not None and not is_told(state, affected):
                 await self._waker.wait()
 
     async def _wait_free(self, gpu: Gpu, affected: tuple[DeviceUuid, ...], change: GpuChange, wish: Wish) -> None:
@@ -342,7 +358,7 @@ class Mig:
             ControlRefused: somebody does, and the change is not to wait.
             WishChanged: something else is asked for by now.
         """
-        while found := await self._find_in_the_way(gpu, affected):
+        while found := await self._users.find_in_the_way(gpu, affected):
             names = describe_in_the_way(found)
             if self._live.now.mig.when_busy == "refuse":
                 raise ControlRefused(f"GPU {gpu.index} is used by {names}, and mig.when_busy is refuse")
@@ -350,32 +366,18 @@ class Mig:
                 raise WishChanged(wish.layout)
             self._conditions.set(BUSY, key=gpu.uuid, detail=f"GPU {gpu.index}: {names}")
             self._show(replace(change, doing=f"waits for {names}"))
+            await self._sessions.close()
             await self._waker.wait()
 
-    async def _find_in_the_way(self, gpu: Gpu, affected: tuple[DeviceUuid, ...]) -> tuple[InTheWay, ...]:
-        processes = self._processes(gpu.uuid)
-        pids = find_pids(processes)
-        places = await self._places.read_places(pids) if self._places is not None and pids else {}
-        pods = {pid: place.pod_uid for pid, place in places.items()}
-        parts = self._bus.latest(PartTable)
-        table = parts.value if parts is not None else None
-        return find_in_the_way(gpu, affected, self._allocations(), processes, pods, table)
-
-    async def _wait_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
-        """Whether what was made is in the inventory before long, for nobody is told of it before."""
-        with anyio.move_on_after(SEEN_SECONDS):
-            while not goal.is_reached(read_partitions(self._find_gpu(uuid))):
+    async def _wait_seen(self, uuid: GpuUuid, goal: Goal | None, known: Inventory | None) -> bool:
+        """Whether what was made is in the inventory before long; without a goal, whether it was looked at anew."""
+        with anyio.move_on_after(SEEN_SECONDS if goal is not None else TOLD_SECONDS) as scope:
+            while self._read(Inventory) is known if goal is None else not self._is_seen(uuid, goal):
                 await self._waker.wait()
-            return True
-        return False
+        return not scope.cancelled_caught
 
-    def _allocations(self) -> tuple[Allocation, ...]:
-        table = self._bus.latest(AllocationTable)
-        return table.value.allocations if table is not None else ()
-
-    def _processes(self, gpu: GpuUuid) -> tuple[ProcessSample, ...]:
-        sample = self._bus.latest(NodeSample)
-        return list_processes(sample.value, gpu) if sample is not None else ()
+    def _is_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
+        return goal.is_reached(read_partitions(self._find_gpu(uuid)))
 
     def _teller(self, change: GpuChange) -> Callable[[Write], None]:
         done = 0
@@ -392,8 +394,7 @@ class Mig:
         self._changes.pop(change.gpu, None)
         if not is_over:
             self._changes[change.gpu] = change
-        latest = self._bus.latest(MigState)
-        self._publish(latest.value if latest is not None else MigState())
+        self._publish(self._read(MigState) or MigState())
 
     def _publish(self, state: MigState) -> None:
         self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)

@@ -1,14 +1,19 @@
 """How a layout compares with the GPUs of this node: what is right, what must change, what cannot be; pure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.layouts import Layout
 from nodeagent.rules.mig.partitions import is_met, read_partitions
 from nodeagent.rules.mig.steps import Goal, check_goal
 from nodeagent.rules.mig.wanted import Wanted, want_of_gpus
+
+_SHARED: Final = frozenset({Door.FRACTIONS, Door.CLAIMS})
+"""Doors whose users nobody here could keep from coming in while the GPU changes."""
 
 
 class Judgement(Value, frozen=True):
@@ -21,8 +26,9 @@ class Judgement(Value, frozen=True):
     """Why it cannot be had: nothing is changed then."""
 
 
-def judge(layout: Layout, gpus: Sequence[Gpu]) -> Judgement:
+def judge(layout: Layout, gpus: Sequence[Gpu], offering: Offering | None = None) -> Judgement:
     """Which GPUs differ from the layout, and whether all of it can be had before any of it is begun."""
+    shared = {each.gpu: each.door for each in offering.doors} if offering is not None else {}
     want = want_of_gpus(layout, gpus)
     problems = list(want.problems)
     differing: list[GpuUuid] = []
@@ -36,6 +42,11 @@ def judge(layout: Layout, gpus: Sequence[Gpu]) -> Judgement:
         differing.append(gpu.uuid)
         if gpu.lost:
             problems.append(f"GPU {gpu.index} ({gpu.name}) is lost: {gpu.lost}")
+        elif shared.get(gpu.uuid) in _SHARED:
+            problems.append(
+                f"GPU {gpu.index} ({gpu.name}) goes through the door {shared[gpu.uuid]}: choose whole or none for it"
+                f" first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"
+            )
         elif refusal := check_goal(Goal(wanted=wanted), partitions):
             problems.append(f"GPU {gpu.index} ({gpu.name}): {refusal}")
     return Judgement(wanted=want.gpus, differing=tuple(differing), problems=tuple(problems))

@@ -26,6 +26,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Change, Step
 from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
+from nodeagent.model.ports import ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
 from tests.support.virtual_time import FakeClock
 
@@ -106,7 +107,9 @@ class Store:
 class World:
     """Everything round the component, which may be started again and again."""
 
-    def __init__(self, clock: FakeClock, profile: str = "dgx-h100", **mig: Any) -> None:
+    def __init__(
+        self, clock: FakeClock, profile: str = "dgx-h100", places: ProcessPlaces | None = None, **mig: Any
+    ) -> None:
         self.clock = clock
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -115,6 +118,7 @@ class World:
         self.gpus.set_holders({})
         self.book, self.store, self.relay = Book(), Store(), ApplyingRelay()
         self.file = LayoutsRead()
+        self.places = places
         self.has_cluster = self.is_blind = False
         self._generation = 0
 
@@ -144,6 +148,7 @@ class World:
                 store=self.store,  # type: ignore[arg-type]  # as far as it is used
                 relay=self.relay,
                 read_file=self._read_file,
+                places=self.places,
                 has_cluster=self.has_cluster,
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))

@@ -1,5 +1,7 @@
 """A layout asked for is a layout in place, and nobody else is disturbed."""
 
+from collections.abc import Mapping, Sequence
+
 import anyio
 import pytest
 
@@ -10,6 +12,8 @@ from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Step
+from nodeagent.model.offering import Door, GpuDoor, Offering
+from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mig.change import Intent, begin_step
 from nodeagent.rules.mig.layouts import LayoutPart, LayoutsRead
 from tests.component.mig.harness import World
@@ -367,6 +371,24 @@ async def test_a_lost_gpu_is_refused(clock: FakeClock) -> None:
         assert await world.profiles() == [WHOLE] * 8
 
 
+@pytest.mark.parametrize("door", [Door.FRACTIONS, Door.CLAIMS])
+async def test_a_gpu_that_is_shared_otherwise_is_refused(clock: FakeClock, door: Door) -> None:
+    """Nobody here could keep new users from it; one that is right as it is stands in nobody's way."""
+    world = World(clock)
+    async with world.running():
+        gpu = (await world.look()).gpus[3]
+        standing = GpuDoor(
+            gpu=gpu.uuid, index=3, address=gpu.pci.address, door=door, wanted=door, reason="a rule", is_open=True
+        )
+        world.bus.publish_state(Offering(doors=(standing,)), source="offering")
+        world.ask("all-enabled")
+        state = await world.until_standing("failed")
+        assert f"GPU 3 (NVIDIA H100 80GB HBM3) goes through the door {door}" in state.detail
+        assert await world.profiles() == [WHOLE] * 8
+        world.ask("all-disabled")
+        await world.until_standing("success")
+
+
 async def test_what_is_not_seen_is_told(clock: FakeClock) -> None:
     """Nobody could be given it."""
     world = World(clock)
@@ -419,3 +441,24 @@ async def test_nobody_asked_has_nothing_to_repeat(clock: FakeClock) -> None:
     async with world.running():
         with pytest.raises(ControlRefused, match="no layout is asked for"):
             await world.relay.apply_layout("", "me")
+
+
+class Places:
+    """Every process is of the pod that has the GPU."""
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        return dict.fromkeys(pids, ProcessPlace(pod_uid="uid-0"))
+
+
+async def test_a_process_of_a_pod_that_is_named_is_not_told_again(clock: FakeClock) -> None:
+    """The pod is who is waited for."""
+    world = World(clock, places=Places())
+    async with world.running():
+        gpu = (await world.look()).gpus[0]
+        world.hold(gpu.uuid)
+        world.gpus.set_holders({gpu.uuid: "ns/train-0"})
+        await anyio.sleep(5)
+        world.bus.publish_state(await world.gpus.read_sample(), source="inventory")
+        world.ask("all-enabled")
+        state = await world.until(lambda state: any("waits" in one.doing for one in state.changes))
+        assert state.changes[0].doing == "waits for ns/train-0 (main)"

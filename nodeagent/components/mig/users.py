@@ -1,0 +1,51 @@
+"""Who has or uses a GPU now, put together from all that is told of it.
+
+Owns which sources are asked. Refuses to judge who of them is in the way: that is `rules`'.
+"""
+
+from typing import Protocol, TypeVar
+
+from nodeagent.components.mig.watch import find_pids, list_processes
+from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.journal import PartTable
+from nodeagent.model.ports import ProcessPlaces
+from nodeagent.model.telemetry import NodeSample, ProcessSample
+from nodeagent.rules.mig.affected import InTheWay, find_in_the_way, list_busy
+
+V = TypeVar("V")
+
+
+class Read(Protocol):
+    """The newest of a state, if anybody has told of it."""
+
+    def __call__(self, state: type[V]) -> V | None: ...  # noqa: D102 - see above
+
+
+class Users:
+    """Asks anew each time."""
+
+    def __init__(self, read: Read, places: ProcessPlaces | None) -> None:
+        """`places` tells the pods of processes; without it each process stands for itself."""
+        self._read, self._places = read, places
+
+    def list_busy(self, gpu: Gpu) -> frozenset[int]:
+        """The instances of a GPU that somebody has or uses."""
+        return list_busy(gpu, self._allocations(), self._processes(gpu.uuid))
+
+    async def find_in_the_way(self, gpu: Gpu, affected: tuple[DeviceUuid, ...]) -> tuple[InTheWay, ...]:
+        """Those who have or use any of these devices of a GPU."""
+        processes = self._processes(gpu.uuid)
+        pids = find_pids(processes)
+        places = await self._places.read_places(pids) if self._places is not None and pids else {}
+        pods = {pid: place.pod_uid for pid, place in places.items()}
+        return find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(PartTable))
+
+    def _allocations(self) -> tuple[Allocation, ...]:
+        table = self._read(AllocationTable)
+        return table.allocations if table is not None else ()
+
+    def _processes(self, gpu: GpuUuid) -> tuple[ProcessSample, ...]:
+        sample = self._read(NodeSample)
+        return list_processes(sample, gpu) if sample is not None else ()

@@ -72,6 +72,21 @@ def test_a_program_without_a_driver_finds_none(place: Place) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.parametrize("names", [["cuMemAlloc_v2"], ["cuNobody"], ["cuGetProcAddress_v2_ptsz", "cuMemAlloc_v2"]])
+def test_what_the_library_asks_the_loader_no_program_hears_of(
+    place: Place, driver: FakeDriver, names: list[str]
+) -> None:
+    """A driver lacks some of what there are hooks for, and that is no error of the program's question; its own is."""
+    place.create(LIMIT)
+    command = [str(build_program("errors")), *names]
+    with_library, without = (
+        subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        for environ in (list_environ(place, driver), driver.environ())
+    )
+    assert with_library == without
+    assert "10" in with_library or "cuNobody" in names
+
+
 def test_a_new_program_is_limited_too(place: Place, driver: FakeDriver) -> None:
     """The shell knows nothing of it; what it starts is."""
     place.create(LIMIT)

@@ -18,7 +18,12 @@ from tests.bench.curves import AXES
 from tests.generators import bench_pages, dashboards, kubelet_proto
 from tests.generators.alerts import render_alerts_page, render_chart_alerts
 from tests.generators.api_page import render_api_page
-from tests.generators.chart import render_chart_permissions, render_pod_label_permissions
+from tests.generators.chart import (
+    render_chart_permissions,
+    render_extender_permissions,
+    render_pod_label_permissions,
+    render_runtime_class,
+)
 from tests.generators.tree import render_architecture
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
@@ -37,6 +42,8 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/config.example.yaml": render_example,
     "deploy/chart/templates/rbac.yaml": render_chart_permissions,
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
+    "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
+    "deploy/chart/templates/runtimeclass.yaml": render_runtime_class,
     "deploy/chart/files/alerts.yaml": render_chart_alerts,
     "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,

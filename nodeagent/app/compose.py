@@ -22,6 +22,7 @@ from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import ROSTER_VERSION
+from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
@@ -44,6 +45,7 @@ from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descrip
 from nodeagent.model.conditions import CATALOGUE
 
 if TYPE_CHECKING:
+    from nodeagent.app.mig_side import MigSide
     from nodeagent.components.exporter.component import Exporter
 
 PLUGIN_GATE = "plugin_registered"
@@ -61,16 +63,18 @@ class Composition:
         self.clock = SystemClock()
         self.started_seconds = self.clock.wall()
         self.node = settings.node.name or os.uname().nodename
+        self.names = (self.node, os.uname().nodename)
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
         self.capacity = self._decide_capacity()
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
+        self.applying = ApplyingRelay()
         registers = settings.device_plugin.enabled or settings.fractions.enabled
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
-        self.usage = UsageSide(self.bus, self.clock, live, self.late)
+        self.usage = UsageSide(self.bus, self.conditions, self.clock, live, self.late)
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
         )
@@ -90,6 +94,7 @@ class Composition:
             clearing=self.clearing,
             forgetting=self.forgetting,
             choosing=self.choosing,
+            applying=self.applying,
             parts=self.kubelet.parts,
         )
 
@@ -131,7 +136,8 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
-            *self.usage.specs(),
+            *self._mig_specs(),
+            *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
         )
@@ -174,8 +180,16 @@ class Composition:
         sides = (self.kubelet, self.containers, self.cluster)
         return build_fractions(self.bus, self.conditions, self.clock, self.live, sides)
 
+    def _mig_specs(self) -> tuple[ComponentSpec, ...]:
+        if not self.live.now.mig.manage:
+            return ()
+        needs = ("inventory_known", "allocations_recovered")
+        return (ComponentSpec("mig", self._build_mig, needs=needs, stop_stage=10),)
+
     async def aclose(self) -> None:
         """End what is not a component."""
+        if "mig_side" in self.__dict__:
+            self.mig_side.close()
         self.control.close()
         self.kubelet.close()
         self.containers.close()
@@ -204,6 +218,24 @@ class Composition:
 
     def _build_offering(self) -> Component:
         return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
+
+    @cached_property
+    def mig_side(self) -> "MigSide":
+        """One for the life of the process, where GPUs are cut at all."""
+        from nodeagent.app.mig_side import MigSide  # noqa: PLC0415 - off means that it is not loaded
+
+        return MigSide(self.bus, self.conditions, self.clock, self.live)
+
+    def _build_mig(self) -> Component:
+        partitioning = self.hardware.partitioning
+        assert partitioning is not None
+        return self.mig_side.build(
+            partitioning,
+            self.kubelet.relay,
+            self.applying,
+            self._open_store,
+            has_cluster=self.cluster.is_in_use,
+        )
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -288,7 +320,7 @@ class Composition:
             introspect=self._introspect,
             list_history=lambda: tabulate_history(self.kubelet.relay.history),
             capacity=self.capacity,
-            names=(self.node, os.uname().nodename),
+            names=self.names,
             conditions=self.conditions,
             past=self._open_store("events.json", "nodeagent-events", PAST_VERSION),
             access=self.listeners.access,

@@ -26,7 +26,15 @@ from nodeagent.model.errors import ControlRefused, DriverError, FaultUnknown, Gp
 from nodeagent.model.events import ConfigurationRejected, ConfigurationReloaded, FaultInjected
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import PartWish
-from nodeagent.model.ports import DoorChoosing, FaultInjector, GpuClearing, GpuForgetting, GpuSource, PartSetting
+from nodeagent.model.ports import (
+    DoorChoosing,
+    FaultInjector,
+    GpuClearing,
+    GpuForgetting,
+    GpuSource,
+    LayoutApplying,
+    PartSetting,
+)
 
 READ_SECONDS = 10.0
 SOURCE = "control"
@@ -48,11 +56,13 @@ class Control:
         clearing: GpuClearing,
         forgetting: GpuForgetting,
         choosing: DoorChoosing,
+        applying: LayoutApplying,
         parts: PartSetting,
     ) -> None:
         self._bus, self._conditions, self._live = bus, conditions, live
         self._load_again, self._crash, self._gpus, self._faults = load_again, crash, gpus, faults
-        self._clearing, self._forgetting, self._choosing, self._parts = clearing, forgetting, choosing, parts
+        self._clearing, self._forgetting, self._choosing = clearing, forgetting, choosing
+        self._applying, self._parts = applying, parts
         self._reader = WorkerThread("configuration reader")
         self._node_label = ""
         self._resume_at: float | None = None
@@ -185,6 +195,10 @@ class Control:
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
         """Have a GPU go through another door."""
         return await self._choosing.set_door(name, door, who)
+
+    async def apply_layout(self, name: str, who: str) -> str:
+        """Have the GPUs cut as a layout says."""
+        return await self._applying.apply_layout(name, who)
 
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits."""

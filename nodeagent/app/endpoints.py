@@ -40,6 +40,9 @@ class Listeners(Struct, frozen=True):
     access: "Access | None" = None
     taken: str = ""
     """The address that was wanted, where another had to do."""
+    usage: socket.socket | None = None
+    """Where use is told as by gpu-manager."""
+    usage_access: "Access | None" = None
 
     @property
     def url(self) -> str:
@@ -86,6 +89,7 @@ def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) ->
     address = settings.http.listen
     # The port first: it is the likeliest to be refused, and refusing it leaves nothing behind.
     public = stack.enter_context(open_tcp_listener(address.host, address.port, key="http.listen", ports=ports))
+    usage = _open_usage(settings, stack)
     for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
         prepare_directory(key, path)
     stack.enter_context(_hold_lock(settings.node.state_dir))
@@ -93,7 +97,23 @@ def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) ->
     admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
     stack.callback(admin_path.unlink, missing_ok=True)
     is_moved = address.port != 0 and public.getsockname()[1] != address.port
-    return Listeners(public, admin, admin_path, access, taken=str(address) if is_moved else "")
+    return Listeners(
+        public,
+        admin,
+        admin_path,
+        access,
+        taken=str(address) if is_moved else "",
+        usage=usage,
+        # One of its own: each server ends its own.
+        usage_access=_open_access(settings.http.web_config_file) if usage is not None else None,
+    )
+
+
+def _open_usage(settings: Settings, stack: contextlib.ExitStack) -> socket.socket | None:
+    address = settings.fractions.usage_listen
+    if address is None or not settings.fractions.enabled:
+        return None
+    return stack.enter_context(open_tcp_listener(address.host, address.port, key="fractions.usage_listen"))
 
 
 def _open_access(path: Path | None) -> "Access | None":

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.edge.nvml.agent.command import EarlyWorker
-from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuSource, ValidationMarkers
+from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
 
 SetHolders = Callable[[Mapping[str, str] | None], None]
 
@@ -48,6 +48,8 @@ class Hardware(Struct, frozen=True):
     set_holders: SetHolders | None = None
     """Tells simulated GPUs which pod works on them."""
     extras: ExtraReadings = field(default_factory=ExtraReadings)
+    partitioning: GpuPartitioning | None = None
+    """The door by which GPUs are cut; none where nobody is to cut any."""
 
 
 def choose_hardware(live: LiveSettings, node_name: str, seed: int, early_worker: EarlyWorker | None = None) -> Hardware:
@@ -76,7 +78,15 @@ def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Ha
         deadline_seconds=live.now.driver.call_timeout_seconds,
         extras=extras.read,
     )
-    return Hardware(probe=gpus, gpus=gpus, faults=gpus, run=_run_nothing, set_holders=gpus.set_holders, extras=extras)
+    return Hardware(
+        probe=gpus,
+        gpus=gpus,
+        faults=gpus,
+        run=_run_nothing,
+        set_holders=gpus.set_holders,
+        extras=extras,
+        partitioning=gpus,
+    )
 
 
 async def _run_nothing(*, task_status: TaskStatus[None]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskStatus
@@ -29,6 +30,9 @@ from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import GpuEvent
 from nodeagent.model.telemetry import NodeSample
+
+if TYPE_CHECKING:
+    from nodeagent.edge.nvml.agent.partitioning import NvmlPartitioning
 
 _BUS_SECONDS = 2.0
 
@@ -82,6 +86,7 @@ class RealHardware:
         self._extras = ExtraReadings()
         planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
         self._nvml = NvmlGpus(planned, SystemClock(), early=early)
+        self._partitioning = self._build_partitioning() if settings.mig.manage else None
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],
@@ -100,7 +105,24 @@ class RealHardware:
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,
             extras=self._extras,
+            partitioning=self._partitioning,
         )
+
+    def _build_partitioning(self) -> "NvmlPartitioning":
+        from nodeagent.edge.nvml.agent.partitioning import (  # noqa: PLC0415 - off means that it is not loaded
+            NvmlPartitioning,
+            PartitioningSettings,
+        )
+
+        settings, (root, library) = self._live.now, name_driver(self._live.now)
+        planned = PartitioningSettings(
+            driver_root=root,
+            library=library,
+            call_timeout_seconds=settings.mig.call_timeout_seconds,
+            reset_timeout_seconds=settings.mig.reset_timeout_seconds,
+            environment=settings.driver.worker_environment,
+        )
+        return NvmlPartitioning(planned, self._nvml.set_aside)
 
     async def _list_functions(self) -> tuple[PciFunction, ...]:
         sys_root = self._settings.node.sys_dir
@@ -129,6 +151,8 @@ class RealHardware:
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._nvml.run, name="GPU worker")
+                if self._partitioning is not None:
+                    await tasks.start(self._partitioning.run, name="GPU partitioning")
                 task_status.started()
                 await anyio.sleep_forever()
         finally:

@@ -64,6 +64,11 @@ def _pod_resources_socket(settings: Settings) -> Iterator[Breach]:
     yield from _socket("kubelet.pod_resources_socket", settings.kubelet.pod_resources_socket)
 
 
+def _usage_socket(settings: Settings) -> Iterator[Breach]:
+    if settings.fractions.usage_socket is not None:
+        yield from _socket("fractions.usage_socket", settings.fractions.usage_socket)
+
+
 def _restart_pauses(settings: Settings) -> Iterator[Breach]:
     shortest, longest = settings.supervisor.restart_min_seconds, settings.supervisor.restart_max_seconds
     if shortest > longest:
@@ -130,6 +135,7 @@ RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
     Rule(("kubelet.pod_resources_socket", "kubelet.root_dir"), _pod_resources_socket),
+    Rule(("fractions.usage_socket",), _usage_socket),
     Rule(("supervisor.restart_min_seconds", "supervisor.restart_max_seconds"), _restart_pauses),
     Rule(("shutdown.drain_seconds", "shutdown.total_seconds"), _drain),
     Rule(("metrics.stale_after_seconds", "inventory.sample_seconds"), _stale),

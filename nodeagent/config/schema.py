@@ -20,8 +20,10 @@ from nodeagent.config.sections.agent import (
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
 from nodeagent.config.sections.doors import DoorsSettings
+from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
+from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
 from nodeagent.config.sections.shim import ShimSettings
@@ -50,6 +52,7 @@ class Settings(Section):
     health: HealthSettings = _section(HealthSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: DoorsSettings = _section(DoorsSettings)
+    mig: MigSettings = _section(MigSettings)
     fractions: FractionsSettings = _section(FractionsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
@@ -61,5 +64,6 @@ class Settings(Section):
     labels: LabelsSettings = _section(LabelsSettings)
     kubernetes: KubernetesSettings = _section(KubernetesSettings)
     metrics: MetricsSettings = _section(MetricsSettings)
+    extender: ExtenderSettings = _section(ExtenderSettings)
     supervisor: SupervisorSettings = _section(SupervisorSettings)
     shutdown: ShutdownSettings = _section(ShutdownSettings)

@@ -6,7 +6,8 @@ another replica's clock says decides nothing.
 Belongs to one thread; nothing here waits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -32,7 +33,7 @@ class Hold(Value, frozen=True):
     """A choice for a pod that is not bound yet."""
 
     node: str
-    since_seconds: float
+    until_seconds: float
     pod: GpuPod
     parts: Parts | None = None
     """What was promised; `None` for a choice that is read from the pod."""
@@ -81,7 +82,7 @@ class Cluster:
         self.pods: dict[str, GpuPod] = {}
         """By uid, those that ask for parts of GPUs and have not finished."""
         self.holds: dict[str, Hold] = {}
-        """By uid, in the order in which they grow too old."""
+        """By uid."""
         self._uids: dict[str, set[str]] = {}
         self._by_title: dict[str, str] = {}
         self._trees = _Pool[Tree]()
@@ -112,7 +113,7 @@ class Cluster:
         """A node is gone; its pods are kept until they are gone themselves, for it may come back."""
         self.nodes.pop(name, None)
 
-    def keep_nodes(self, names: Iterable[str]) -> None:
+    def keep_nodes(self, names: Collection[str]) -> None:
         """After a list: those that are not on it are gone."""
         for name in self.nodes.keys() - set(names):
             self.drop_node(name)
@@ -142,29 +143,41 @@ class Cluster:
         if pod is not None and self._by_title.get(pod.title) == uid:
             del self._by_title[pod.title]
 
-    def keep_pods(self, uids: Iterable[str]) -> None:
+    def keep_pods(self, uids: Collection[str]) -> None:
         """After a list: those that are not on it are gone; what was just assumed may be younger than the list."""
-        known = set(uids)
-        for uid in self.pods.keys() - known:
+        for uid in self.pods.keys() - set(uids):
             self.drop_pod(uid)
 
-    def assume(self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, now: float) -> None:
+    def assume(
+        self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, until_seconds: float
+    ) -> None:
         """A pod was promised parts on a node, whatever the API server has heard of it by now."""
         self._forget(pod.uid)
-        self.holds[pod.uid] = Hold(node=node, since_seconds=now, pod=pod, parts=parts, written=written)
+        self.holds[pod.uid] = Hold(node=node, until_seconds=until_seconds, pod=pod, parts=parts, written=written)
         self._count(pod.uid)
 
     def release(self, uid: str) -> None:
         """The promise to a pod is void; what its annotations say is too."""
         if uid in self.holds:
             self._forget(uid)
+            self._count(uid)
+
+    @contextmanager
+    def aside(self, uid: str) -> Iterator[None]:
+        """Inside the block the pod counts nowhere; afterwards it counts as before."""
+        hold = self.holds.get(uid)
+        self._forget(uid)
+        try:
+            yield
+        finally:
+            if hold is not None:
+                self.holds[uid] = hold
+            self._count(uid)
 
     def expire(self, now: float) -> None:
         """Choices that came to nothing for too long count no more."""
-        for uid, hold in list(self.holds.items()):
-            if now - hold.since_seconds < self._assume_seconds:
-                return
-            self._forget(uid)
+        for uid in [uid for uid, hold in self.holds.items() if hold.until_seconds <= now]:
+            self.release(uid)
             self.expired += 1
 
     def find_account(self, name: str) -> Account | None:
@@ -196,7 +209,7 @@ class Cluster:
         # One that is the same without a hold has been too old for a while, or was taken back.
         if is_same or not pod.chosen_node:
             return None
-        return Hold(node=pod.chosen_node, since_seconds=now, pod=pod)
+        return Hold(node=pod.chosen_node, until_seconds=now + self._assume_seconds, pod=pod)
 
     def _list_tenants(self, name: str) -> dict[str, Tenant]:
         found: dict[str, Tenant] = {}

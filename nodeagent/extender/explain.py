@@ -64,10 +64,15 @@ class Story(Value, frozen=True):
 
 
 def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
-    """Judge every node as if the pod came now, without what it has already where it is not bound yet."""
+    """Judge every node as if the pod came now and had nothing yet."""
     demand = pod.demand
     assert demand is not None
-    found = decider.filter(pod, tuple(cluster.nodes), only_best=False)
+    state = _tell_state(cluster, pod)
+    with cluster.aside(pod.uid):
+        found = decider.filter(pod, tuple(cluster.nodes), only_best=False)
+        best = tuple(
+            _tell_node(cluster, decider, pod, name) for name in decider.list_best(pod, found.fitting, NODES_TOLD)
+        )
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for name, text in (*found.failed.items(), *found.hopeless.items()):
         grouped[text].append(name)
@@ -77,9 +82,9 @@ def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
     return Story(
         pod=pod.title,
         asks={each.name: each.demand.describe() for each in demand.containers},
-        state=_tell_state(cluster, pod),
+        state=state,
         fits=len(found.fitting),
-        best=tuple(_tell_node(cluster, decider, pod, name) for name in found.fitting[:NODES_TOLD]),
+        best=best,
         reasons=tuple(
             Reason(text=text, count=len(names), nodes=tuple(sorted(names)[:NODES_TOLD])) for text, names in ordered
         ),

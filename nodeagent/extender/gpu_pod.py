@@ -1,6 +1,7 @@
 """A pod as the index keeps it: what it asks for, where it is, and what a scheduler chose for it; nothing else of it."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from msgspec import field
@@ -14,6 +15,9 @@ from nodeagent.rules.fractions.selection import Selection, read_selection
 from nodeagent.rules.fractions.wishes import read_chosen_node
 
 Policy: TypeAlias = Literal["pack", "spread"]
+_LONGEST: Final = 8192
+"""Characters that are kept of an annotation; a choice of twelve GPUs for each of ten containers has as many."""
+_KEYS_MAX: Final = 128
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 _POLICIES: Final[Mapping[str, Policy]] = {"binpack": "pack", "spread": "spread"}
 
@@ -79,6 +83,8 @@ def _read_choice(profile: Profile, annotations: Mapping[str, str]) -> dict[str, 
     if isinstance(profile, CoresProfile):
         beginnings = (profile.predicate, profile.predicate_uuid)
         names = {profile.predicate_node, profile.predicate_time, profile.assigned}
-        return {key: text for key, text in annotations.items() if key in names or key.startswith(beginnings)}
-    names = {*profile.allocated, profile.chosen_node, profile.chosen_time}
-    return {key: text for key, text in annotations.items() if key in names}
+        keys = (key for key in annotations if key in names or key.startswith(beginnings))
+    else:
+        keys = (key for key in (*profile.allocated, profile.chosen_node, profile.chosen_time) if key in annotations)
+    # Anybody may write a quarter of a megabyte of these, on every pod that they may create.
+    return {key: annotations[key][:_LONGEST] for key in islice(keys, _KEYS_MAX)}

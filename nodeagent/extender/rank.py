@@ -6,7 +6,7 @@ then the name is the original's order; before it comes what several whole GPUs w
 
 from typing import Final, TypeAlias
 
-from nodeagent.extender.account import Shape, Summary
+from nodeagent.extender.account import Shape, Summary, Verdict
 from nodeagent.extender.gpu_pod import Policy
 from nodeagent.rules.fractions.demands import PodDemand
 from nodeagent.rules.placement.space import CORES
@@ -14,22 +14,32 @@ from nodeagent.rules.placement.space import CORES
 Rank: TypeAlias = tuple[int, int, int]
 BEST_SCORE: Final = 10
 """The highest that kube-scheduler takes of an extender."""
+_KNOWN_MAX: Final = 65536
 
 
-def rank_node(summary: Summary, demand: PodDemand, policy: Policy) -> Rank:
+def find_most_whole(demand: PodDemand) -> int:
+    """How many whole GPUs the container wants that wants the most."""
+    return max((each.demand.gpus for each in demand.containers if each.demand.cores >= CORES), default=0)
+
+
+def rank_node(summary: Summary, whole: int, policy: Policy) -> Verdict:
     """Where a node with room stands among the others; the least is the best."""
-    whole = [each.demand.gpus for each in demand.containers if each.demand.cores >= CORES]
-    sign = 1 if policy == "pack" else -1
-    return _measure(summary, max(whole, default=0)), sign * summary.free_cores, sign * summary.free_blocks
+    if not whole:
+        return summary.packed if policy == "pack" else summary.spread
+    nearness, cores, blocks = _measure(summary, whole), summary.free_cores, summary.free_blocks
+    return Verdict((nearness, cores, blocks) if policy == "pack" else (nearness, -cores, -blocks))
 
 
 def _measure(summary: Summary, count: int) -> int:
     """What so many whole GPUs break or gain on this node."""
-    if count == 0:
-        return 0
-    if count == 1:
-        return measure_fragment(summary.shape, summary.free_mask)
-    return -measure_link(summary.shape, summary.free_mask, count)
+    shape, free = summary.shape, summary.free_mask
+    found = shape.known.get((free, count))
+    if found is None:
+        found = measure_fragment(shape, free) if count == 1 else -measure_link(shape, free, count)
+        if len(shape.known) >= _KNOWN_MAX:
+            shape.known.clear()
+        shape.known[free, count] = found
+    return found
 
 
 def measure_link(shape: Shape, free: int, count: int) -> int:

@@ -4,6 +4,8 @@ Owns the words. Of a thousand nodes kube-scheduler counts those with the same wo
 missing and never what only one node has.
 """
 
+from typing import NamedTuple
+
 from nodeagent.extender.account import Summary
 from nodeagent.model.units import render_bytes
 from nodeagent.rules.fractions.demands import ContainerDemand, PodDemand
@@ -21,24 +23,42 @@ def tell_other_names(demand: PodDemand, theirs: str) -> str:
     return f"this node gives out parts of GPUs by the names of {theirs}, the pod asks by those of {demand.profile}"
 
 
-def tell_lack(summary: Summary, demand: Demand, *, allowed: bool) -> str:
+class Lack(NamedTuple):
+    """What a node has of what a container asks for; nodes that have the same get the same words."""
+
+    cores: int
+    """GPUs with enough free cores, or that nobody has a part of where whole ones are asked for."""
+    both: int
+    """Those of them that have enough memory too."""
+
+
+def measure_lack(summary: Summary, demand: Demand) -> Lack:
+    """Count what a node has."""
+    if demand.cores >= CORES:
+        return Lack(summary.whole, summary.whole)
+    cores = demand.cores or 1
+    enough = 0
+    for free, _, _ in summary.rooms:
+        enough += free >= cores
+    return Lack(enough, summary.count(demand) if demand.gpus > 1 else 0)
+
+
+def tell_lack(lack: Lack, demand: Demand, *, allowed: bool) -> str:
     """What is missing for a container; `allowed` says whether the pod lets only some GPUs be had."""
     which = " that the pod allows" if allowed else ""
     if demand.cores >= CORES:
-        return _tell_whole(summary.whole, demand.gpus, which)
-    cores = [room for room in summary.rooms if room[0] >= max(demand.cores, 1)]
-    both = summary.count(demand)
+        return _tell_whole(lack.both, demand.gpus, which)
     room = render_bytes(demand.memory_bytes) if demand.memory_percent is None else f"{demand.memory_percent} %"
     memory = f"{room} of memory"
-    if both:
+    if lack.both:
         part = f"{demand.cores} cores and {memory}" if demand.cores else memory
-        return f"{_count(both)}{which} with {part} free, {demand.gpus} are asked for"
-    if not cores:
+        return f"{_count(lack.both)}{which} with {part} free, {demand.gpus} are asked for"
+    if not lack.cores:
         part = f"{demand.cores} cores" if demand.cores else "any cores"
         return f"no GPU{which} with {part} free"
     if not demand.cores:
         return f"no GPU{which} with {memory} free"
-    return f"{_count(len(cores))}{which} with {demand.cores} cores free, but none also with {memory}"
+    return f"{_count(lack.cores)}{which} with {demand.cores} cores free, but none also with {memory}"
 
 
 def _tell_whole(free: int, wanted: int, which: str) -> str:

@@ -72,7 +72,7 @@ def _has(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
 
 
 def _read_name(item: msgspec.Raw) -> str:
-    name = decode_as(item, Version, "a node").metadata.name
+    name = decode_as(item, Version, "a node").name
     if not name:
         raise QuestionMalformed("a node has no name")
     return name

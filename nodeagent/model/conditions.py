@@ -128,7 +128,7 @@ HEALTH_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="faults of GPUs may go unseen",
         remedy="check the driver and the detail; polled levels are judged as long as they can be read",
         show_after_seconds=15.0,
-        depends_on=BLINDING_CODES,
+        depends_on=(*BLINDING_CODES, "sample-stale"),
     ),
     ConditionDefinition(
         code="kernel-log-unwatched",
@@ -284,13 +284,20 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="part-no-room",
         severity="warning",
         title="a container waits for a part of a GPU",
-        remedy="nothing if pods end soon; else move pods, or send the pod elsewhere; `nodeagent events` says who waits",
+        remedy="nothing if pods end soon; else move pods, or send it elsewhere: see `nodeagent fractions list`",
     ),
     ConditionDefinition(
         code="part-orphaned",
         severity="warning",
         title="a container uses a part of a GPU of which the kubelet knows nothing any more",
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
+    ),
+    ConditionDefinition(
+        code="part-use-unseen",
+        severity="info",
+        title="what containers use of a GPU that they share cannot be told",
+        remedy="let the agent see the host's processes: `hostPID: true` in the chart",
+        show_after_seconds=10.0,
     ),
     ConditionDefinition(
         code="pod-resources-unavailable",
@@ -426,6 +433,45 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         severity="info",
         title="the cluster has paused this node's GPU parts, all handles are released",
         remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
+    ),
+    ConditionDefinition(
+        code="mig-change-waits",
+        severity="info",
+        title="a change of a GPU's MIG layout waits for those who use it",
+        remedy="end the pods and processes that the detail names; nobody new gets what the change takes away",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="mig-change-failed",
+        severity="error",
+        title="the MIG layout that is asked for is not in place",
+        remedy="mend what the detail names, then ask again: `nodeagent mig apply`, or set the label to another value"
+        " and back; each GPU that is not named as half way is as it was before",
+    ),
+    ConditionDefinition(
+        code="mig-half-way",
+        severity="error",
+        title="a GPU is cut neither as it was nor as it is asked for",
+        remedy="end what uses the GPU and run `nodeagent mig apply`; where that fails too, reset the GPU or reboot",
+    ),
+    ConditionDefinition(
+        code="mig-reboot-needed",
+        severity="warning",
+        title="a GPU's MIG mode does not count before the node is booted",
+        remedy="drain the node and boot it; the layout is applied by itself after that",
+    ),
+    ConditionDefinition(
+        code="mig-drifted",
+        severity="warning",
+        title="somebody has cut a GPU otherwise since the MIG layout was in place",
+        remedy="run `nodeagent mig apply` to have the layout again, or ask for another one",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="mig-layouts-invalid",
+        severity="error",
+        title="MIG layouts of the configuration or of its file cannot be used",
+        remedy="mend what the detail names; sound layouts beside them can be used",
     ),
     ConditionDefinition(
         code="mig-config-changing",

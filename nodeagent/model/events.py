@@ -13,6 +13,7 @@ from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartOffers, PartReasons
 from nodeagent.model.plugin import PluginState
@@ -59,6 +60,8 @@ class GpuVanished(Value, frozen=True):
     gpu: GpuUuid
     generation: int
     reason: str = ""
+    is_gone: bool = False
+    """Whether it is no longer in its slot; one that is there and does not answer is lost."""
 
 
 class MigLayoutChanged(Value, frozen=True):
@@ -66,6 +69,16 @@ class MigLayoutChanged(Value, frozen=True):
 
     gpu: GpuUuid
     generation: int
+
+
+class MigChangeEnded(Value, frozen=True):
+    """A GPU was cut otherwise, or was to be; what became of it was written down first."""
+
+    gpu: GpuUuid
+    layout: str
+    outcome: str
+    """`done`, `undone` where it is as it was before, `half` where it is neither, `reboot` where its mode waits."""
+    detail: str = ""
 
 
 class DriverChanged(Value, frozen=True):
@@ -263,6 +276,7 @@ STATES: tuple[type[Value], ...] = (
     CdiState,
     PluginState,
     Offering,
+    MigState,
     AllocationTable,
     ChosenDoors,
     PartTable,
@@ -283,6 +297,7 @@ FACTS: tuple[type[Value], ...] = (
     GpuAppeared,
     GpuVanished,
     MigLayoutChanged,
+    MigChangeEnded,
     DriverChanged,
     VerdictChanged,
     CdiSpecsWritten,

@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.values import Value
+
+NOT_LOOKED_AT: Final = "not looked at yet"
+"""The reason of a verdict before the first look."""
 
 
 class Verdict(StrEnum):

@@ -84,6 +84,10 @@ class PartTable(Value, frozen=True, dict=True):
         found = (one for one in self.reservations.values() if one.resource == resource and set(one.devices) == wanted)
         return tuple(sorted(found, key=lambda one: one.number))
 
+    def is_redeemed(self, resource: ResourceName, devices: Iterable[DeviceId]) -> bool:
+        """Whether a binding has these ids."""
+        return any(each.number in self.redeemed for each in self.find_reservations(resource, devices))
+
     def find_binding(self, reservation: int) -> Binding | None:
         """The binding that has redeemed this reservation."""
         number = self.redeemed.get(reservation)

@@ -1,5 +1,7 @@
 """Node labels, wanted and applied."""
 
+from msgspec import field
+
 from nodeagent.model.values import Value
 
 
@@ -11,3 +13,5 @@ class LabelState(Value, frozen=True):
     sink: str = ""
     since_seconds: float = 0.0
     last_error: str = ""
+    held_back: dict[str, str] = field(default_factory=dict)
+    """What is wanted once it has lasted, by key; empty for a label that is to go."""

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from nodeagent.model.gpu import MigProfile
+from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.values import Value
 
 NEWEST: Final = -1
@@ -36,6 +37,9 @@ class GpuPartitions(Value, frozen=True):
     """The mode after the next reset."""
     instances: tuple[GpuInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
+    """With places only while MIG is on: the driver tells them no sooner."""
+    memory_bytes: int = 0
+    """Of the whole GPU."""
 
 
 class WriteKind(StrEnum):
@@ -82,3 +86,38 @@ class Write(Value, frozen=True, omit_defaults=True):
         return _WORDS[self.kind].format(
             place=place, at=at, compute=self.compute, profile=self.profile or "unnamed", slices=self.slices
         )
+
+
+class GpuChange(Value, frozen=True):
+    """A GPU that is being cut otherwise, or waits for it."""
+
+    gpu: GpuUuid
+    index: int
+    wanted: str
+    """As people read it: `7 x 1g.10gb`."""
+    doing: str
+    """What it does now, or waits for."""
+    keeps: tuple[DeviceUuid, ...] = ()
+    """Its devices that stay: all others of this GPU are given to nobody new."""
+    done: int = 0
+    """Calls made so far."""
+
+
+class MigState(Value, frozen=True):
+    """State: the layout that is asked for, how it stands, and which GPUs change for it now."""
+
+    layout: str = ""
+    """Empty where none is asked for."""
+    origin: str = ""
+    """Who asks: the label, a person, the configuration."""
+    standing: str = ""
+    """As the label `nvidia.com/mig.config.state` says it: `pending`, `success`, `failed`."""
+    detail: str = ""
+    changes: tuple[GpuChange, ...] = ()
+
+    def explain_hidden(self, gpu: GpuUuid, device: str) -> str:
+        """Why nobody new gets a device of this GPU; empty where that is not so."""
+        for change in self.changes:
+            if change.gpu == gpu and device not in change.keeps:
+                return f"its GPU is being cut otherwise ({change.wanted}): {change.doing}"
+        return ""

@@ -104,3 +104,5 @@ class PartOffers(Value, frozen=True):
     resources: tuple[ResourceName, ...] = ()
     unfit: Mapping[GpuUuid, str] = {}
     """For each GPU that is given in parts, why nothing of it can be given now; empty where something can."""
+    published: str = ""
+    """What the node object is to say of them, for schedulers; empty for nothing."""

@@ -40,3 +40,15 @@ class SeenNode(Value, frozen=True):
     name: str
     annotations: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
+
+
+class SeenLease(Value, frozen=True):
+    """Who leads, as the API server has it."""
+
+    version: str
+    """Another one whenever somebody wrote it: that it changes is what shows that its holder lives."""
+    holder: str = ""
+    seconds: float = 0.0
+    """How long it is held without being written again."""
+    acquired: str = ""
+    transitions: int = 0

@@ -165,6 +165,12 @@ class GpuSample(Value, frozen=True):
     """Readings that somebody's own list of metrics asks for, by the names that it asks by."""
     unreadable: tuple[Unreadable, ...] = ()
 
+    @property
+    def pids(self) -> frozenset[int]:
+        """Every process on it or on a MIG device of it."""
+        parts = (process for part in self.mig for process in part.processes)
+        return frozenset(process.pid for process in (*self.processes, *parts))
+
 
 class CallTime(Value, frozen=True):
     """What the calls of one function of the driver's library took, since the agent started."""

@@ -3,6 +3,7 @@
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Enforcement
+from nodeagent.model.units import render_bytes
 from nodeagent.model.values import Value
 
 
@@ -23,6 +24,16 @@ class PartUse(Value, frozen=True):
     memory_used_bytes: int | None = None
     processes: tuple[int, ...] = ()
     """Their numbers on the host."""
+
+    def describe_cores(self) -> str:
+        """Used and promised: `12 of 30`; a container without a part of its own may use any."""
+        used = "-" if self.cores_used is None else str(self.cores_used)
+        return f"{used} of {self.cores or 'any'}"
+
+    def describe_memory(self) -> str:
+        """Used and promised: `3.1 GiB of 8 GiB`."""
+        used = "-" if self.memory_used_bytes is None else render_bytes(self.memory_used_bytes)
+        return f"{used} of {render_bytes(self.memory_bytes)}"
 
 
 class ContainerUse(Value, frozen=True):

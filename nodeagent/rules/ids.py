@@ -53,6 +53,12 @@ def render_device_id(uuid: str, share: int | None = None) -> DeviceId:
     return DeviceId(uuid if share is None else f"{uuid}{_SHARE}{share}")
 
 
+def render_bus_id(address: str) -> str:
+    """A PCI address as NVML spells it: `00000000:3B:00.0`."""
+    domain, _, rest = address.partition(":")
+    return f"{domain:0>8}:{rest}".upper()
+
+
 def find_uuid(device_id: str) -> str:
     """The UUID of the device that a kubelet device id means, whichever share of it."""
     return parse_device_id(device_id)[0]
@@ -71,6 +77,11 @@ def is_ours(device_id: str) -> bool:
 def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:
     """`0` for a GPU, `0:1` for a MIG device."""
     return str(gpu.index) if mig is None else f"{gpu.index}{_PART}{mig.index}"
+
+
+def name_device(gpu: Gpu, mig: MigDevice | None = None) -> str:
+    """`GPU 0`, or `GPU 0:1 (1g.10gb)`: what a device is called in every sentence, by the number that commands take."""
+    return f"GPU {render_index(gpu, mig)}" + (f" ({mig.profile})" if mig is not None else "")
 
 
 def parse_index(index: str) -> tuple[int, ...]:

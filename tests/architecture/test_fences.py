@@ -16,10 +16,20 @@ MODULES = sorted(path.relative_to(ROOT.parent) for path in ROOT.rglob("*.py"))
 FENCES: dict[str, tuple[str, ...]] = {
     "pynvml": ("nodeagent/edge/nvml/worker/",),
     # Beside its house: the stand-in kubelet, and the stubs generated for it.
-    "grpclib": ("nodeagent/edge/grpc/", "nodeagent/edge/simulated/kubelet/", "nodeagent/edge/kubelet/proto/"),
+    "grpclib": (
+        "nodeagent/edge/grpc/",
+        "nodeagent/edge/simulated/kubelet/",
+        "nodeagent/edge/kubelet/proto/",
+        "nodeagent/edge/gpu_manager/proto/",
+    ),
     "h2": ("nodeagent/edge/grpc/",),
     "hpack": ("nodeagent/edge/grpc/",),
-    "google.protobuf": ("nodeagent/edge/grpc/", "nodeagent/edge/kubelet/", "nodeagent/edge/simulated/"),
+    "google.protobuf": (
+        "nodeagent/edge/grpc/",
+        "nodeagent/edge/kubelet/",
+        "nodeagent/edge/simulated/",
+        "nodeagent/edge/gpu_manager/",
+    ),
     "kubernetes_asyncio": ("nodeagent/edge/kube/",),
     "aiohttp": ("nodeagent/edge/http/", "nodeagent/edge/kube/"),
     "structlog": ("nodeagent/core/log/lines.py",),

@@ -13,7 +13,7 @@ from nodeagent.model.runtime import RuntimeFlavour, RuntimeKind
 from nodeagent.model.runtimes import RUNTIMES
 
 ROOT = Path(nodeagent.__file__).parent
-NAME = re.compile(r"containerd(?![a-z])|CONTAINERD|Containerd|(?i:cri-?o\b|crio|docker)")
+NAME = re.compile(r"containerd(?![a-z])|CONTAINERD|Containerd|(?i:cri-?o\b|crio|docker|podman)")
 
 ALLOWED = {
     "model/runtime.py": "the names themselves",
@@ -30,6 +30,7 @@ ALLOWED = {
     "components/runtime/plan_containerd.py": "its plan",
     "components/runtime/plan_crio.py": "its plan",
     "components/runtime/plan_docker.py": "its plan",
+    "components/runtime/plan_podman.py": "its plan",
     "components/runtime/planners.py": "who plans for which",
     "components/runtime/prove.py": "proofs with containerd",
     "components/runtime/trial.py": "containerd's tables for a proof",

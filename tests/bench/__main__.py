@@ -22,6 +22,7 @@ from tests.bench import (
     compare,
     curves,
     exposition,
+    extender,
     foreign,
     hour,
     imports,
@@ -29,6 +30,7 @@ from tests.bench import (
     page,
     plugin,
     reference,
+    shim,
     vgpu,
 )
 from tests.bench.operations import OPERATIONS
@@ -93,6 +95,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "rendering": metrics.measure,
         "imports": lambda: imports.measure(options.rounds),
         "cdi": cdi.measure,
+        "shim": shim.measure,
         "vgpu": vgpu.measure,
         "decisions": plugin.measure_decisions,
         "life": lambda: agent.measure_life(options.rounds),
@@ -103,6 +106,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "page": page.measure,
         "metrics": exposition.measure,
         "cluster": cluster.measure,
+        "extender": extender.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
 

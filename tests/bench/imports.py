@@ -20,6 +20,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "edge.host": ("nodeagent.edge.host",),
     "edge.nvml": ("nodeagent.edge.nvml.agent.client",),
     "edge.grpc": ("nodeagent.edge.grpc",),
+    "edge.gpu_manager": ("nodeagent.edge.gpu_manager",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
     "edge.http": ("nodeagent.edge.http",),
@@ -37,6 +38,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "runtime",
             "exporter",
             "offering",
+            "mig",
             "usage",
             "fractions",
             "labeler",
@@ -46,11 +48,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
         )
     },
     "app": ("nodeagent.app",),
+    "extender": ("nodeagent.extender",),
 }
 """From the ground up; of `edge.nvml` the agent's side, as the rest is the worker's."""
 
-NOT_THE_AGENTS = ("nodeagent.config.imports", "nodeagent.edge.host.driver.cuda_check")
-"""What only commands and children load; the stubs generated for grpclib (`…_grpc`) are for tests and simulations."""
+NOT_THE_AGENTS = (
+    "nodeagent.config.imports",
+    "nodeagent.edge.host.driver.cuda_check",
+    "nodeagent.edge.kube.fleet",
+    "nodeagent.edge.kube.lease",
+)
+"""What only commands, children and the extender load; the stubs generated for grpclib (`…_grpc`) are for tests and
+simulations."""
 
 CHILD = """
 import gc, importlib, json, os, sys, time

@@ -8,7 +8,8 @@ from tests.support.agent_process import AgentProcess, running_busy_node
 from tests.support.browser import Browser
 
 OVERFULL = (
-    "[...document.querySelectorAll('.tile, .tile > *, .stats > div, .card, .rows td, .scroll:has(.rows)')]"
+    "[...document.querySelectorAll("
+    "'.tile, .tile > *, .tile .tag, .mig li, .stats > div, .card, .rows td, .scroll:has(.rows)')]"
     ".filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)"
     ".map(one => one.outerHTML.slice(0, 80))"
 )
@@ -87,6 +88,34 @@ def test_a_node_of_a_rack_fits_a_phone(nvl72: AgentProcess, browser: Browser, pa
     browser.open(nvl72.url + path)
     assert browser.ask("document.documentElement.scrollWidth") <= 400
     assert browser.ask(OVERFULL) == []
+
+
+def test_a_phone_shows_the_parts_of_a_cut_gpu(browser: Browser) -> None:
+    """Each block says what it is, the narrow ones too; readings that are old are marked within their tile."""
+    with running_busy_node("--profile", "a100-80gb-mig", "--set", "device_plugin.mig_strategy=mixed") as cut:
+        browser.resize(400, 900)
+        browser.open(cut.url)
+        assert browser.ask("document.querySelectorAll('.mig li').length") > 7
+        assert browser.ask(OVERFULL) == []
+        assert cut.post("/api/v1/faults", {"fault": "hang", "arguments": ["sample", "forever"]})[0] == 200
+        browser.wait_for("document.querySelector('.meters ~ p .tag')?.textContent.includes('old')")
+        browser.open(cut.url)
+        assert browser.ask("document.documentElement.scrollWidth") <= 400
+        assert browser.ask(OVERFULL) == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_reading_its_name_and_its_curve_stand_side_by_side(node: AgentProcess, browser: Browser, width: int) -> None:
+    """On the page of a GPU, where the curve is shown on a phone too."""
+    browser.resize(width, 900)
+    browser.open(node.url + "gpus/0")
+    middles = browser.ask(
+        "[...document.querySelectorAll('.meters dt')].map(name => ["
+        "name, name.nextElementSibling, name.nextElementSibling.nextElementSibling"
+        "].map(one => one.getBoundingClientRect()).map(one => one.top + one.height / 2))"
+    )
+    assert len(middles) == 4
+    assert all(max(row) - min(row) < 6 for row in middles)
 
 
 def test_the_keyboard_reaches_everything_in_order(node: AgentProcess, browser: Browser) -> None:

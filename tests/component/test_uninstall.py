@@ -203,10 +203,10 @@ def test_a_shim_through_which_containers_run_stays(used: UsedNode) -> None:
     (task.parent / "c2/runtime").mkdir(parents=True)
     for number, words in enumerate([["/usr/bin/conmon", "-r", "P"], ["conmon", "-c", "P"], ["sh", "-r", "P"], []]):
         line = "\0".join(words).replace("P", f"{used.root}/shims/nodeagent-oci-shim")
-        used.write(f"proc/{number}", "cmdline").write_text(line)
-    used.write("proc", "uptime")
+        used.write(f"host/proc/{number}", "cmdline").write_text(line)
+    used.write("host/proc", "uptime")
     # A state directory above them: what a pod has under the host's own name.
-    words = [f"node.proc_dir={used.root}/proc", f"node.host_root={used.root}/host", f"node.state_dir={used.root}"]
+    words = [f"node.host_root={used.root}/host", f"node.state_dir={used.root}"]
     settings = load_settings(used.config, environ={}, overrides=words).settings
     outcomes = list(remove_shim(settings, dry=False))
     names = [f"bin/nvidia-container-runtime{end}" for end in ("", ".cdi")]

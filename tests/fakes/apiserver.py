@@ -227,6 +227,9 @@ class FakeApiServer:
         version = body.get("metadata", {}).get("resourceVersion")
         if version is not None and version != node["metadata"]["resourceVersion"]:
             return self._refuse(409, "the object has been modified")
+        labels = body.get("metadata", {}).get("labels", {})
+        if labels:
+            node["metadata"]["labels"] = {**node["metadata"].get("labels", {}), **labels}
         annotations = node["metadata"].setdefault("annotations", {})
         for key, value in body.get("metadata", {}).get("annotations", {}).items():
             if value is None:

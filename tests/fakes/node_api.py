@@ -46,6 +46,10 @@ class FakeNodeApi:
         self._write(f"condition {'changed' if changed else 'same'}")
         self.become(condition=condition)
 
+    async def write_label(self, key: str, value: str) -> None:
+        self._write(f"label {key}")
+        self.become(labels=self.node.labels | {key: value})
+
     async def write_annotation(self, key: str, value: str | None) -> None:
         self._write(f"annotation {key}")
         others = {name: text for name, text in self.node.annotations.items() if name != key}

@@ -23,6 +23,20 @@ def render_pod_label_permissions() -> str:
     return _HEAD.format(name=name) + "{{- if ((.Values.config).metrics).pod_labels }}\n" + body + "{{- end }}\n"
 
 
+def render_extender_permissions() -> str:
+    """`deploy/chart/templates/rbac-extender.yaml`: only with the extender."""
+    name = "rbac-extender.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + "{{- if .Values.extender.enabled }}\n" + body + "{{- end }}\n"
+
+
+def render_runtime_class() -> str:
+    """`deploy/chart/templates/runtimeclass.yaml`: with the setting that needs it, and no other's class in the way."""
+    name = "runtimeclass.yaml"
+    wish = "{{- if and .Values.createRuntimeClass ((.Values.config).runtime).shim }}\n"
+    return _HEAD.format(name=name) + wish + (DEPLOY / name).read_text(encoding="utf-8") + "{{- end }}\n"
+
+
 def _template(text: str, *replacements: tuple[str, str]) -> str:
     for written, templated in replacements:
         assert written in text

@@ -83,6 +83,12 @@ NODE = Dashboard(
             f"increase(nodeagent_gpu_ecc_errors_total{ON_GPU}[1h])",
             "GPU {{gpu}} {{kind}}",
         ),
+        Panel(
+            "Compute promised in parts",
+            f"sum by (instance, gpu) (nodeagent_fraction_cores_ratio{ON_GPU})",
+            "{{instance}} GPU {{gpu}}",
+            "percentunit",
+        ),
         Panel("Age of the newest sample", f"nodeagent_sample_age_seconds{ON_NODE}", "{{instance}}", "s"),
         Panel("Agent: event loop lag", f"nodeagent_loop_lag_seconds{ON_NODE}", "{{instance}} {{quantile}}", "s"),
         Panel("Agent: memory", f"process_resident_memory_bytes{ON_NODE}", "{{instance}}", "bytes"),
@@ -128,6 +134,20 @@ PODS = Dashboard(
             f"sum by (namespace, pod) (nodeagent_pod_gpu_memory_used_bytes{IN_NAMESPACE})",
             POD,
             "bytes",
+        ),
+        Panel(
+            "Compute used of a part, by pod",
+            f"sum by (namespace, pod) (nodeagent_fraction_cores_used_ratio{IN_NAMESPACE})"
+            f" / sum by (namespace, pod) (nodeagent_fraction_cores_ratio{IN_NAMESPACE})",
+            POD,
+            "percentunit",
+        ),
+        Panel(
+            "Memory used of a part, by pod",
+            f"sum by (namespace, pod) (nodeagent_fraction_memory_used_bytes{IN_NAMESPACE})"
+            f" / sum by (namespace, pod) (nodeagent_fraction_memory_bytes{IN_NAMESPACE})",
+            POD,
+            "percentunit",
         ),
         Panel(
             "Idle part of the time held, by pod",

@@ -1,4 +1,4 @@
-"""Python code for the kubelet's wire formats, generated from our `.proto` files.
+"""Python code for the wire formats of the kubelet and of gpu-manager, generated from our `.proto` files.
 
 The compilers are development tools only, so the code they write is checked in.
 It is compared byte for byte, so the versions in `requirements/dev.txt` decide what it looks like.
@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTO_DIRECTORY = "nodeagent/edge/kubelet/proto"
+PROTO_DIRECTORIES = ("nodeagent/edge/kubelet/proto", "nodeagent/edge/gpu_manager/proto")
 
 
 class ProtoCompilerFailed(Exception):
@@ -26,7 +26,8 @@ def render() -> dict[str, str]:
     Raises:
         ProtoCompilerFailed: a `.proto` file is wrong, or a compiler is not installed.
     """
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / PROTO_DIRECTORY).glob("*.proto"))
+    found = (path for directory in PROTO_DIRECTORIES for path in (ROOT / directory).glob("*.proto"))
+    sources = sorted(str(path.relative_to(ROOT)) for path in found)
     with TemporaryDirectory() as scratch:
         _compile(sources, Path(scratch))
         written = sorted(path for path in Path(scratch).rglob("*") if path.is_file())

@@ -26,6 +26,13 @@ NOT_RUN: Final[Mapping[str, str]] = {
     "curl -sN 'localhost:9400/api/v1/events?types=XidReported,DevicesAdvertised'": (
         "the machine has no curl; tests of the API ask for the same stream"
     ),
+    **dict.fromkeys(
+        (
+            "nodeagent fractions explain ml/train-0",
+            "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
+        ),
+        "no pod of that name runs anywhere; tests of the component have what the agent answers",
+    ),
 }
 
 INSTALLING: Final = frozenset(
@@ -43,13 +50,21 @@ INSTALLING: Final = frozenset(
 """Blocks that test_install follows, way by way."""
 
 ENDLESS: Final = frozenset(
-    {"nodeagent run", "nodeagent simulate", "nodeagent status --watch", "nodeagent events --follow"}
+    {
+        "nodeagent run",
+        "nodeagent simulate",
+        "nodeagent status --watch",
+        "nodeagent events --follow",
+        # Whose API server is not there (yet): it keeps trying, as it does beside one that is being restarted.
+        "nodeagent extender --set kubernetes.kubeconfig=/etc/kubernetes/admin.conf",
+    }
 )
 """Run until they are stopped: after some seconds they must still be there."""
 
 NO_RUNTIME: Final = "the machine has no container runtime, and the answer says so"
 NO_PCI: Final = "fake GPUs are on no PCI bus"
 WELL: Final = "the GPU is well, there is nothing to clear"
+NO_PART: Final = "the GPUs of the machine are given whole"
 NOT_MISSED: Final = "the GPU is there, nobody misses it"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
 
@@ -57,6 +72,9 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent doctor": (6, NO_PCI),
     "nodeagent doctor --bundle report.tar.gz": (6, NO_PCI),
     "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
+    "nodeagent extender": (2, "the machine is in no cluster"),
+    "nodeagent fractions explain ml/train-0": (2, NO_PART),
+    "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB": (2, NO_PART),
     "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),

@@ -143,11 +143,11 @@ def _minors(agent: AgentUnderTest, pod: str) -> set[int]:
     return {minors[device] for each in held for device in each["devices"]}
 
 
-def _nodes(pods: Pods, pod: str) -> set[str]:
+def list_nodes(pods: Pods, pod: str) -> set[str]:
     return {name for name in pods.exec(pod, "ls", "/dev").split() if name.startswith("nvidia")}
 
 
-def _open(pods: Pods, pod: str, path: str) -> str:
+def open_node(pods: Pods, pod: str, path: str) -> str:
     """What the program in the container hears when it opens a device node."""
     return pods.exec(pod, "sh", "-c", f"(: <{path}) 2>&1; true").strip().rpartition(": ")[2]
 
@@ -156,14 +156,14 @@ def _check_devices(agent: AgentUnderTest, pods: Pods, name: str, count: int) -> 
     """Its own nodes and no others: they can be opened, and a neighbour's cannot, even by a node of its own making."""
     minors = _minors(agent, name)
     assert len(minors) == count
-    assert _nodes(pods, name) == CONTROL | {f"nvidia{minor}" for minor in minors}
-    assert {_open(pods, name, f"/dev/nvidia{minor}") for minor in minors} == {PASSES}
+    assert list_nodes(pods, name) == CONTROL | {f"nvidia{minor}" for minor in minors}
+    assert {open_node(pods, name, f"/dev/nvidia{minor}") for minor in minors} == {PASSES}
     foreign = next(minor for minor in itertools.count() if minor not in minors)
     pods.exec(name, "mknod", "/tmp/foreign", "c", str(DRIVER_MAJOR), str(foreign))
-    assert _open(pods, name, "/tmp/foreign") == DENIED
+    assert open_node(pods, name, "/tmp/foreign") == DENIED
 
 
-def _check_probe(pods: Pods, name: str, program: str) -> None:
+def check_probe(pods: Pods, name: str, program: str) -> None:
     """The program opens the driver by its SONAME, calls it, and finds the environment."""
     said = pods.exec(name, program).splitlines()
     assert "version: 12080" in said
@@ -178,8 +178,8 @@ def test_a_pod_by_cdi_names_has_its_gpus_and_a_driver_that_loads(
     _wait_gpus(gpu_node, 8)
     name = _run_pod(pods, "by-name", 2)
     _check_devices(agent, pods, name, 2)
-    _check_probe(pods, name, "probe")
-    _check_probe(pods, name, "probe-musl")
+    check_probe(pods, name, "probe")
+    check_probe(pods, name, "probe-musl")
     # What `ldd` prints: where the dynamic linker finds each library that the program was linked against.
     resolved = pods.exec(name, "sh", "-c", "LD_TRACE_LOADED_OBJECTS=1 linked")
     assert dict(re.findall(r"(lib\S+) => (\S+)", resolved)).keys() >= {"libcuda.so.1", "libnvidia-ml.so.1", "libc.so.6"}
@@ -198,7 +198,7 @@ def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
     _wait_gpus(gpu_node, 8)
     name = _run_pod(pods, "by-annotation", 1)
     _check_devices(agent, pods, name, 1)
-    _check_probe(pods, name, "probe")
+    check_probe(pods, name, "probe")
     cached = pods.exec(name, "/sbin/ldconfig", "-p")
     for library in LIBRARIES:
         assert f"=> {DIRECTORY}/{library}.so.1" in cached
@@ -211,4 +211,4 @@ def test_two_pods_share_no_device_node(gpu_node: Cluster, pods: Pods, make_agent
     _wait_gpus(gpu_node, 8)
     first, second = _run_pod(pods, "first", 3), _run_pod(pods, "second", 5)
     assert len(_minors(agent, first) | _minors(agent, second)) == 8
-    assert _nodes(pods, first) & _nodes(pods, second) == CONTROL
+    assert list_nodes(pods, first) & list_nodes(pods, second) == CONTROL

@@ -12,6 +12,7 @@ from tests.unit.deploy.queries import RULES_FILE, read_rules
 
 pytestmark = pytest.mark.e2e
 N = 'instance="n",gpu="0",UUID="u"'
+PART = f'{N},namespace="ml",pod="p",container="c"'
 HOURS = 60
 FAULTS: dict[str, dict[str, str]] = {
     "GpuLost": {f"nodeagent_gpu_present{{{N}}}": "1 0x20"},
@@ -35,6 +36,10 @@ FAULTS: dict[str, dict[str, str]] = {
     "GpuHeldButIdle": {
         'nodeagent_pod_gpu_idle_seconds_total{namespace="ml",pod="p"}': f"0+60x{4 * HOURS}",
         'nodeagent_pod_gpu_held_seconds_total{namespace="ml",pod="p"}': f"0+60x{4 * HOURS}",
+    },
+    "FractionOverItsMemory": {
+        f"nodeagent_fraction_memory_bytes{{{PART}}}": "8x20",
+        f"nodeagent_fraction_memory_used_bytes{{{PART}}}": "8 9x20",
     },
     "NodeagentDown": {'up{instance="n",job="nodeagent"}': "1 0x20"},
     "NodeagentDegraded": {'nodeagent_condition_active{instance="n",code="gpu-missing",severity="error"}': "1x20"},

@@ -73,7 +73,8 @@ def make_mig_gpu(index: int, model: str, *, enabled: bool = False) -> Gpu:
 def partitions_of(model: str, *, enabled: bool = True, with_placements: bool = True) -> GpuPartitions:
     """A GPU of this model without an instance on it."""
     profiles = list_profiles(model, with_placements=with_placements)
-    return GpuPartitions(enabled=enabled, pending=enabled, profiles=profiles)
+    total = find_model(model).total_bytes
+    return GpuPartitions(enabled=enabled, pending=enabled, profiles=profiles, memory_bytes=total)
 
 
 def wish(profiles: str) -> Wanted:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.extender.cluster import Cluster
 from nodeagent.extender.decide import Decider, Filtered
 from nodeagent.extender.gpu_pod import GpuPod
@@ -9,7 +10,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
 from nodeagent.rules.fractions.demands import Profiles
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from nodeagent.rules.fractions.published import ANNOTATION, ProfileName, Published, PublishedGpu, render_published
+from nodeagent.rules.fractions.published import ANNOTATION, Published, PublishedGpu, render_published
 from nodeagent.rules.placement.space import plan_space
 from tests.support.placement import BLOCK
 
@@ -103,7 +104,7 @@ class FakeScheduler:
         if found.chosen is None:
             return "", ()
         node, placement = found.chosen
-        self.cluster.assume(self.read(pod), node, placement.parts, None, self.now)
+        self.cluster.assume(self.read(pod), node, placement.parts, None, self.now + 60)
         account = self.cluster.find_account(node)
         assert account is not None
         index = {gpu.uuid: gpu.index for gpu in account.published.gpus}

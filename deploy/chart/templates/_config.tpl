@@ -20,7 +20,18 @@
 {{- define "nodeagent.writesHost" -}}
 {{- $config := fromYaml (include "nodeagent.config" .) }}
 {{- $cdi := $config.cdi | default dict }}
-{{- if or (get ($config.runtime | default dict) "manage") (and (hasKey $cdi "hook_dir") (ne (get $cdi "hooks") "none")) -}}
+{{- $runtime := $config.runtime | default dict }}
+{{- $shim := $config.shim | default dict }}
+{{- $moved := and (get $runtime "shim") (or (hasKey $shim "dir") (get $shim "nvidia_name_dir")) }}
+{{- if or (get $runtime "manage") $moved (and (hasKey $cdi "hook_dir") (ne (get $cdi "hooks") "none")) -}}
+true
+{{- end }}
+{{- end }}
+
+{{- /* "true" where programs are run in the host's root: to judge and restart a runtime, or to see that the shim runs. */ -}}
+{{- define "nodeagent.runsOnHost" -}}
+{{- $config := fromYaml (include "nodeagent.config" .) }}
+{{- if or (include "nodeagent.writesHost" .) (get ($config.runtime | default dict) "shim") -}}
 true
 {{- end }}
 {{- end }}

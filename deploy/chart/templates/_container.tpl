@@ -34,8 +34,8 @@ securityContext:
   allowPrivilegeEscalation: false
   capabilities:
     drop: ["ALL"]
-    {{- if include "nodeagent.writesHost" . }}
-    # The host's own programs judge a runtime's configuration and restart it, in the host's root.
+    {{- if include "nodeagent.runsOnHost" . }}
+    # The host's own programs judge a runtime's configuration and restart it, in the host's root; the shim is tried there.
     add: ["SYS_CHROOT"]
     {{- end }}
   seccompProfile:

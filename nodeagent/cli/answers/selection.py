@@ -3,7 +3,7 @@
 Owns the match of a pod's name and the word for a GPU that is not there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -47,6 +47,18 @@ def name_pod(allocation: Allocation) -> str:
     return f"{allocation.pod.namespace}/{allocation.pod.name}" if allocation.pod is not None else ""
 
 
+def name_part_pods(record: GpuRecord) -> tuple[str, ...]:
+    """The pods with parts of a GPU, each once."""
+    return tuple(dict.fromkeys(f"{one.pod.namespace}/{one.pod.name}" for one in record.parts))
+
+
+def name_holders(records: Iterable[GpuRecord]) -> Iterator[str]:
+    """Every pod that holds anything of these GPUs, as `--pod` names it."""
+    for record in records:
+        yield from map(name_pod, record.allocations)
+        yield from name_part_pods(record)
+
+
 def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRecord:
     """What is left of the node's GPUs: of a GPU that a pod holds parts of, those parts.
 
@@ -67,12 +79,13 @@ def narrow_gpus(records: GpusRecord, gpu: str | None, pod: str | None) -> GpusRe
 
 def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
     allocations = tuple(one for one in record.allocations if is_pod(pod, name_pod(one)))
+    parts = tuple(one for one in record.parts if is_pod(pod, f"{one.pod.namespace}/{one.pod.name}"))
     held = {parse_device_id(device)[0] for one in allocations for device in one.devices}
-    if not allocations:
+    if not allocations and not parts:
         return None
     mig = record.gpu.mig
     if mig is None or not mig.devices or record.gpu.uuid in held:
-        return replace(record, allocations=allocations)
+        return replace(record, allocations=allocations, parts=parts)
     devices = tuple(device for device in mig.devices if device.uuid in held)
     gpu = replace(record.gpu, mig=replace(mig, devices=devices))
     health = tuple(one for one in record.health if one.device in held or one.device == record.gpu.uuid)

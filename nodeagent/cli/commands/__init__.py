@@ -1,7 +1,8 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
-from nodeagent.cli.commands.agent import RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.fractions import FRACTIONS
+from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
@@ -20,6 +21,7 @@ ROOT = Command(
         EVENTS,
         TOP,
         GPUS,
+        MIG,
         ALLOCATIONS,
         FRACTIONS,
         CDI,
@@ -31,6 +33,7 @@ ROOT = Command(
         RELOAD,
         RELEASE,
         RESUME,
+        EXTENDER,
         COMPLETION,
         UNINSTALL,
         VERSION,

@@ -42,6 +42,23 @@ RUN = Command(
 )
 
 
+EXTENDER = Command(
+    "extender",
+    "run the scheduler's extender for parts of GPUs: one or several in a cluster, none on a node",
+    runs="nodeagent.cli.agent.extender:run",
+    description=(
+        "Runs until SIGTERM. It watches all nodes and pods and tells kube-scheduler where a pod with parts of GPUs\n"
+        "has room; it needs an API server, no GPU and no root. docs/extender.md says how to switch it on and off."
+    ),
+    exits=(ExitCode.STOP_OVERRAN,),
+    arguments=(CONFIG, SET),
+    examples=(
+        Example("nodeagent extender", "as its Deployment does"),
+        Example("nodeagent extender --set kubernetes.kubeconfig=/etc/kubernetes/admin.conf", "beside a kube-scheduler"),
+    ),
+)
+
+
 FAULT = Command(
     "fault",
     "have a running simulation misbehave",

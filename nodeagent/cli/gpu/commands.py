@@ -7,7 +7,7 @@ from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import say_simulated
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import write_answer, write_table
-from nodeagent.cli.answers.selection import is_pod, name_pod, narrow_gpus, warn_of_pod
+from nodeagent.cli.answers.selection import is_pod, name_holders, narrow_gpus, warn_of_pod
 from nodeagent.cli.answers.table import read_environment, wants_colour
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import read_gpus, read_judged, read_pods, read_troubles
@@ -143,7 +143,7 @@ def clear(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _narrow(arguments: argparse.Namespace, streams: Streams, records: GpusRecord) -> GpusRecord:
     """What is left after `--gpu` and `--pod`."""
-    warn_of_pod(arguments.pod, (name_pod(one) for record in records.gpus for one in record.allocations), streams)
+    warn_of_pod(arguments.pod, name_holders(records.gpus), streams)
     return narrow_gpus(records, arguments.gpu, arguments.pod)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nodeagent.cli.answers.selection import name_pod
+from nodeagent.cli.answers.selection import name_part_pods, name_pod
 from nodeagent.cli.answers.table import Table, clean, paint
 from nodeagent.cli.node.status_view import tell_rest
 from nodeagent.components.health.evidence.xids import Scope, XidEntry
@@ -14,7 +14,7 @@ from nodeagent.model.gpu import PathKind
 from nodeagent.model.health import DeviceHealth, ReturnRule, Verdict
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.units import render_age, render_bytes
-from nodeagent.rules.ids import parse_device_id, render_index
+from nodeagent.rules.ids import name_device, parse_device_id, render_index
 
 STYLES = {Verdict.HEALTHY: "good", Verdict.SUSPECT: "warn", Verdict.UNKNOWN: "warn", Verdict.UNHEALTHY: "bad"}
 RETURN_WORDS = {
@@ -96,7 +96,10 @@ def tabulate_doors(doors: Sequence[GpuDoor]) -> Table:
 
 def _holders(record: GpuRecord, uuid: str) -> str:
     held = [one for one in record.allocations if any(parse_device_id(device)[0] == uuid for device in one.devices)]
-    return ", ".join(name_pod(one) or "pod not known yet" for one in held) or "-"
+    names = [name_pod(one) or "pod not known yet" for one in held]
+    if uuid == record.gpu.uuid:
+        names += name_part_pods(record)
+    return ", ".join(names) or "-"
 
 
 def _mig_rows(record: GpuRecord) -> list[Sequence[str]]:
@@ -201,9 +204,9 @@ def list_troubles(conditions: Sequence[ConditionRecord]) -> list[str]:
 
 def _name(record: GpuRecord, device: DeviceHealth) -> str:
     if device.device == record.gpu.uuid:
-        return f"GPU {record.gpu.index}"
+        return name_device(record.gpu)
     mig = next((one for one in record.gpu.mig_devices if one.uuid == device.device), None)
-    return f"GPU {render_index(record.gpu, mig)} ({mig.profile})" if mig is not None else device.device
+    return name_device(record.gpu, mig) if mig is not None else device.device
 
 
 def tabulate_xids(entries: Sequence[XidEntry], policy: XidPolicy) -> Table:

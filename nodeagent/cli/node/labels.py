@@ -87,7 +87,9 @@ def _describe(state: LabelState) -> list[str]:
         if state.sink
         else "written nowhere: labels.sinks is empty"
     )
-    return ["", where, *([f"last error: {clean(state.last_error)}"] if state.last_error else [])]
+    later = [f"{key}={value}" if value else f"{key} to go" for key, value in state.held_back.items()]
+    held_back = [f"held back until it has lasted: {', '.join(later)}"] if later else []
+    return ["", where, *held_back, *([f"last error: {clean(state.last_error)}"] if state.last_error else [])]
 
 
 def _say(state: LabelState, key: str) -> str:

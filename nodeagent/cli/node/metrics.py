@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+from dataclasses import replace
 
 import anyio
 
@@ -11,10 +12,9 @@ from nodeagent.cli.answers.output import write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.catalogue.listing import list_fields, render_csv
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_wishes
 from nodeagent.components.exporter.serving.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -30,7 +30,7 @@ FIELDS_FILE_BYTES_MAX = 1024 * 1024
 BETWEEN_SAMPLES_SECONDS = 0.5
 """Rates and hardware counters need two samples more than a tenth of a second apart."""
 READ_SECONDS = 30.0
-HEAD = ("FIELD", "TYPE", "", "WHAT IT IS, OR WHY IT IS MISSING")
+HEAD = ("FIELD", "TYPE", "STANDING", "WHAT IT IS, OR WHY IT IS MISSING")
 
 
 def list_metrics(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -57,16 +57,8 @@ def render(arguments: argparse.Namespace, streams: Streams) -> int:
     configure_logging(level="warning")
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), 1)
     inventory, samples = anyio.run(_read_hardware, hardware)
-    metrics = settings.metrics
-    wishes = Wishes(
-        selection,
-        LabelStyle(
-            host=settings.node.name or platform.node(),
-            host_label=metrics.host_label,
-            replace_blanks=metrics.replace_blanks_in_model_name,
-        ),
-        pods=False,
-    )
+    # Who holds what only a running agent knows.
+    wishes = replace(plan_wishes(settings.metrics, selection, settings.node.name or platform.node()), pods=False)
     series, known = NodeSeries(), Knowledge(inventory, DriverState(phase=DriverPhase.READY))
     blocks = []
     for sample in samples:

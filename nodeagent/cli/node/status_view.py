@@ -1,5 +1,6 @@
 """The node in a terminal; pure. The same record that the status page is made from."""
 
+from nodeagent.cli.answers.selection import name_part_pods
 from nodeagent.cli.answers.table import Layout, Table, clean, lay_out, paint, shorten, wrap
 from nodeagent.cli.gpu.readings import (
     describe_clocks,
@@ -124,6 +125,7 @@ def _list_details(sample: GpuSample | None) -> tuple[str, ...]:
 def _others(state: StateRecord, width: int) -> list[str]:
     facts = [
         f"{(held := len(state.allocations))} {'allocation' if held == 1 else 'allocations'}",
+        *_tell_parts(state),
         *(
             f"{one.name}: {sum(device.healthy for device in one.devices)} of {len(one.devices)} healthy"
             for one in (state.plugin.resources if state.plugin is not None else ())
@@ -139,6 +141,11 @@ def _others(state: StateRecord, width: int) -> list[str]:
     return ["", *wrap(" · ".join(facts), width)]
 
 
+def _tell_parts(state: StateRecord) -> list[str]:
+    parts = sum(len(record.parts) for record in (state.gpus.gpus if state.gpus is not None else ()))
+    return [f"{parts} {'part' if parts == 1 else 'parts'} of GPUs"] if parts else []
+
+
 def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
     gpu, sample = record.gpu, _read(record)
     utilization = memory = power = temperature = "-"
@@ -152,6 +159,7 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
         if sample.gpu_temperature_celsius is not None:
             temperature = f"{sample.gpu_temperature_celsius} °C"
     holders = [f"{one.pod.namespace}/{one.pod.name}" for one in record.allocations if one.pod is not None]
+    holders += name_part_pods(record)
     return (
         str(gpu.index),
         gpu.name,

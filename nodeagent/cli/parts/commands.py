@@ -15,10 +15,9 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.node.allocations import name_devices
 from nodeagent.components.web.api.parts import PartRecord, PartsRecord, WaitingRecord
 from nodeagent.components.web.api.records import GpusRecord
-from nodeagent.model.journal import Binding, GpuPart
+from nodeagent.model.journal import Binding
 from nodeagent.model.nearest import suggest
 from nodeagent.model.units import render_age, render_bytes
-from nodeagent.model.usage import PartUse
 
 HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "HELD BY", "FOR", "WHY")
 WAITS = "waits"
@@ -43,15 +42,15 @@ def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float
         (
             _name(record.binding),
             record.binding.container,
-            names.get(part.gpu, "gone"),
-            f"{_show(used.cores_used)} of {part.cores or 'any'}",
-            f"{_show(used.memory_used_bytes, render_bytes)} of {render_bytes(part.memory_bytes)}",
+            names.get(used.gpu, "gone"),
+            used.describe_cores(),
+            used.describe_memory(),
             str(record.binding.enforcement),
             render_age(now_seconds - record.binding.since_seconds),
             record.binding.why or "-",
         )
         for record in parts.bound
-        for part, used in _pair(record)
+        for used in record.used
     ]
     for waiting in parts.waiting:
         pod, _, container = waiting.container.partition(" ")
@@ -59,16 +58,6 @@ def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float
     return Table(
         HEAD, rows, giving_way=("WHY", "CONTAINER"), wide=("HELD BY",), nothing="no container has a part of a GPU"
     )
-
-
-def _pair(record: PartRecord) -> list[tuple[GpuPart, PartUse]]:
-    """Each part with what is used of it, as far as that was measured."""
-    used = {each.gpu: each for each in record.used}
-    return [(part, used.get(part.gpu) or _measure_nothing(part)) for part in record.binding.parts]
-
-
-def _measure_nothing(part: GpuPart) -> PartUse:
-    return PartUse(gpu=part.gpu, index=None, cores=part.cores, memory_bytes=part.memory_bytes)
 
 
 def _show(count: int | None, render: Callable[[int], str] = str) -> str:

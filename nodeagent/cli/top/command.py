@@ -13,7 +13,7 @@ from nodeagent.cli.agent.settings import load_for_looking
 from nodeagent.cli.answers.answer import Answerer, say_simulated
 from nodeagent.cli.answers.client import find_agent
 from nodeagent.cli.answers.output import choose_layout, render_record, wants_record
-from nodeagent.cli.answers.selection import name_pod, narrow_gpus, warn_of_pod
+from nodeagent.cli.answers.selection import name_holders, narrow_gpus, warn_of_pod
 from nodeagent.cli.answers.table import read_environment, wants_colour
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _show_once(arguments: argparse.Namespace, streams: Streams, settings: Settings, environ: Mapping[str, str]) -> int:
     agent, state = _ask(settings, environ)
-    warn_of_pod(arguments.pod, (name_pod(one) for one in state.allocations), streams)
+    warn_of_pod(arguments.pod, name_holders(state.gpus.gpus if state.gpus is not None else ()), streams)
     state = _narrow(state, arguments)
     top = build_top(state, _read_processes(state))
     if wants_record(arguments):

@@ -1,6 +1,6 @@
 """GPUs, pods and processes in a terminal; pure. The same record that the status page is made from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -8,7 +8,7 @@ from nodeagent.cli.answers.table import Layout, Table, lay_out, paint, wrap
 from nodeagent.cli.gpu.readings import Reading, list_readings
 from nodeagent.components.exporter.series.rates import NO_RATES, RateBook, Rates
 from nodeagent.components.web.api.records import GpuRecord, StateRecord
-from nodeagent.model.allocation import Allocation
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import MigDevice
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample
@@ -65,6 +65,8 @@ class TopDevice(Value, frozen=True):
     lost: str = ""
     readings: tuple[Reading, ...] = ()
     """Of the whole GPU, on a MIG device too."""
+    parts: tuple[str, ...] = ()
+    """Pods with parts of it, each with the hundredths that it uses and has; they are among the pods too."""
 
 
 class TopRecord(Value, frozen=True):
@@ -103,8 +105,7 @@ class RateMeter:
 def list_pids(state: StateRecord) -> list[int]:
     """All processes on all devices."""
     samples = [record.sample for record in _records(state) if record.sample is not None]
-    pids = {process.pid for sample in samples for process in sample.processes}
-    return sorted(pids | {process.pid for sample in samples for share in sample.mig for process in share.processes})
+    return sorted({pid for sample in samples for pid in sample.pids})
 
 
 def build_top(
@@ -150,7 +151,9 @@ def _make_device(
     gpu = record.gpu
     uuid = device.uuid if device is not None else gpu.uuid
     # Who has the whole has each part of it, also where it was cut under the pod.
-    holders = [one for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
+    holders = [one.pod for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
+    parts = record.parts if device is None else ()
+    with_parts = list(dict.fromkeys(one.pod for one in parts))
     return TopDevice(
         gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),
@@ -161,8 +164,11 @@ def _make_device(
         temperature_celsius=sample.gpu_temperature_celsius,
         power_watts=sample.power_milliwatts / 1000 if sample.power_milliwatts is not None else None,
         health=next((one.verdict.value for one in record.health if one.device == uuid), ""),
-        pods=tuple(_name(one) for one in holders),
-        processes=tuple(_make_process(one, depth, holders, processes) for one, depth in _plant(share, processes)),
+        pods=tuple(_name(one) for one in (*holders, *with_parts)),
+        parts=tuple(f"{_name(one.pod)} {one.use.describe_cores()}" for one in parts),
+        processes=tuple(
+            _make_process(one, depth, [*holders, *with_parts], processes) for one, depth in _plant(share, processes)
+        ),
         lost=gpu.lost or sample.lost,
     )
 
@@ -195,7 +201,7 @@ def _plant(
 
 
 def _make_process(
-    process: ProcessSample, depth: int, holders: list[Allocation], known: Mapping[int, ProcessFacts]
+    process: ProcessSample, depth: int, holders: Sequence[PodIdentity | None], known: Mapping[int, ProcessFacts]
 ) -> TopProcess:
     facts = known.get(process.pid)
     return TopProcess(
@@ -209,17 +215,16 @@ def _make_process(
     )
 
 
-def _find_pod(facts: ProcessFacts | None, holders: list[Allocation]) -> str:
+def _find_pod(facts: ProcessFacts | None, holders: Sequence[PodIdentity | None]) -> str:
     if facts is not None:
-        matching = [one for one in holders if one.pod is not None and one.pod.uid == facts.pod_uid]
+        matching = [one for one in holders if one is not None and one.uid == facts.pod_uid]
         if matching and facts.pod_uid:
             return _name(matching[0])
         return f"pod {facts.pod_uid}" if facts.pod_uid else "host"
     return _name(holders[0]) if len(holders) == 1 else ""
 
 
-def _name(allocation: Allocation) -> str:
-    pod = allocation.pod
+def _name(pod: PodIdentity | None) -> str:
     return f"{pod.namespace}/{pod.name}" if pod is not None else "pod not known yet"
 
 
@@ -242,7 +247,7 @@ def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
 def device_row(device: TopDevice) -> tuple[str, ...]:
     """The cells of `DEVICE_HEAD`."""
     if device.lost:
-        return (device.gpu, device.name, "lost", "", "", "", device.health, ", ".join(device.pods))
+        return (device.gpu, device.name, "lost", "", "", "", device.health, _list_pods(device))
     return (
         device.gpu,
         device.name,
@@ -251,8 +256,14 @@ def device_row(device: TopDevice) -> tuple[str, ...]:
         _number(device.temperature_celsius, " °C"),
         _number(device.power_watts, " W"),
         device.health,
-        ", ".join(device.pods),
+        _list_pods(device),
     )
+
+
+def _list_pods(device: TopDevice) -> str:
+    """Who has it; of those with parts also how much."""
+    with_parts = {one.partition(" ")[0] for one in device.parts}
+    return ", ".join((*(pod for pod in device.pods if pod not in with_parts), *device.parts))
 
 
 def process_row(device: TopDevice, process: TopProcess) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nodeagent.app.cluster_side import FEATURE_FILE
 from nodeagent.app.endpoints import LOCK
+from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
@@ -112,7 +113,7 @@ def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
         for name in names
         if (place := locate_shared(name.parent, host, shared) / name.name).is_symlink() and place.readlink() == program
     ]
-    users = count_users(frozenset(map(str, (program, *names))), host, settings.node.proc_dir) if here.exists() else 0
+    users = count_users(frozenset(map(str, (program, *names))), host, see_processes(settings)) if here.exists() else 0
     directory = locate_shared(settings.shim.table_dir, host, shared)
     if users:
         reason = f"containers were started through it, {users} are left: uninstall again when they have ended"

@@ -11,13 +11,21 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
+from nodeagent.components.allocations.roles.changes import Settled, Stepped
 from nodeagent.components.allocations.roles.doors import DoorSet
-from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
+from nodeagent.components.allocations.roles.fractions import (
+    Bound,
+    Released,
+    Reserved,
+    find_flaw,
+    list_kept,
+    refuse_binding,
+)
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.errors import BindingRefused, JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
 from nodeagent.model.ports import AllocationJournal
 
@@ -119,17 +127,28 @@ class JournalRelay:
         await keeper.commit(decide, may_stand=True)
         return promised[-1]
 
-    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+    async def bind(
+        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+    ) -> Binding:
         """Give a container its parts; the port's contract is in `model.ports`."""
         keeper = self._find_keeper()
         bound: list[Binding] = []
 
         def decide(ledger: Ledger) -> Sequence[Record]:
-            bound.append(binding if binding.number else replace(binding, number=ledger.next_number))
-            if reason := refuse_binding(ledger.fractions, bound[-1], capacities, leaving):
+            kept = [
+                Reserved(reservation=replace(each, number=ledger.next_number + count))
+                for count, each in enumerate(list_kept(ledger.fractions, binding.reservations, leaving))
+            ]
+            bound.append(binding if binding.number else replace(binding, number=ledger.next_number + len(kept)))
+            fractions, new = ledger.fractions, bound[-1]
+            if capacities is None:
+                reason = find_flaw(fractions, new)
+            else:
+                reason = refuse_binding(fractions, new, capacities, leaving)
+            if reason:
                 raise BindingRefused(reason)
             ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
-            return [*ended, Bound(binding=bound[-1])]
+            return [*ended, *kept, Bound(binding=bound[-1])]
 
         await keeper.commit(decide, may_stand=True)
         return bound[-1]
@@ -141,6 +160,38 @@ class JournalRelay:
         await keeper.commit(
             lambda _: [Released(number=number, at_seconds=now, why=reasons[number]) for number in reasons]
         )
+
+    async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
+        """Make it durable that a change begins; the port's contract is in `model.ports`."""
+        begun: list[Stepped] = []
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            begun.append(Stepped(number=ledger.next_number, owner=owner, gpu=gpu, step=step))
+            return [begun[-1]]
+
+        await self._find_keeper().commit(decide)
+        return begun[-1].number
+
+    async def step_change(self, number: int, step: Step) -> None:
+        """Make the next step of a change durable; the port's contract is in `model.ports`."""
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            change = ledger.changes.get(number)
+            if change is None:
+                raise JournalUnavailable(self._path, f"it knows of no change {number}")
+            return [Stepped(number=number, owner=change.owner, gpu=change.gpu, step=step)]
+
+        await self._find_keeper().commit(decide)
+
+    async def settle_change(self, number: int, outcome: str) -> None:
+        """Make it durable that a change is over; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        await keeper.commit(lambda _: [Settled(number=number, at_seconds=keeper.now(), outcome=outcome)])
+
+    def changes(self, owner: str) -> tuple[Change, ...] | None:
+        """The changes of one part that are under way; `None` while nobody knows."""
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else tuple(one for one in ledger.changes.values() if one.owner == owner)
 
     def _find_keeper(self) -> Keeper:
         if self._keeper is None:

@@ -66,10 +66,11 @@ class ShimKeeper:
         self, inventory: Inventory, files: DriverFiles, hook: Path | None, cuda: str, marks: tuple[tuple[str, str], ...]
     ) -> ShimTable:
         """The table; made anew only when something it depends on has changed."""
-        origin = (inventory, files, hook, cuda, marks, self._live.now.shim)
+        origin = (inventory, files, hook, cuda, marks, self._live.now.shim, self._live.now.cdi.device_groups)
         if self._planned is None or self._planned[0] != origin:
-            # Every kind and all groups: what others define, and what readers of files are too old for, is no matter.
-            wishes = SpecWishes(kinds=PUBLIC_KINDS, hook=hook, groups=True, public_groups=True)
+            # Every kind, and groups too: what others define, and what readers of files are too old for, is no matter.
+            groups = self._live.now.cdi.device_groups != "never"
+            wishes = SpecWishes(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
             specs = plan_specs(inventory, files, wishes).specs
             policy = plan_policy(self._live.now.shim)
             self._planned = (origin, plan_shim_table(inventory, files, specs, policy, cuda=cuda, fresh=marks))

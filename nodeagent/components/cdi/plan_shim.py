@@ -155,7 +155,7 @@ def _plan_channels(by_kind: Mapping[str, Spec]) -> Iterator[ShimDevice]:
 def _plan_extras(by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[ShimDevice]:
     own = by_kind.get(OWN_KIND)
     if own is not None:
-        yield ShimDevice(kind="extra", names=(_COMMON,), edits=(plan_entries(own.container_edits),))
+        yield ShimDevice(kind="extra", names=(_COMMON,), edits=_plan_common(own))
     for name, kind in _EXTRA_KINDS.items():
         for device in by_kind[kind].devices if kind in by_kind else ():
             yield ShimDevice(kind="extra", names=(name,), edits=(plan_entries(device.container_edits),))
@@ -166,9 +166,17 @@ def _plan_extras(by_kind: Mapping[str, Spec], files: DriverFiles) -> Iterator[Sh
             yield ShimDevice(kind="extra", names=(name,), edits=(plan_entries(edits),))
 
 
+def _plan_common(spec: Spec) -> tuple[ShimEdits, ...]:
+    """What every device of a kind brings: mounts by themselves, which are most of it and the same for several kinds."""
+    entries = plan_entries(spec.container_edits)
+    mounts = tuple(each for each in entries if isinstance(each, ShimMount))
+    rest = tuple(each for each in entries if not isinstance(each, ShimMount))
+    return tuple(filter(None, (mounts, rest)))
+
+
 def _plan_qualified(by_kind: Mapping[str, Spec]) -> Iterator[ShimDevice]:
     for kind, spec in by_kind.items():
-        common = plan_entries(spec.container_edits)
+        common = _plan_common(spec)
         for device in spec.devices:
-            edits = (plan_entries(device.container_edits), common)
+            edits = (plan_entries(device.container_edits), *common)
             yield ShimDevice(kind="cdi", names=(qualify(kind, device.name),), edits=edits)

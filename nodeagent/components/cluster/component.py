@@ -22,7 +22,7 @@ from nodeagent.components.cluster.status import (
     mark_lost,
 )
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_taint, parse_taint, read_wishes
+from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, parse_taint, read_wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause
@@ -32,13 +32,24 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
-from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, NodeCondition, NodeEvent, PodLabelTable
+from nodeagent.model.cluster import (
+    MIG_STATE_LABEL,
+    ClusterLink,
+    ClusterNode,
+    ClusterWishes,
+    NodeCondition,
+    NodeEvent,
+    PodLabelTable,
+)
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.mig import MigState
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import NodeApi, PodApi
+from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.selectors import select_gpus
 
 T = TypeVar("T")
@@ -125,7 +136,8 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        with self._bus.watch_all(*SEEN, ClusterNode, ClusterLink, client=f"{self.name} status") as changes:
+        watched = (*SEEN, MigState, PartOffers, ClusterNode, ClusterLink)
+        with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
                 try:
@@ -141,7 +153,7 @@ class Cluster:
                     backoff = Backoff(_RETRY, self._rng)
 
     async def _bring_status(self) -> None:
-        """Decide the condition, the annotation and the taint, and write what differs."""
+        """Decide the condition, the annotations and the taint, and write what differs."""
         driver = self._bus.latest(DriverState)
         if driver is None:
             return
@@ -155,6 +167,13 @@ class Cluster:
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
+        offers = self._find_newest(PartOffers)
+        published = offers.published if offers is not None else ""
+        if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
+            await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
+        wanted = decide_mig_label(self._find_newest(MigState), node)
+        if wanted:
+            await self._node.write_label(MIG_STATE_LABEL, wanted)
         await self._bring_taint(node, ready=condition.status == "True")
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:

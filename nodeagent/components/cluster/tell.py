@@ -45,7 +45,8 @@ def _tell_verdict(fact: VerdictChanged) -> NodeEvent | None:
 
 
 def _tell_vanished(fact: GpuVanished) -> NodeEvent:
-    return NodeEvent(reason="GPULost", note=f"{fact.gpu} is gone: {fact.reason or 'no reason known'}", about=fact.gpu)
+    what = "is gone" if fact.is_gone else "does not answer"
+    return NodeEvent(reason="GPULost", note=f"{fact.gpu} {what}: {fact.reason or 'no reason known'}", about=fact.gpu)
 
 
 def _tell_driver(fact: DriverChanged) -> NodeEvent:

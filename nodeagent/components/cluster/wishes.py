@@ -6,7 +6,8 @@ Owns the keys of the pause protocol, and the rule for the taint.
 from collections.abc import Mapping
 
 from nodeagent.config.named import LABEL
-from nodeagent.model.cluster import MIG_CONFIG_LABEL, MIG_STATE_LABEL, ClusterWishes, Taint
+from nodeagent.model.cluster import MIG_CONFIG_LABEL, MIG_STATE_LABEL, ClusterNode, ClusterWishes, Taint
+from nodeagent.model.mig import MigState
 
 _DEPLOY = "nvidia.com/gpu.deploy."
 _PAUSED = "paused-for-"
@@ -39,6 +40,15 @@ def find_pause(labels: Mapping[str, str]) -> str:
         if _PAUSED in value:
             return f"{_DEPLOY}{job}={value}"
     return ""
+
+
+def decide_mig_label(state: MigState | None, node: ClusterNode) -> str:
+    """What the label that tells of MIG layouts is to say; empty where it stays as it is.
+
+    Without a wish it keeps what it said last, as those who wait for it expect.
+    """
+    standing = state.standing if state is not None else ""
+    return standing if standing and node.labels.get(MIG_STATE_LABEL, "") != standing else ""
 
 
 def parse_taint(text: str) -> Taint:

@@ -15,7 +15,7 @@ from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
-from nodeagent.rules.ids import parse_device_id
+from nodeagent.rules.ids import name_device, parse_device_id
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
 from nodeagent.rules.selectors import is_for_work, select_gpus, selects_gpu
 
@@ -140,8 +140,8 @@ def _explain_device(
 
 
 def _tell(gpu: Gpu, mig: MigDevice | None, cause: UnofferedCause, reason: str) -> Unoffered:
-    name = f"GPU {gpu.index}" if mig is None else f"GPU {gpu.index}:{mig.index} ({mig.profile})"
-    return Unoffered(device=gpu.uuid if mig is None else mig.uuid, gpu=gpu.uuid, name=name, cause=cause, reason=reason)
+    uuid = gpu.uuid if mig is None else mig.uuid
+    return Unoffered(device=uuid, gpu=gpu.uuid, name=name_device(gpu, mig), cause=cause, reason=reason)
 
 
 def _find_problem(gpu: Gpu, mig: MigDevice | None, plan: ResourcePlan) -> str:

@@ -13,6 +13,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid
+from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
@@ -33,13 +34,15 @@ class View(NamedTuple):
     """GPUs that are not given whole, or not to anybody new, and why."""
     draining: frozenset[GpuUuid] = frozenset()
     """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
+    mig: MigState | None = None
+    """Which GPUs are being cut otherwise; `None` where nobody cuts any."""
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
     """Why this device must not be handed out now; empty when it may be."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
-    gone = explain_loss(device.uuid, view) or _explain_namelessness(device.uuid, view)
+    gone = explain_loss(device.uuid, view) or _explain_cutting(device, view) or _explain_namelessness(device.uuid, view)
     if gone or view.health is None:
         return gone
     health = view.health.find_device(device.uuid)
@@ -56,6 +59,10 @@ def find_named(state: CdiState | None, settings: Settings) -> frozenset[str] | N
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
     return frozenset(name for file in state.files if file.kind == OWN_KIND for name in file.devices)
+
+
+def _explain_cutting(device: PluginDevice, view: View) -> str:
+    return view.mig.explain_hidden(device.gpu, device.uuid) if view.mig is not None else ""
 
 
 def _explain_namelessness(uuid: str, view: View) -> str:

@@ -40,6 +40,7 @@ from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import (
@@ -203,7 +204,7 @@ class DevicePlugins:
                 self._refresh(tasks)
 
     async def _watch_states(self) -> None:
-        watched = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState)
+        watched = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState)
         with self._bus.watch_all(*watched, client=self.name) as states:
             async for _ in states:
                 self._waker.wake()
@@ -253,7 +254,9 @@ class DevicePlugins:
         cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
         draining = offering.value.list_waiting() if offering is not None else frozenset()
-        view = View(inventory.value, health.value if health is not None else None, blocked, named, closed, draining)
+        mig = self._bus.latest(MigState)
+        judged, cutting = (health.value if health is not None else None), (mig.value if mig is not None else None)
+        view = View(inventory.value, judged, blocked, named, closed, draining, cutting)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
         wanted = dict.fromkeys(resource.name for resource in planned.plan.resources if is_on)

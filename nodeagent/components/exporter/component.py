@@ -13,7 +13,6 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.attribution.entities import find_lost
 from nodeagent.components.exporter.catalogue.known import list_readings
 from nodeagent.components.exporter.catalogue.selection import Selection, parse_selection, select_defaults
@@ -22,6 +21,8 @@ from nodeagent.components.exporter.families.agent import (
     ExporterFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.families.fractions import build_fraction_families
+from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
@@ -29,8 +30,14 @@ from nodeagent.components.exporter.families.node_status import (
     count_advertised,
     does_driver_work,
 )
-from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, Wishes
-from nodeagent.components.exporter.serving.exposition import Block, RememberedBlocks, render_families
+from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
+from nodeagent.components.exporter.serving.exposition import (
+    Block,
+    Family,
+    RememberedBlocks,
+    render_exposition,
+    render_families,
+)
 from nodeagent.components.exporter.serving.scrape import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
@@ -64,6 +71,8 @@ from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
+from nodeagent.rules.fractions.display import tell_use
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
@@ -195,6 +204,13 @@ class Exporter:
         headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
 
+    async def answer_gpu_manager(self, _request: Request) -> Answer:
+        """What use comes to, under the names of Tencent's gpu-manager."""
+        usage, inventory = self._latest(PartUsage), self._latest(Inventory)
+        pods = tell_use(usage, inventory) if usage is not None and inventory is not None else ()
+        body = render_exposition(build_gpu_manager_families(pods, self._host))
+        return Response(body, content_type=TEXT_TYPE)
+
     def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
         """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""
         now, part = self._clock.monotonic(), self._part
@@ -217,7 +233,11 @@ class Exporter:
             unusable_fields=len(self._selection.problems),
             is_stale=is_stale,
         )
-        own = (*build_agent_families(self._agent.gather(facts)), *build_status_families(self._read_status()))
+        own = (
+            *build_agent_families(self._agent.gather(facts)),
+            *build_status_families(self._read_status()),
+            *self._build_fractions(),
+        )
         part = Part() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
         return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
@@ -242,6 +262,12 @@ class Exporter:
                 )
             )
         return self._standing
+
+    def _build_fractions(self) -> tuple[Family, ...]:
+        usage = self._latest(PartUsage)
+        if usage is None or not self._live.now.metrics.pod_attribution:
+            return ()
+        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host))
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()
@@ -290,9 +316,10 @@ class Exporter:
             claims=self._latest(ClaimTable),
             pod_labels=self._latest(PodLabelTable),
         )
+        wishes = plan_wishes(self._live.now.metrics, self._selection, self._host)
         blocks: list[Block] = []
         began = time.perf_counter()
-        for block in self._series.render(sample, known, self._read_wishes()):
+        for block in self._series.render(sample, known, wishes):
             blocks.append(block)
             spent = time.perf_counter() - began
             if spent > SLICE_SECONDS:
@@ -307,29 +334,8 @@ class Exporter:
         metrics = self._live.now.metrics
         if self._places is None or not (metrics.pod_attribution and metrics.processes):
             return {}
-        pids = {process.pid for gpu in sample.gpus for process in gpu.processes}
-        pids |= {process.pid for gpu in sample.gpus for device in gpu.mig for process in device.processes}
-        return dict(await self._places.read_places(sorted(pids)))
-
-    def _read_wishes(self) -> Wishes:
-        metrics = self._live.now.metrics
-        return Wishes(
-            selection=self._selection,
-            style=LabelStyle(
-                host=self._host,
-                host_label=metrics.host_label,
-                replace_blanks=metrics.replace_blanks_in_model_name,
-                old_namespace=metrics.old_namespace_labels,
-                pod_uid=metrics.pod_uid,
-            ),
-            pods=metrics.pod_attribution,
-            processes=metrics.processes,
-            pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
-            extra_resource_names=metrics.extra_resource_names,
-            xid_window_seconds=metrics.xid_window_seconds,
-            clock_events_window_seconds=metrics.clock_events_window_seconds,
-            xid_zero_before_first=metrics.xid_zero_before_first,
-        )
+        pids = sorted({pid for gpu in sample.gpus for pid in gpu.pids})
+        return dict(await self._places.read_places(pids))
 
     # The list of fields ------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import build_reading_families, build_standing_families
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
@@ -16,6 +17,7 @@ from nodeagent.components.exporter.serving.exposition import Family
 from nodeagent.core.values import LoopLag
 from nodeagent.model.admission import AdmissionFacts, Distribution
 from nodeagent.model.plugin import OfferAccount
+from nodeagent.model.usage import PartUsage
 
 _INTRODUCTION = """# Metrics
 
@@ -89,6 +91,23 @@ the device is found by the driver's name for it, `gpu-<minor number>` or
 """
 
 
+_FRACTIONS = """
+## Parts of GPUs
+
+Where GPUs are given in [fractions](fractions-usage.md). Labels: `gpu`, `UUID`, `container`, `namespace`, `pod`. What is
+promised is there as long as the container is; what is used only while the newest sample tells it. What several
+containers of one pod use of one GPU, while nothing tells which of them it is, has no `container`. The series
+`nodeagent_pod_gpu_…` are of devices that are held, not of parts: nothing is in both.
+
+| Question | Query |
+|---|---|
+| who is over its memory | `nodeagent_fraction_memory_used_bytes > nodeagent_fraction_memory_bytes` |
+| how full each part is | `nodeagent_fraction_memory_used_bytes / nodeagent_fraction_memory_bytes` |
+| how much of each GPU's compute is promised | `sum by (instance, gpu) (nodeagent_fraction_cores_ratio)` |
+| part of each GPU's compute that parts use | `sum by (instance, gpu) (nodeagent_fraction_cores_used_ratio)` |
+"""
+
+
 def render_reference() -> str:
     """The whole page."""
     return "\n".join(_list_lines()) + "\n"
@@ -114,6 +133,8 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate((*build_standing_families(None, None, XidBook(), frozenset()), *build_reading_families(())))
     yield _PODS
     yield from _tabulate(build_pod_families({}, (), LabelStyle()))
+    yield _FRACTIONS
+    yield from _tabulate(build_fraction_families(PartUsage(), LabelStyle()))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"

@@ -1,6 +1,6 @@
 """What a container that starts is given: what it has already, or what is chosen for it now; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,8 +12,9 @@ from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, Req
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
 from nodeagent.model.parts import PodRequest
+from nodeagent.model.ports import PodListing
 from nodeagent.rules.fractions.pairing import Caller, find_standing
-from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
 from nodeagent.rules.fractions.tokens import find_near
 from nodeagent.rules.fractions.wishes import Wish, read_wish
@@ -56,6 +57,24 @@ def check_request(profile: object, resource: ResourceName, count: int) -> None:
         check_cores(profile, count)
 
 
+def check_memory(profile: Profile, listing: PodListing, devices: Sequence[DeviceId]) -> None:
+    """See that a container that starts with these blocks of memory has cores too: without, it is given no GPU.
+
+    Raises:
+        RequestInvalid: it has none.
+    """
+    if not isinstance(profile, CoresProfile):
+        return
+    holders = {
+        (entry.pod, entry.container)
+        for entry in listing.containers
+        if entry.resource == profile.memory and set(entry.devices) == set(devices)
+    }
+    with_cores = {(entry.pod, entry.container) for entry in listing.containers if entry.resource == profile.core}
+    if holders and not holders & with_cores:
+        read_counts(profile, 0, len(devices), 0)
+
+
 def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -> Choice:
     """What the container is given.
 
@@ -72,7 +91,8 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     standing, promised = find_standing(bound, caller), find_promises(table, caller, resources)
     is_promised = any(each.cdi_name for each in promised)
     if standing.same is not None and not is_promised:
-        return Choice(table.bindings[standing.same])
+        same = table.bindings[standing.same]
+        return Choice(replace(same, pod=_complete(same.pod, caller.pod)))
     if not is_promised:
         raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Promised once more, they are another container's than before, which was told a name of its own.
@@ -153,6 +173,11 @@ def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, 
         if pod in {binding.pod.name, f"{binding.pod.namespace}/{binding.pod.name}"}
         and container in {"", binding.container}
     )
+
+
+def _complete(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
+    """What was known of a pod, and what is told now where that was not known: a source may have been silent before."""
+    return PodIdentity(namespace=pod.namespace or told.namespace, name=pod.name or told.name, uid=pod.uid or told.uid)
 
 
 def is_same_pod(one: PodIdentity, other: PodIdentity) -> bool:

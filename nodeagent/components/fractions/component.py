@@ -16,6 +16,7 @@ from nodeagent.components.fractions.bind import (
     Choice,
     Start,
     change_parts,
+    check_memory,
     check_request,
     choose,
     describe_pod,
@@ -30,6 +31,7 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
+    publish_view,
 )
 from nodeagent.components.fractions.plugin.component import TokenPlugin
 from nodeagent.components.fractions.relay import PartsRelay
@@ -117,6 +119,7 @@ class Fractions:
         self._library = library
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
+        self._published: tuple[PartView, str] | None = None
         self._turn = anyio.Lock(fast_acquire=True)
         self._tending = Tending(
             bus,
@@ -128,6 +131,7 @@ class Fractions:
             sources,
             turn=self._turn,
             note=self._forget_waiting,
+            view=self._find_view,
         )
         self._waker, self._news = Waker(), News()
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -136,6 +140,8 @@ class Fractions:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Offer what there is, until cancelled; ready when it is known what that is."""
+        # Who waited is not known any more: the kubelet asks again, and then it is said again.
+        self._conditions.replace("part-no-room", {})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch_states, name="fractions states")
             tasks.start_soon(self._watch_settings, name="fractions settings")
@@ -182,9 +188,16 @@ class Fractions:
         for resource in self._relay.plugins.keys() - lists.keys():
             del self._relay.plugins[resource]
         cause = self._news.take(inventory, health, offering, driver)
-        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
+        published = self._render_published(view) if self._live.now.fractions.publish else ""
+        offers = PartOffers(resources=tuple(sorted(lists)), unfit=view.unfit, published=published)
         self._bus.publish_state(offers, source=self.name, cause=cause)
         return True
+
+    def _render_published(self, view: PartView) -> str:
+        """What the node says to schedulers; made anew only when one of the GPUs has changed."""
+        if self._published is None or self._published[0] != view:
+            self._published = (view, publish_view(view))
+        return self._published[1]
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Promise ids; the container is told a name that means nothing before it starts."""
@@ -202,11 +215,12 @@ class Fractions:
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the container that starts with these ids its parts, unless it has them already."""
         view = self._find_view()
-        if resource != list_resources(view.profile)[0]:
-            return
         try:
             with anyio.fail_after(START_SECONDS):
-                await self._start(view, devices)
+                if resource == list_resources(view.profile)[0]:
+                    await self._start(view, devices)
+                elif not self._find_table().is_redeemed(resource, devices):
+                    await self._check_memory(view, devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
@@ -220,6 +234,15 @@ class Fractions:
             failed = PartsUnavailable(str(error))
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
+
+    async def _check_memory(self, view: PartView, devices: Sequence[DeviceId]) -> None:
+        """Tell a container that asks for memory alone; where the kubelet cannot be asked, its cores are, if any."""
+        try:
+            listing = await self._kubelet.read_pods()
+        except NodeagentError as error:
+            self._log.debug("memory_not_checked", error=str(error))
+            return
+        check_memory(view.profile, listing, devices)
 
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits; the port's contract is in `model.ports`."""
@@ -250,7 +273,7 @@ class Fractions:
             except NoRoom as error:
                 self._tell_waiting(who, error.reason, error.looked_at)
                 raise
-            binding = await self._bind(choice, view)
+            binding = await self._bind(choice, view, table)
         self._tell_waiting(who, "")
         _refuse_broken(binding, view)
         await self._write_files(binding, view, list_names(table, binding))
@@ -292,11 +315,13 @@ class Fractions:
         for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
             self._tell_waiting(who, "")
 
-    async def _bind(self, choice: Choice, view: PartView) -> Binding:
-        """Write down what was chosen; what it has already stays as it is."""
-        if choice.placement is None:
+    async def _bind(self, choice: Choice, view: PartView, table: PartTable) -> Binding:
+        """Write down what was chosen, or what is known of its pod now; what it has already stays as it is."""
+        if choice.binding == table.bindings.get(choice.binding.number):
             return choice.binding
         binding = await self._ledger.bind(choice.binding, view.capacities, choice.leaving)
+        if choice.placement is None:
+            return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
         self._bound_why[binding.number] = render_placement(choice.placement)

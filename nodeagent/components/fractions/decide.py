@@ -12,7 +12,8 @@ from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.units import render_bytes
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, Profile, SharesProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
+from nodeagent.rules.fractions.published import plan_published, render_published
 from nodeagent.rules.fractions.tokens import TokenGroup, plan_tokens
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
@@ -44,19 +45,6 @@ class PartView(NamedTuple):
         )
 
 
-def read_profile(settings: FractionsSettings) -> Profile:
-    """By which names parts are asked for."""
-    if settings.profile == "hami":
-        return SharesProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
-    return CoresProfile(
-        core=ResourceName(settings.core_resource),
-        memory=ResourceName(settings.memory_resource),
-        block_bytes=settings.block_mib * MIB,
-        core_limit=settings.core_limit_annotation,
-        predicate=settings.predicate_annotation,
-    )
-
-
 def plan_view(
     inventory: Inventory,
     offering: Offering,
@@ -80,7 +68,7 @@ def plan_view(
         gpu.uuid: blocked or ("" if gpu.uuid in is_open else closed[gpu.uuid]) or explain_unfitness(gpu, health)
         for gpu in gpus
     }
-    return PartView(inventory, gpus, unfit, read_profile(settings), settings.memory_overcommit_ratio)
+    return PartView(inventory, gpus, unfit, plan_profile(settings), settings.memory_overcommit_ratio)
 
 
 def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
@@ -149,6 +137,13 @@ def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) 
     return space.occupy(
         part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
     )
+
+
+def publish_view(view: PartView) -> str:
+    """What the node object says of these GPUs, for schedulers; nothing where there are none."""
+    if not view.gpus:
+        return ""
+    return render_published(plan_published(view.profile, plan_account(view, PartTable()), view.inventory.gpus))
 
 
 def plan_limits(binding: Binding, capacities: Iterable[GpuPart]) -> tuple[PartLimit, ...]:

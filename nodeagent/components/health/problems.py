@@ -4,6 +4,7 @@ from typing import Final
 
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.rules.ids import name_device
 
 CODES: Final = {
     Verdict.UNHEALTHY: "gpu-unhealthy",
@@ -35,6 +36,6 @@ def _describe(device: DeviceHealth, inventory: Inventory) -> str:
     name = str(device.device)
     if gpu is not None:
         mig = next((one for one in gpu.mig_devices if one.uuid == device.device), None)
-        name = f"GPU {gpu.index}" + (f" MIG {mig.index} ({mig.profile})" if mig is not None else "")
+        name = name_device(gpu, mig)
     parts = [f"{name}: {device.reason}", device.remedy, f"returns {device.returns}" if device.returns else ""]
     return "; ".join(part for part in parts if part)

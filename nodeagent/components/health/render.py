@@ -9,7 +9,7 @@ from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.health import DeviceHealth, HealthReport, ReturnRule, Verdict
+from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
 from nodeagent.model.units import render_age
 from nodeagent.model.values import Value
@@ -121,7 +121,7 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surrounding
     if record.is_known and record.missed_looks < around.unknown_after:
         return ()
     # The same words at each look: a reason that counts on would be news each time, and push out what led to it.
-    reason = f"no answer in {around.unknown_after} looks or more" if record.is_known else "not looked at yet"
+    reason = f"no answer in {around.unknown_after} looks or more" if record.is_known else NOT_LOOKED_AT
     unknown = replace(
         healthy,
         verdict=Verdict.UNKNOWN,

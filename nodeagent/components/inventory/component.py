@@ -35,7 +35,7 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, DriverError
-from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten
+from nodeagent.model.events import ConfigurationReloaded, GpuEventReported, GpuForgotten, MigChangeEnded
 from nodeagent.model.gpu import GpuReadout, Inventory, KnownGpu
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.telemetry import DriverAccess, EventWatch, NodeSample
@@ -124,6 +124,7 @@ class InventoryComponent:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rescan_forever, name="inventory rescan")
             tasks.start_soon(self._rescan_on_reload, name="inventory settings")
+            tasks.start_soon(self._rescan_on_cut, name="inventory MIG changes")
             tasks.start_soon(self._rescan_on_label, name="inventory label")
             tasks.start_soon(self._sample_forever, name="inventory sampling")
             tasks.start_soon(self._tell_age, name="inventory age of readings")
@@ -323,6 +324,11 @@ class InventoryComponent:
     async def _rescan_on_reload(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
             async for _ in reloads:
+                self._rescan.set()
+
+    async def _rescan_on_cut(self) -> None:
+        with self._bus.listen(MigChangeEnded, client=f"{self.name} MIG changes") as ends:
+            async for _ in ends:
                 self._rescan.set()
 
     async def _rescan_on_label(self) -> None:

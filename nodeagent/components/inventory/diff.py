@@ -75,7 +75,7 @@ def diff_inventories(before: Inventory | None, after: Inventory) -> tuple[Invent
         facts.extend(_diff_gpu(known.get(gpu.uuid), gpu, after.generation))
     present = {gpu.uuid for gpu in after.gpus}
     facts.extend(
-        GpuVanished(gpu=uuid, generation=after.generation, reason="no longer on the PCI bus")
+        GpuVanished(gpu=uuid, generation=after.generation, reason="no longer on the PCI bus", is_gone=True)
         for uuid in known
         if uuid not in present
     )

@@ -315,6 +315,7 @@ class Labeler:
                 sink=", ".join(self._live.now.labels.sinks),
                 since_seconds=known.since_seconds if same and known is not None else self._clock.wall(),
                 last_error="; ".join(troubles.values()),
+                held_back={key: each.value or "" for key, each in self._published.waiting.items()},
             ),
             source=self.name,
             cause=self._cause,

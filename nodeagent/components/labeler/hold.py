@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from nodeagent.components.labeler.health import COUNTS, HEALTHY
+from nodeagent.components.labeler.health import COUNTS, HEALTHY, UNHEALTHY
 from nodeagent.model.values import Value
 
 _CAPACITY = (".count", ".replicas")
@@ -70,8 +70,14 @@ def is_capacity(key: str) -> bool:
 
 
 def _is_loss(before: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    was, will_be = before.get(HEALTHY, ""), wanted.get(HEALTHY, "")
-    return was.isdigit() and will_be.isdigit() and int(will_be) < int(was)
+    """Fewer are healthy, or of those that nobody knows more turn out to be unhealthy and none to be healthy."""
+    healthy, unhealthy = (_measure_growth(key, before, wanted) for key in (HEALTHY, UNHEALTHY))
+    return healthy < 0 or (healthy == 0 and unhealthy > 0)
+
+
+def _measure_growth(key: str, before: Mapping[str, str], wanted: Mapping[str, str]) -> int:
+    was, will_be = before.get(key, ""), wanted.get(key, "")
+    return int(will_be) - int(was) if was.isdigit() and will_be.isdigit() else 0
 
 
 def _list_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

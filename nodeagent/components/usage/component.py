@@ -11,15 +11,17 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.usage.measure import list_processes, list_unnamed, measure
+from nodeagent.components.usage.measure import list_processes, list_unnamed, list_unseen, measure
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
@@ -38,10 +40,17 @@ class Usage:
     name = "usage"
 
     def __init__(
-        self, bus: Bus, clock: Clock, *, places: ProcessPlaces | None = None, list_containers: Listing | None = None
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        *,
+        places: ProcessPlaces | None = None,
+        list_containers: Listing | None = None,
     ) -> None:
         """`places` and the container runtime's listing are missing where processes are made up."""
-        self._bus, self._clock, self._places, self._list = bus, clock, places, list_containers
+        self._bus, self._conditions, self._clock = bus, conditions, clock
+        self._places, self._list = places, list_containers
         self._waker, self._unnamed, self._news = Waker(), Waker(), News()
         self._names: Mapping[str, PodContainer] = {}
         self._placed: Mapping[int, ProcessPlace] = {}
@@ -73,10 +82,13 @@ class Usage:
         sample, rest_seconds = self._look(sampled)
         if not table.bindings:
             # Nothing that changes each second: where nobody has a part this costs no more than looking.
+            self._tell_unseen({})
             self._publish(PartUsage(), parts)
             return rest_seconds
         if sample is not None:
             self._placed = await self._find_places(table, sample)
+            if self._places is not None:
+                self._tell_unseen(list_unseen(table, sample, self._placed))
             if list_unnamed(table, sample, self._placed, self._names):
                 self._unnamed.wake()
         known = inventory.value if inventory is not None else None
@@ -97,6 +109,10 @@ class Usage:
         if self._places is None:
             return {}
         return await self._places.read_places(list_processes(table, sample))
+
+    def _tell_unseen(self, unseen: Mapping[GpuUuid, int]) -> None:
+        details = {str(gpu): f"none of its {count} processes is seen from here" for gpu, count in unseen.items()}
+        self._conditions.replace("part-use-unseen", details)
 
     async def _ask_names(self, list_containers: Listing) -> None:
         while True:

@@ -72,6 +72,14 @@ def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Na
     )
 
 
+def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[GpuUuid, int]:
+    """The GPUs of which nothing can be told because nobody sees their processes, with how many those are."""
+    tenants = _list_tenants(table)
+    return {
+        gpu.uuid: len(gpu.processes) for gpu in sample.gpus if _is_unseen(gpu, len(tenants.get(gpu.uuid, ())), places)
+    }
+
+
 def measure(
     table: PartTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
 ) -> PartUsage:
@@ -130,6 +138,10 @@ def _is_unknown(sample: GpuSample, tenants: int, places: Places) -> bool:
     """Whether nothing can be told of who uses this GPU."""
     if sample.lost or sample.silent or any(each.what == "processes" for each in sample.unreadable):
         return True
+    return _is_unseen(sample, tenants, places)
+
+
+def _is_unseen(sample: GpuSample, tenants: int, places: Places) -> bool:
     # One that has just ended is nowhere either; where none is seen, it is the agent that does not see them.
     unseen = bool(sample.processes) and not any(process.pid in places for process in sample.processes)
     return unseen and tenants > 1

@@ -28,13 +28,10 @@ from nodeagent.components.web.api.parts import PartsRecord, record_parts
 from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
-    QUIET_TYPES,
+    EventQuery,
     QueryMalformed,
     build_event,
-    is_wanted,
-    parse_follow,
-    parse_last_seen,
-    parse_types,
+    parse_query,
     render_event,
 )
 from nodeagent.components.web.assets import HEADERS as PAGE_HEADERS
@@ -59,6 +56,7 @@ from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.journal import PartTable
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor, Offering
 from nodeagent.model.parts import PartReasons
 from nodeagent.model.ports import AgentControl
@@ -105,7 +103,6 @@ class WebComponent:
         self._names = tuple(names)
         self._hosts = AllowedHosts(self._names, live.now.http.allowed_hosts)
         self._conditions, self._store = conditions, past
-        self._past: tuple[EventRecord, ...] = ()
         self._written = 0
         self._streams = 0
         self._pages = LivePages(lambda path: render_steps(path, view.page()), view.epoch)
@@ -148,8 +145,7 @@ class WebComponent:
     async def _keep_past(self) -> None:
         """Take up what the last agent told, and keep what this one tells, for the next."""
         try:
-            self._past = await self._read_past()
-            self._view.note_past(self._past)
+            self._view.note_past(await self._read_past())
             while True:
                 await anyio.sleep(until_beat(KEEP_SECONDS))
                 await self._write_past()
@@ -173,19 +169,14 @@ class WebComponent:
 
     async def _write_past(self) -> None:
         """Write what is told now, where anything but readings came since the last time."""
-        newest = max((one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES), default=0)
+        newest = self._view.find_newest()
         if newest == self._written:
             return
-        trouble = await self._store.write(encode_past(self._list_events()))
+        trouble = await self._store.write(encode_past(self._view.events()))
         if trouble:  # pragma: no cover - tested; Python 3.11 traces no frame that an exception resumes
             self._log.warning("events_not_stored", reason=trouble)
         else:
             self._written = newest
-
-    def _list_events(self) -> list[EventRecord]:
-        """Those of earlier lives, then those that the history still has."""
-        teller = Teller(self._view.names())
-        return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
 
     async def _keep_pages(self) -> None:
         """Remember the last minutes, and render anew what somebody reads."""
@@ -236,6 +227,7 @@ class WebComponent:
             "/api/v1/parts": lambda: _json(self._record_parts()),
             "/api/v1/usage": lambda: _json(self._read(PartUsage) or PartUsage()),
             "/api/v1/doors": lambda: _json(self._list_doors()),
+            "/api/v1/mig": lambda: _json(self._find_mig()),
             "/api/v1/labels": lambda: _json(state().labels),
             "/api/v1/conditions": lambda: _json(state().conditions),
             "/api/v1/components": lambda: _json(state().components),
@@ -264,6 +256,10 @@ class WebComponent:
     def _list_doors(self) -> tuple[GpuDoor, ...]:
         offering = self._read(Offering)
         return offering.doors if offering is not None else ()
+
+    def _find_mig(self) -> MigState:
+        state = self._bus.latest(MigState)
+        return state.value if state is not None else MigState()
 
     def _readyz(self) -> Answer:
         state = self._view.state()
@@ -319,18 +315,16 @@ class WebComponent:
 
     async def _events(self, request: Request) -> Answer:
         try:
-            types, last_seen = parse_types(request.query), parse_last_seen(request.headers, request.query)
-            is_followed = parse_follow(request.query)
+            query = parse_query(request.headers, request.query)
         except QueryMalformed as error:
             return render_problem(400, str(error), "see /api/v1/openapi.json")
-        if not is_followed:
-            wanted = [one for one in self._list_events() if is_wanted(one.type, types)]
-            return _json([one for one in wanted if last_seen is None or one.seq > last_seen])
+        if not query.is_followed:
+            return _json(query.select(self._view.events()))
         if self._streams >= self._live.now.http.max_event_streams:
             return render_problem(503, "too many event streams", "http.max_event_streams says how many are served")
-        return Stream(self._follow(types, last_seen))
+        return Stream(self._follow(query))
 
-    async def _follow(self, types: frozenset[str] | None, last_seen: int | None) -> AsyncIterator[bytes]:
+    async def _follow(self, query: EventQuery) -> AsyncIterator[bytes]:
         self._streams += 1
         try:
             with self._bus.tap(client=f"event stream {self._streams}") as tap:
@@ -338,14 +332,14 @@ class WebComponent:
                 yield KEEPALIVE
                 for envelope in self._bus.history():
                     newest, event = envelope.seq, build_event(envelope, teller)
-                    if last_seen is not None and newest > last_seen and is_wanted(event.type, types):
+                    if query.misses(event):
                         yield render_event(event)
                 said_at = anyio.current_time()
                 while not self._stopping.is_set():
                     item, line = None, b""
                     with anyio.move_on_after(KEEPALIVE_SECONDS):
                         item = await anext(tap)
-                    if item is not None and item.seq > newest and is_wanted(type(item.value).__name__, types):
+                    if item is not None and item.seq > newest and query.wants(type(item.value).__name__):
                         teller.names = self._view.names()
                         line = render_event(build_event(item, teller))
                     # What is not wanted keeps coming too; a reader must be told all the same that somebody is there.

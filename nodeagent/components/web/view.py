@@ -15,7 +15,8 @@ from nodeagent.components.web.api.build import (
     build_state,
 )
 from nodeagent.components.web.api.records import EventRecord, StateRecord
-from nodeagent.components.web.page.event_words import Names, build_names
+from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
+from nodeagent.components.web.page.event_words import Names, Teller, build_names
 from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
 from nodeagent.components.web.page.trend import Trends
@@ -24,11 +25,13 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
 
 T = TypeVar("T")
 
@@ -124,6 +127,16 @@ class NodeView:
             periods=self._periods.periods(),
         )
 
+    def events(self) -> list[EventRecord]:
+        """Those of earlier lives, then those that the history still has."""
+        teller = Teller(self.names())
+        return [*self._past, *(build_event(envelope, teller) for envelope in self._bus.history())]
+
+    def find_newest(self) -> int:
+        """The last event that is more than a reading, by its number; 0 where there is none."""
+        told = (one.seq for one in self._bus.history() if type(one.value).__name__ not in QUIET_TYPES)
+        return max(told, default=0)
+
     def names(self) -> Names:
         """Short names of all devices; made anew only when the inventory is another."""
         inventory = self._latest(Inventory)
@@ -143,6 +156,8 @@ class NodeView:
             allocations=self._latest(AllocationTable),
             labels=self._latest(LabelState),
             offering=self._latest(Offering),
+            parts=self._latest(PartTable),
+            usage=self._latest(PartUsage),
         )
 
     def _latest(self, state: type[T]) -> T | None:

@@ -115,6 +115,8 @@ class Wishes:
         """Say what became of the MIG configuration that is asked for; carrying it out is others' work."""
         with self._bus.watch_all(ClusterWishes, Inventory, DriverState, client=f"{self.name} MIG layout") as changes:
             async for wishes, inventory, driver in changes:
+                if self._live.now.mig.manage:
+                    continue  # it is carried out, and told, by the part that cuts GPUs
                 if wishes is not None and inventory is not None and driver is not None and driver.value.ready:
                     self._heed_mig_wish(judge_mig_wish(wishes.value, inventory.value.gpus), wishes)
 

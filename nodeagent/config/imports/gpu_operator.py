@@ -49,7 +49,7 @@ TABLES: Final = Tables(
         "hostPaths.driverInstallDir": "a driver container there is found by itself; elsewhere set driver.root",
         "hostPaths.*": "node.host_root and driver.root say where the host and its driver are",
         "cdi.*": "the runtime reads CDI specifications by itself",
-        "toolkit.*": "no program of the toolkit is installed: container runtimes read CDI specifications",
+        "toolkit.*": "runtimes read CDI specifications; where pods want the class nvidia, see runtime.shim",
         "operator.*": _OPERATOR,
         "devicePlugin.config.*": device_plugin.MOUNT,
         "dcgmExporter.config.name": "mount that ConfigMap and set metrics.fields_file; its list is read as it is",

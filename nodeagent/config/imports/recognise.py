@@ -3,10 +3,12 @@
 Owns Kubernetes' wrappings: objects, lists of objects, ConfigMaps with documents in them.
 """
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
+from nodeagent.config.imports.container_toolkit import import_toolkit_file, is_toolkit_file
 from nodeagent.config.imports.engine import Imported, merge_imported, translate
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml_documents
 
@@ -17,7 +19,7 @@ _PLUGIN_VALUE_KEYS: Final = frozenset({"migStrategy", "deviceListStrategy", "com
 _EXPORTER_VALUE_KEYS: Final = frozenset({"serviceMonitor", "customMetrics", "extraHostVolumes", "hpcJobMapping"})
 _KNOWN: Final = (
     "a ClusterPolicy, a device plugin configuration, a ConfigMap of such, Helm values of these or of DCGM exporter,"
-    " a DCGM exporter field list, a mig-parted file"
+    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml"
 )
 
 Document = Mapping[str, object]
@@ -44,6 +46,8 @@ def import_text(name: str, text: str, *, entry: str = "") -> Imported:
     """
     if is_field_list(text):
         return Imported({"metrics.fields_file": name})
+    if (toolkit := _parse_toolkit_file(text)) is not None:
+        return import_toolkit_file(toolkit)
     documents = _parse(name, text)
     if not documents:
         raise NotRecognised(name, "it is empty")
@@ -55,6 +59,15 @@ def is_field_list(text: str) -> bool:
     lines = [line.strip() for line in text.splitlines()]
     wanted = [line for line in lines if line and not line.startswith("#")]
     return bool(wanted) and all(line.startswith(_FIELD_PREFIXES) and line.count(",") >= 1 for line in wanted)
+
+
+def _parse_toolkit_file(text: str) -> dict[str, object] | None:
+    """The one document that is TOML; what else is read is YAML, which is hardly ever both."""
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    return document if is_toolkit_file(document) else None
 
 
 def _parse(name: str, text: str) -> list[Document]:

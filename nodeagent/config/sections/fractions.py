@@ -1,8 +1,9 @@
 """`fractions`: parts of GPUs, under the names that clusters of this kind already use."""
 
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nodeagent.config.kinds import Flag, Number, OneOf, Text, Whole
+from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 ProfileName: TypeAlias = Literal["tencent", "hami"]
@@ -72,6 +73,25 @@ class FractionsSettings(Section):
         "nodeagent.io/gpu-enforcement",
         "annotation by which a pod chooses another enforcement for itself: advise or library",
         "one program that the library does not suit need not keep it from all others",
+        reload=True,
+    )
+    usage_listen: Address | None = knob(
+        Maybe(ListenAddress()),
+        None,
+        "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric",
+        "whoever asks gpu-manager today need not be changed first; nobody else needs it",
+    )
+    usage_socket: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "unix socket at which the same is told over gRPC; gpu-manager's is /var/run/gpu-manager.sock",
+        "as for `fractions.usage_listen`",
+    )
+    publish: bool = knob(
+        Flag(),
+        default=True,
+        what="say in an annotation of the node what its GPUs are, for the scheduler's extender",
+        why="without it a scheduler knows how many cores are free, and not on how many GPUs",
         reload=True,
     )
     use_scheduler_choice: bool = knob(

@@ -48,6 +48,7 @@ T3 = TypeVar("T3")
 T4 = TypeVar("T4")
 T5 = TypeVar("T5")
 T6 = TypeVar("T6")
+T7 = TypeVar("T7")
 
 _EVERYTHING: Final = object
 """The topic of taps: every class derives from it, and nobody publishes a bare one."""
@@ -165,6 +166,8 @@ class Bus:
             Envelope[T6] | None,
         ]
     ]: ...
+    @overload
+    def watch_all(self, *states: type, client: str) -> WatchAll[Any]: ...
     def watch_all(self, *states: type, client: str) -> WatchAll[Any]:
         """The newest of several unkeyed states together, as soon as one is known and whenever one changes."""
         return WatchAll(self, client, states, self._slow_after_seconds)

@@ -7,10 +7,10 @@ wrong. Refuses to know any kind of object: paths and documents come from the mod
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import anyio
@@ -32,6 +32,9 @@ RENEW_SECONDS = 60.0
 LOAD_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 300.0
 NO_ANSWER = "none"
+LINE_BYTES_MAX = 16 << 20
+"""Of one line of a watch; the API server takes no object that is a tenth as large."""
+T = TypeVar("T")
 _log = get_logger(component="kube")
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
@@ -90,15 +93,50 @@ class KubeClient:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
         try:
-            return await self._request(method, path, attempted, query, body, (content_type, accept))
+            return await self._request(method, path, attempted, query, body, (content_type, accept), _parse)
         except ApiUnauthorized:
             await self.aclose()
-            return await self._request(method, path, attempted, query, body, (content_type, accept))
+            return await self._request(method, path, attempted, query, body, (content_type, accept), _parse)
+
+    async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
+        """An answer that is too large for everything in it to be made; `parse` raises a `ValueError` of what is wrong.
+
+        Raises:
+            KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
+        """
+        types = (JSON, JSON)
+        try:
+            return await self._request("GET", path, attempted, query, None, types, parse)
+        except ApiUnauthorized:
+            await self.aclose()
+            return await self._request("GET", path, attempted, query, None, types, parse)
 
     async def watch(
         self, path: str, *, attempted: str, query: Mapping[str, str], silence_seconds: float, accept: str = JSON
     ) -> AsyncGenerator[Json, None]:
         """The lines of a watch until the server ends it.
+
+        Raises:
+            KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
+        """
+        lines = self.watch_as(
+            path, _parse, attempted=attempted, query=query, silence_seconds=silence_seconds, accept=accept
+        )
+        async with aclosing(lines):
+            async for line in lines:
+                yield line
+
+    async def watch_as(
+        self,
+        path: str,
+        parse: Callable[[bytes], T],
+        *,
+        attempted: str,
+        query: Mapping[str, str],
+        silence_seconds: float,
+        accept: str = JSON,
+    ) -> AsyncGenerator[T, None]:
+        """The same, each line as `parse` makes it, which raises a `ValueError` of what is wrong.
 
         Raises:
             KubeError: it was refused or broke, or said nothing for so long that its other end must be gone.
@@ -117,12 +155,9 @@ class KubeClient:
             with self._translating(session, attempted, "WATCH"):
                 self._count("WATCH", str(response.status))
                 await self._check(response, attempted)
-                while True:
-                    with anyio.fail_after(silence_seconds):
-                        line = await response.content.readline()
-                    if not line:
-                        return
-                    yield _parse(line)
+                async with aclosing(_read_lines(response.content, silence_seconds)) as lines:
+                    async for line in lines:
+                        yield parse(line)
         finally:
             self._watched.discard(response)
             response.close()
@@ -158,7 +193,8 @@ class KubeClient:
         query: Mapping[str, str] | None,
         body: object,
         types: tuple[str, str],
-    ) -> Json:
+        parse: Callable[[bytes], T],
+    ) -> T:
         session = await self._take_turn(attempted)
         with self._translating(session, attempted, method):
             with anyio.fail_after(self._read_settings().timeout_seconds):
@@ -174,7 +210,7 @@ class KubeClient:
                     content = await response.read()
                     self._count(method, str(response.status))
                     await self._check(response, attempted)
-                    return _parse(content)
+                    return parse(content)
 
     async def _take_turn(self, attempted: str) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
@@ -253,6 +289,30 @@ class KubeClient:
             self._count(verb, NO_ANSWER)
             reason = str(error) or ("too slow" if isinstance(error, TimeoutError) else type(error).__name__)
             raise ApiUnreachable(session.server, attempted, reason) from error
+
+
+async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> AsyncGenerator[bytes, None]:
+    """Lines up to the limit; the library's own reader gives up at 128 KiB, less than one pod may have."""
+    rest = bytearray()
+    seen = 0
+    while True:
+        end = rest.find(b"\n", seen)
+        if end >= 0:
+            line = bytes(rest[: end + 1])
+            del rest[: end + 1]
+            seen = 0
+            yield line
+            continue
+        seen = len(rest)
+        if seen > LINE_BYTES_MAX:
+            raise ValueError(f"a line of a watch has more than {LINE_BYTES_MAX} bytes")
+        with anyio.fail_after(silence_seconds):
+            chunk = await content.readany()
+        if not chunk:
+            break
+        rest += chunk
+    if rest:
+        yield bytes(rest)
 
 
 def _headers(session: _Session, content_type: str, accept: str) -> dict[str, str]:

@@ -61,9 +61,19 @@ class _Node(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """Any object as far as its version."""
+    """Any object as far as its name and version."""
 
     metadata: _Metadata
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.metadata.name
+
+    @property
+    def version(self) -> str:
+        """The version itself."""
+        return self.metadata.resource_version
 
 
 def parse_pod(content: bytes | msgspec.Raw) -> SeenPod:

@@ -108,6 +108,16 @@ class KubeNode:
         attempted = "remove this node's GPU condition"
         await self._patch(f"{self._path()}/status", render_condition_removal(), _STRATEGIC, attempted)
 
+    async def write_label(self, key: str, value: str) -> None:
+        """Set one label, whoever has set it before.
+
+        Raises:
+            KubeError: it was not written.
+        """
+        await self._patch(
+            self._path(), {"metadata": {"labels": {key: value}}}, _MERGE, f"write this node's label {key}"
+        )
+
     async def write_annotation(self, key: str, value: str | None) -> None:
         """Set an annotation, or take it off.
 

@@ -4,12 +4,15 @@ Advisory: it may speak of pods that are gone, and its checksum covers a dump of 
 Whatever makes sense in it is taken, one odd entry does not hide the others.
 """
 
+from base64 import b64decode
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint
@@ -64,7 +67,17 @@ def _parse_entry(entry: Any) -> ContainerDevices | None:
         container=container,
         resource=ResourceName(resource),
         devices=tuple(devices),
+        cdi_names=_parse_answer(fields.get("AllocResp")),
     )
+
+
+def _parse_answer(answer: Any) -> tuple[str, ...]:
+    """The CDI names in what the plugin answered; none where that cannot be read."""
+    try:
+        response = wire.ContainerAllocateResponse.FromString(b64decode(answer, validate=True))
+    except (TypeError, ValueError, DecodeError):
+        return ()
+    return tuple(device.name for device in response.cdi_devices)
 
 
 def _parse_ids(ids: Any) -> tuple[DeviceId, ...]:

@@ -220,6 +220,9 @@ def _mig(world: World, words: list[str]) -> Outcome:
 
 
 def _mig_refuse(world: World, words: list[str]) -> Outcome:
+    if words == ["none"]:
+        world.driver.refused_writes.clear()
+        return Outcome("the driver refuses no call that cuts a GPU")
     kind = _parse_choice(words[0], "call", tuple(WriteKind))
     times = _parse_count(words[1], "count", most=COUNT_MAX) if words[1:] else 1
     world.driver.refused_writes[kind] = times
@@ -339,7 +342,7 @@ FAULTS: dict[str, Fault] = {
     "nvlink": Fault("nvlink GPU down|up [LINK], nvlink GPU errors [COUNT]", 2, 3, _nvlink),
     "pcie-replay": Fault("pcie-replay GPU COUNT", 2, 2, _pcie),
     "mig": Fault("mig GPU off|empty|PROFILE...", 2, 16, _mig),
-    "mig-refuse": Fault(f"mig-refuse {'|'.join(WriteKind)} [COUNT]", 1, 2, _mig_refuse),
+    "mig-refuse": Fault(f"mig-refuse {'|'.join(WriteKind)}|none [COUNT]", 1, 2, _mig_refuse),
     "unplug": Fault("unplug GPU", 1, 1, _unplug),
     "plug": Fault("plug GPU", 1, 1, _plug),
     "hang": Fault("hang evidence|inventory|sample|partition|all [SECONDS|forever]", 1, 2, _hang),

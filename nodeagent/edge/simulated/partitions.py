@@ -45,6 +45,7 @@ def read_partitions(gpu: GpuState) -> GpuPartitions:
         pending=enabled if gpu.mig_pending is None else gpu.mig_pending,
         instances=tuple(instances),
         profiles=list_profiles(gpu.seat.model),
+        memory_bytes=gpu.seat.model.total_bytes,
     )
 
 

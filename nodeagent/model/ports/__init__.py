@@ -26,13 +26,14 @@ from nodeagent.model.ports.hardware import (
     GpuForgetting,
     GpuPartitioning,
     GpuSource,
+    LayoutApplying,
     NodeFactSource,
     PartitionSession,
     ProcessPlace,
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import GpuDoorKeeper, PartLedger
+from nodeagent.model.ports.journal import ChangeKeeper, GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -46,6 +47,7 @@ from nodeagent.model.ports.kubelet import (
 __all__ = [
     "AgentControl",
     "AllocationJournal",
+    "ChangeKeeper",
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
@@ -63,6 +65,7 @@ __all__ = [
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
+    "LayoutApplying",
     "NodeApi",
     "NodeFactSource",
     "PartFolders",

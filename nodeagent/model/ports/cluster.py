@@ -33,6 +33,14 @@ class NodeApi(Protocol):
         """
         ...
 
+    async def write_label(self, key: str, value: str) -> None:
+        """Set one label, whoever has set it before.
+
+        Raises:
+            NodeagentError: it was not written.
+        """
+        ...
+
     async def write_annotation(self, key: str, value: str | None) -> None:
         """Set an annotation, or take it off.
 

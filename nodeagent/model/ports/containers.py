@@ -114,6 +114,14 @@ class PartFolders(Protocol):
         """
         ...
 
+    async def read(self, name: str) -> tuple[PartLimit, ...]:
+        """What a container was told; nothing where there is no such folder.
+
+        Raises:
+            NodeagentError: it cannot be read, or is damaged.
+        """
+        ...
+
     async def list_names(self) -> tuple[str, ...]:
         """The folders that there are.
 

@@ -70,6 +70,14 @@ class AgentControl(Protocol):
         """
         ...
 
+    async def apply_layout(self, name: str, who: str) -> str:
+        """Have the GPUs cut as this layout says, or as the one before for an empty name; says what will change.
+
+        Raises:
+            ControlRefused: there is no such layout, it cannot be had, or nobody cuts GPUs at the moment.
+        """
+        ...
+
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits; says what it has now.
 

@@ -202,6 +202,20 @@ class DoorChoosing(Protocol):
         ...
 
 
+class LayoutApplying(Protocol):
+    """Whoever cuts GPUs, told by a person into what."""
+
+    async def apply_layout(self, name: str, who: str) -> str:
+        """Have the GPUs cut as this layout says, or as the one before for an empty name; says what will change.
+
+        It is carried out after the answer, and remembered over restarts.
+
+        Raises:
+            ControlRefused: there is no such layout, it cannot be had, or nobody cuts GPUs at the moment.
+        """
+        ...
+
+
 class ProcessPlace(Value, frozen=True):
     """Where a process lives; an empty UID is a process of the host."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable, Reservation
+from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
 from nodeagent.model.offering import Door
 
 
@@ -24,6 +24,38 @@ class GpuDoorKeeper(Protocol):
         ...
 
 
+class ChangeKeeper(Protocol):
+    """Keeps what is written of changes of GPUs in several steps, each before it is taken."""
+
+    async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
+        """Write down that a change begins; answers with its number.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, and must not begin.
+        """
+        ...
+
+    async def step_change(self, number: int, step: Step) -> None:
+        """Write down the next step.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, and must not be taken.
+        """
+        ...
+
+    async def settle_change(self, number: int, outcome: str) -> None:
+        """Write down that a change is over.
+
+        Raises:
+            JournalUnavailable: it could not be made durable; it is found again after a restart.
+        """
+        ...
+
+    def changes(self, owner: str) -> tuple[Change, ...] | None:
+        """Those of this part that are under way; `None` while nobody knows."""
+        ...
+
+
 class PartLedger(Protocol):
     """Keeps what is given of GPUs in parts; told to everybody as `PartTable`. It has one user, who decides."""
 
@@ -39,13 +71,16 @@ class PartLedger(Protocol):
         """
         ...
 
-    async def bind(self, binding: Binding, capacities: Iterable[GpuPart], leaving: Sequence[int] = ()) -> Binding:
+    async def bind(
+        self, binding: Binding, capacities: Iterable[GpuPart] | None, leaving: Sequence[int] = ()
+    ) -> Binding:
         """Give a container its parts, or others than it had; a new one, of number 0, is given its number.
 
         Args:
             binding: what it has from now on.
-            capacities: how much each GPU has to give.
-            leaving: numbers of bindings that have ended and are released with it.
+            capacities: how much each GPU has to give; `None` for what runs already, and is adopted as it is.
+            leaving: numbers of bindings that have ended and are released with it. Ids of theirs that it does not
+                have stay promised, by the same name: their containers may start again.
 
         Raises:
             AllocationError: it goes against the account, or could not be made durable.

@@ -43,6 +43,8 @@ class ContainerDevices(Value, frozen=True):
     container: str
     resource: ResourceName
     devices: tuple[DeviceId, ...]
+    cdi_names: tuple[str, ...] = ()
+    """What the plugin answered, in the kubelet's notes alone."""
 
 
 class DevicePlugin(Protocol):

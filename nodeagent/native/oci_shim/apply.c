@@ -15,6 +15,8 @@ typedef struct {
     ListEdit lists[LISTS_LIMIT];
     size_t lists_count;
     Names env, groups, mounts, nodes, seen;
+    const char *options;                                 /* those of the mount before, which are mostly those of the next */
+    Text options_said;
     uint64_t uid, gid;
 } Work;
 
@@ -111,6 +113,21 @@ static void add_node(Work *work, char **fields) {
     text_say(rule, "}");
 }
 
+static void say_options(Work *work, const char *options) {
+    if (work->options && same(work->options, options)) return;
+    Text *said = &work->options_said;
+    work->options = options;
+    said->size = 0;
+    text_say(said, ",\"options\":[");
+    for (const char *at = options; at && *at;) {
+        const char *comma = find_char(at, ',');
+        text_say(said, at == options ? "" : ",");
+        text_json(said, copy_slice((Slice){at, comma ? (size_t)(comma - at) : strlen(at)}));
+        at = comma ? comma + 1 : NULL;
+    }
+    text_say(said, "]");
+}
+
 static void add_mount(Work *work, char **fields) {
     if (names_have(&work->mounts, fields[2])) return;
     names_add(&work->mounts, fields[2]);
@@ -121,17 +138,9 @@ static void add_mount(Work *work, char **fields) {
     say_field(mount, "type", "bind");
     text_say(mount, ",");
     say_field(mount, "source", fields[3]);
-    text_say(mount, ",\"options\":[");
-    bool is_first = true;
-    for (const char *at = fields[4]; at && *at;) {
-        const char *comma = find_char(at, ',');
-        size_t size = comma ? (size_t)(comma - at) : strlen(at);
-        text_say(mount, is_first ? "" : ",");
-        text_json(mount, copy_slice((Slice){at, size}));
-        is_first = false;
-        at = comma ? comma + 1 : NULL;
-    }
-    text_say(mount, "]}");
+    say_options(work, fields[4]);
+    text_add(mount, work->options_said.at, work->options_said.size);
+    text_say(mount, "}");
 }
 
 static void add_hook(Work *work, const Line *line) {

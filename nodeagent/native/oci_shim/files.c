@@ -6,38 +6,47 @@
 
 enum { OTHERS_WRITE = 022, PERMISSIONS = 07777, PATH_LIMIT = 4096 };
 
-static long read_open(int file, size_t limit, bool only_roots, Text *into) {
+static long read_open(int file, size_t limit, bool only_roots, bool only_head, Text *into) {
     Status status;
     long answer = sys_status(file, "", true, &status);
     if (answer < 0) return answer;
     if (!is_kind(status.mode, REGULAR)) return -EACCES;
     if (only_roots && ((status.uid && status.uid != sys_user()) || status.mode & OTHERS_WRITE)) return -EACCES;
-    if (status.size > limit) return -EFBIG;
-    into->room = (size_t)status.size + 4096;
+    if (status.size > limit && !only_head) return -EFBIG;
+    into->room = (status.size < limit ? (size_t)status.size : limit) + 4096;
     into->at = take(into->room);
     into->size = 0;
     for (;;) {
         if (into->room - into->size < 2) {
-            into->at = grow(into->at, into->size, into->room * 2);
+            into->at = grow(into->at, into->size, into->room, into->room * 2);
             into->room *= 2;
         }
         long got = sys_read(file, into->at + into->size, into->room - into->size - 1);
         if (got < 0) return got;
         if (got == 0) break;
         into->size += (size_t)got;
-        if (into->size > limit) return -EFBIG;
+        if (into->size > limit && !only_head) return -EFBIG;
+        if (into->size >= limit && only_head) break;
     }
     into->at[into->size] = 0;
     return 0;
 }
 
-long read_file(const char *path, size_t limit, bool only_roots, Text *into) {
+static long read_path(const char *path, size_t limit, bool only_roots, bool only_head, Text *into) {
     /* Non-blocking, so that a pipe in place of the file cannot hang the container's creation. */
     long file = sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (only_roots ? O_NOFOLLOW : 0), 0);
     if (file < 0) return file;
-    long answer = read_open((int)file, limit, only_roots, into);
+    long answer = read_open((int)file, limit, only_roots, only_head, into);
     sys_close((int)file);
     return answer;
+}
+
+long read_file(const char *path, size_t limit, bool only_roots, Text *into) {
+    return read_path(path, limit, only_roots, false, into);
+}
+
+long read_head(const char *path, size_t limit, Text *into) {
+    return read_path(path, limit, true, true, into);
 }
 
 /* Where a symbolic link leads, so that the link stays. */

@@ -73,7 +73,7 @@ static size_t end_scalar(const char *text, size_t at, JsonKind *kind) {
 static uint32_t push(Document *document, JsonKind kind, size_t start, size_t end, uint32_t parent) {
     if (document->count == document->room) {
         uint32_t room = document->room ? document->room * 2 : 1024;
-        document->tokens = grow(document->tokens, document->count * sizeof(Token), room * sizeof(Token));
+        document->tokens = grow(document->tokens, document->count * sizeof(Token), document->room * sizeof(Token), room * sizeof(Token));
         document->room = room;
     }
     uint32_t number = document->count++;

@@ -26,7 +26,7 @@ static const char *choose_mode(const Table *table, const char *name) {
     return table->mode;
 }
 
-static void create(const Call *call, const Table *table, const char *wrong, const char *directory, const char *name) {
+static void create(const Call *call, const Table *head, bool has_head, const char *directory, const char *name) {
     const char *path = *call->bundle ? join((const char *const[]){call->bundle, "/config.json", NULL}) : "config.json";
     Text content = {0};
     long answer = read_file(path, JSON_LIMIT, false, &content);
@@ -34,26 +34,36 @@ static void create(const Call *call, const Table *table, const char *wrong, cons
     Document document = {0};
     const char *reason = json_scan(&document, content.at, content.size);
     if (reason) fail("cannot understand ", path, ": ", reason);
-    Wish wish = resolve(&document, table, choose_mode(table, name));
+    Text changed = {0};
+    if (!may_ask(&document, head)) {
+        Wish nothing = {.document = &document};
+        if (has_head && apply(&document, head, &nothing, &changed)) replace_file(path, &changed);
+        return;
+    }
+    Table table = {0};
+    const char *wrong = table_load(&table, directory);
+    Wish wish = resolve(&document, &table, choose_mode(&table, name));
     if (wrong && wish.asked) {
         if (!table_passes(directory))
             fail("the container asks for GPUs, and the agent's table cannot be used: ", wrong, "; is nodeagent running?");
         warn("the container gets no GPU, because the agent's table cannot be used: ", wrong);
     }
     if (wrong) return;
-    Text changed = {0};
-    if (apply(&document, table, &wish, &changed)) replace_file(path, &changed);
+    if (apply(&document, &table, &wish, &changed)) replace_file(path, &changed);
 }
 
 int main(int count, char **arguments, char **variables) {
     static char *nothing[] = {(char *)(uintptr_t)"nodeagent-oci-shim", NULL};
     environment = variables;
+    /* No command of any low-level runtime: who installs it sees that it runs here, whatever there is behind it. */
+    if (count == 2 && same(arguments[1], "self-check")) return 0;
     if (count < 1) arguments = nothing;
     Call call = read_arguments(arguments);
     report_to(call.log, call.log_json);
-    Table table = {0};
-    const char *directory = find_directory(), *wrong = table_load(&table, directory);
-    report_debug(table.debug);
-    if (call.creates) create(&call, &table, wrong, directory, base_name(arguments[0]));
-    launch(&table.runtimes, arguments);
+    Table head = {0};
+    const char *directory = find_directory();
+    bool has_head = table_peek(&head, directory);
+    report_debug(head.debug);
+    if (call.creates) create(&call, &head, has_head, directory, base_name(arguments[0]));
+    launch(&head.runtimes, arguments);
 }

@@ -81,7 +81,7 @@ static bool is_qualified(const char *name) {
 static bool is_kind_ours(const Table *table, const char *name) {
     size_t size = (size_t)(find_char(name, '=') - name);
     const char *kind = copy_slice((Slice){name, size});
-    if (same(kind, table->default_kind)) return true;
+    if (table->is_head || same(kind, table->default_kind)) return true;
     for (uint32_t each = 0; each < table->count; each++) {
         const Line *line = &table->lines[each];
         if (!same(line->fields[0], "device") || !same(line->fields[1], "cdi")) continue;
@@ -262,11 +262,26 @@ static Names choose_source(Wish *wish, const Table *table, const char **mode, Na
     return names;
 }
 
-Wish resolve(const Document *document, const Table *table, const char *mode) {
-    Wish wish = {.document = document, .environment = read_environment(document), .legacy = same(mode, "legacy")};
-    wish.privileged = is_privileged(document);
+static Wish look_at(const Document *document) {
+    Wish wish = {.document = document, .environment = read_environment(document)};
     wish.is_old_image = has_value(find_variable(wish.environment, "CUDA_VERSION")) &&
                         !has_value(find_variable(wish.environment, "NVIDIA_REQUIRE_CUDA"));
+    return wish;
+}
+
+/* Whatever the policy makes of it: that may be damaged, and is only believed with the whole table. */
+bool may_ask(const Document *document, const Table *head) {
+    Wish wish = look_at(document);
+    Names told = read_variables(&wish, head), mounted = {0}, channels = {0};
+    if (told.count && !names_have(&told, "void")) return true;
+    read_mounts(document, &mounted, &channels);
+    return mounted.count || read_annotations(document, head).count;
+}
+
+Wish resolve(const Document *document, const Table *table, const char *mode) {
+    Wish wish = look_at(document);
+    wish.legacy = same(mode, "legacy");
+    wish.privileged = is_privileged(document);
     Names channels = {0};
     Names names = choose_source(&wish, table, &mode, &channels);
     interpret(&wish, table, &names, mode);

@@ -5,5 +5,6 @@
 #include <stdint.h>
 
 void sha256(const void *from, size_t size, unsigned char sum[32]);
+void sha256_plainly(const void *from, size_t size, unsigned char sum[32]); /* on a processor without instructions for it */
 
 #endif

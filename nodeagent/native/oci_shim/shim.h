@@ -12,10 +12,10 @@
 
 typedef struct { const char *at; size_t size; } Slice;
 typedef struct { char *at; size_t size, room; } Text;
-typedef struct { const char **at; uint32_t *sums; size_t count, room; } Names; /* sums: what tells most names apart */
+typedef struct { const char **at; uint32_t *places; size_t count, room; } Names; /* places: where a name is, from 1 on */
 
 void *take(size_t size);                                 /* zeroed; ends the program when there is none */
-void *grow(void *old, size_t used, size_t size);         /* a larger copy */
+void *grow(void *old, size_t used, size_t room, size_t size); /* what was taken with this room, larger; the old one is gone */
 void text_add(Text *text, const char *from, size_t size);
 void text_say(Text *text, const char *words);
 void text_number(Text *text, uint64_t number, unsigned base);
@@ -61,6 +61,7 @@ uint32_t sys_user(void);
 uint32_t sys_process(void);
 int64_t sys_time(void);
 void *sys_memory(size_t size);
+void *sys_extend(void *memory, size_t old, size_t size); /* perhaps elsewhere */
 void sys_exit(int status) __attribute__((noreturn));
 const char *sys_error(long error);
 const char *sys_variable(const char *name);              /* of this process; NULL when it is not set */
@@ -78,6 +79,7 @@ void warn_with(const char *const *words);
 
 /* The whole file; a negative errno, or -EFBIG for one beyond the limit. The text ends with a NUL that is not counted. */
 long read_file(const char *path, size_t limit, bool only_roots, Text *into);
+long read_head(const char *path, size_t limit, Text *into); /* about so much of it, of root's own files */
 void replace_file(const char *path, const Text *content); /* by a temporary file and rename; ends the program on failure */
 
 /* ---- arguments.c -------------------------------------------------------------------------------------------------- */
@@ -126,6 +128,7 @@ typedef struct {
     uint32_t *edits;                                     /* the line of each number */
     uint32_t edits_count;
     bool accept_environment, accept_mounts, disable_require, ignore_imex;
+    bool is_head;                                        /* the policy alone */
     const char *mode, *default_kind, *debug, *cuda, *driver;
     unsigned supported;
     Names runtimes, swarm, prefixes;
@@ -133,6 +136,8 @@ typedef struct {
 
 /* Without one that can be used: what is wrong with it, and the policy of a toolkit that nobody has configured. */
 const char *table_load(Table *table, const char *directory);
+/* The policy, which comes first, without the checksum over all of it: enough for whatever asks for nothing. */
+bool table_peek(Table *table, const char *directory);
 bool table_passes(const char *directory);                /* what to do then */
 const Line *table_find(const Table *table, const char *kind, const char *name, bool legacy);
 
@@ -147,6 +152,8 @@ typedef struct {
 } Wish;
 
 Wish resolve(const Document *document, const Table *table, const char *mode);
+/* False when it surely asks for nothing; of the table only the head is needed. */
+bool may_ask(const Document *document, const Table *head);
 const char *find_variable(const Names *environment, const char *name); /* the last counts; NULL when it is not set */
 bool is_on(const char *value);                           /* as Go reads a boolean */
 

@@ -7,7 +7,7 @@ typedef struct { Cut *cuts; size_t count, room; } Cuts;
 static void cut(Cuts *cuts, size_t at, size_t size, Text put) {
     if (cuts->count == cuts->room) {
         size_t room = cuts->room ? cuts->room * 2 : 32;
-        cuts->cuts = grow(cuts->cuts, cuts->count * sizeof(Cut), room * sizeof(Cut));
+        cuts->cuts = grow(cuts->cuts, cuts->count * sizeof(Cut), cuts->room * sizeof(Cut), room * sizeof(Cut));
         cuts->room = room;
     }
     cuts->cuts[cuts->count] = (Cut){at, size, cuts->count, put};
@@ -107,8 +107,7 @@ Text splice_lists(const Document *document, const ListEdit *edits, size_t count)
         cuts.count = 0;
         make_list(&cuts, &now, &edits[each]);
         Text text = carry_out(&now, &cuts);
-        now.tokens = NULL;
-        now.room = 0;
+        if (now.tokens == document->tokens) now.tokens = NULL, now.room = 0;
         const char *wrong = json_scan(&now, text.at, text.size);
         if (wrong) fail("config.json cannot be extended: ", wrong);
     }

@@ -34,14 +34,16 @@ __asm__(".globl _start\n_start:\n mov x29,#0\n mov x30,#0\n mov x0,sp\n b start_
 #endif
 
 void *memcpy(void *restrict into, const void *restrict from, size_t size) {
-#if defined(__x86_64__)
-    void *place = into;
-    __asm__ volatile("rep movsb" : "+D"(place), "+S"(from), "+c"(size) : : "memory");
-#else
+    enum { FEW = 64 }; /* up to which the instruction takes longer than the loop */
     char *to = into;
     const char *at = from;
-    while (size--) *to++ = *at++;
+#if defined(__x86_64__)
+    if (size > FEW) {
+        __asm__ volatile("rep movsb" : "+D"(to), "+S"(at), "+c"(size) : : "memory");
+        return into;
+    }
 #endif
+    while (size--) *to++ = *at++;
     return into;
 }
 

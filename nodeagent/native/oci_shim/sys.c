@@ -7,7 +7,7 @@
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 
-enum { MAP_ANONYMOUS_PRIVATE = 0x22, PROT_READ_WRITE = 3, CLOCK_NOW = 0, MAY_EXECUTE = 1 };
+enum { MAP_ANONYMOUS_PRIVATE = 0x22, PROT_READ_WRITE = 3, CLOCK_NOW = 0, MAY_EXECUTE = 1, MAY_MOVE = 1 };
 
 #ifdef SHIM_HOSTED
 extern long syscall(long number, ...);
@@ -127,6 +127,11 @@ int64_t sys_time(void) {
 
 void *sys_memory(size_t size) {
     long answer = call(__NR_mmap, 0, (long)size, PROT_READ_WRITE, MAP_ANONYMOUS_PRIVATE, -1, 0);
+    return answer < 0 && answer > -4096 ? NULL : (void *)answer;
+}
+
+void *sys_extend(void *memory, size_t old, size_t size) {
+    long answer = call(__NR_mremap, (long)memory, (long)old, (long)size, MAY_MOVE, 0, 0);
     return answer < 0 && answer > -4096 ? NULL : (void *)answer;
 }
 

@@ -26,13 +26,12 @@ static void use_defaults(Table *table) {
     names_add(&table->prefixes, "cdi.k8s.io/");
 }
 
-/* The body behind the first line, or what is wrong with that. */
-static const char *open_seal(Text *content, char **body, size_t *size) {
+/* The three fields of the first line, and the body behind it; or what is wrong. */
+static const char *split_seal(Text *content, char *fields[3], char **body, size_t *size) {
     static const char HEAD[] = SHIM_TABLE_NAME " ";
     char *at = content->at, *end = (char *)(uintptr_t)find_char(at, '\n');
     if (!end || end - at > SHIM_SEAL_LIMIT || !begins(at, HEAD)) return "its first line is damaged";
     *end = 0;
-    char *fields[3];
     at += sizeof HEAD - 1;
     for (int each = 0; each < 3; each++) {
         fields[each] = at;
@@ -40,12 +39,20 @@ static const char *open_seal(Text *content, char **body, size_t *size) {
         if (!blank != (each == 2)) return "its first line is damaged";
         if (blank) *blank = 0, at = blank + 1;
     }
-    uint64_t version, length;
+    uint64_t version;
     if (!read_number(fields[0], 10, UINT32_MAX, &version)) return "its first line is damaged";
     if (version != SHIM_TABLE_VERSION)
         return join((const char *const[]){"it is of version ", fields[0], ", this program reads another", NULL});
     *body = end + 1;
     *size = content->size - (size_t)(end + 1 - content->at);
+    return NULL;
+}
+
+static const char *open_seal(Text *content, char **body, size_t *size) {
+    char *fields[3];
+    uint64_t length;
+    const char *wrong = split_seal(content, fields, body, size);
+    if (wrong) return wrong;
     if (!read_number(fields[1], 10, SHIM_TABLE_LIMIT, &length) || length != *size) return "it is not whole";
     unsigned char sum[32];
     Text told = {0};
@@ -217,6 +224,34 @@ const char *table_load(Table *table, const char *directory) {
     if (!wrong) return NULL;
     use_defaults(table);
     return join((const char *const[]){path, ": ", wrong, NULL});
+}
+
+/* As much of the text as whole lines of policy reach. */
+static size_t measure_policy(const char *body) {
+    static const char *const WORDS[] = {"set\t", "runtime\t", "swarm\t", "prefix\t", "version\t", "fresh\t"};
+    const char *at = body;
+    for (;;) {
+        bool is_policy = false;
+        for (size_t each = 0; each < sizeof WORDS / sizeof *WORDS; each++) is_policy = is_policy || begins(at, WORDS[each]);
+        const char *end = find_char(at, '\n');
+        if (!is_policy || !end) return (size_t)(at - body);
+        at = end + 1;
+    }
+}
+
+bool table_peek(Table *table, const char *directory) {
+    enum { HEAD_LIMIT = 16384 };
+    Text content = {0};
+    char *fields[3], *body;
+    size_t size;
+    use_defaults(table);
+    table->is_head = true;
+    if (read_head(join((const char *const[]){directory, "/" SHIM_TABLE_FILE, NULL}), HEAD_LIMIT, &content) < 0) return false;
+    if (split_seal(&content, fields, &body, &size)) return false;
+    Table head = {.cuda = "", .driver = "", .is_head = true};
+    if (!split(&head, body, measure_policy(body)) || read_lines(&head)) return false;
+    *table = head;
+    return true;
 }
 
 bool table_passes(const char *directory) {

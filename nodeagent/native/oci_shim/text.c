@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { CHUNK = 256 << 10 };
+enum { CHUNK = 256 << 10, LARGE = CHUNK / 8 };
 
 #ifdef SHIM_HOSTED
 /* One block for each, so that a sanitizer sees where it ends; and the nth fails where a test says so. */
@@ -16,22 +16,35 @@ static void *find_room(size_t size) {
     }
     return reads && taken == refused ? NULL : calloc(1, size ? size : 1);
 }
+
+static void *extend(void *old, size_t room, size_t size) {
+    (void)old, (void)room, (void)size;
+    return NULL;
+}
 #else
+static size_t round_up(size_t size) {
+    return (size + 4095) & ~(size_t)4095;
+}
+
+/* What is large has pages of its own, which can be moved without a copy. */
 static void *find_room(size_t size) {
     static char *chunk;
     static size_t left;
     size = (size + 15) & ~(size_t)15;
+    if (size > LARGE) return sys_memory(round_up(size));
     if (size > left) {
-        size_t room = size > CHUNK / 4 ? (size + 4095) & ~(size_t)4095 : CHUNK;
-        char *fresh = sys_memory(room);
-        if (!fresh || room != CHUNK) return fresh;
-        chunk = fresh;
-        left = room;
+        chunk = sys_memory(CHUNK);
+        if (!chunk) return NULL;
+        left = CHUNK;
     }
     char *place = chunk;
     chunk += size;
     left -= size;
     return place;
+}
+
+static void *extend(void *old, size_t room, size_t size) {
+    return room > LARGE ? sys_extend(old, round_up(room), round_up(size)) : NULL;
 }
 #endif
 
@@ -46,8 +59,10 @@ void *take(size_t size) {
     return place;
 }
 
-void *grow(void *old, size_t used, size_t size) {
-    void *fresh = take(size);
+void *grow(void *old, size_t used, size_t room, size_t size) {
+    void *fresh = extend(old, room, size);
+    if (fresh) return fresh;
+    fresh = take(size);
     if (used) memcpy(fresh, old, used);
     return fresh;
 }
@@ -55,7 +70,7 @@ void *grow(void *old, size_t used, size_t size) {
 void text_add(Text *text, const char *from, size_t size) {
     if (text->size + size + 1 > text->room) {
         size_t room = (text->size + size + 1) * 2;
-        text->at = grow(text->at, text->size, room);
+        text->at = grow(text->at, text->size, text->room, room);
         text->room = room;
     }
     if (size) memcpy(text->at + text->size, from, size);
@@ -77,15 +92,19 @@ void text_number(Text *text, uint64_t number, unsigned base) {
 
 void text_json(Text *text, const char *words) {
     text_add(text, "\"", 1);
-    for (; *words; words++) {
+    for (const char *plain = words;; words++) {
         unsigned char each = (unsigned char)*words;
-        if (each == '"' || each == '\\') text_add(text, "\\", 1);
-        if (each < 0x20 || each == 0x7f) {
+        if (each >= 0x20 && each != 0x7f && each != '"' && each != '\\') continue;
+        text_add(text, plain, (size_t)(words - plain));
+        plain = words + 1;
+        if (!each) break;
+        if (each == '"' || each == '\\') {
+            text_add(text, "\\", 1);
+            text_add(text, words, 1);
+        } else {
             text_say(text, "\\u00");
             text_add(text, &"0123456789abcdef"[each >> 4], 1);
             text_add(text, &"0123456789abcdef"[each & 15], 1);
-        } else {
-            text_add(text, words, 1);
         }
     }
     text_add(text, "\"", 1);
@@ -108,22 +127,28 @@ static uint32_t sum_up(const char *name) {
     return sum;
 }
 
+/* Where the number of this name is, or would be: half of the places are free. */
+static size_t find_place(const Names *names, const char *name) {
+    size_t last = 2 * names->room - 1, at = sum_up(name) & last;
+    while (names->places[at] && !same(names->at[names->places[at] - 1], name)) at = (at + 1) & last;
+    return at;
+}
+
 void names_add(Names *names, const char *name) {
     if (names->count == names->room) {
         size_t room = names->room ? names->room * 2 : 16;
-        names->at = grow(names->at, names->count * sizeof *names->at, room * sizeof *names->at);
-        names->sums = grow(names->sums, names->count * sizeof *names->sums, room * sizeof *names->sums);
+        names->at = grow(names->at, names->count * sizeof *names->at, names->room * sizeof *names->at, room * sizeof *names->at);
+        names->places = take(2 * room * sizeof *names->places);
         names->room = room;
+        for (size_t each = 0; each < names->count; each++) names->places[find_place(names, names->at[each])] = (uint32_t)each + 1;
     }
-    names->sums[names->count] = sum_up(name);
+    uint32_t *place = &names->places[find_place(names, name)];
     names->at[names->count++] = name;
+    if (!*place) *place = (uint32_t)names->count;
 }
 
 bool names_have(const Names *names, const char *name) {
-    uint32_t sum = names->count ? sum_up(name) : 0;
-    for (size_t each = 0; each < names->count; each++)
-        if (names->sums[each] == sum && same(names->at[each], name)) return true;
-    return false;
+    return names->count && names->places[find_place(names, name)];
 }
 
 const char *copy_slice(Slice slice) {
@@ -179,7 +204,7 @@ bool read_number(const char *text, unsigned base, uint64_t limit, uint64_t *into
 }
 
 void *sort_copy(const void *from, size_t count, size_t size, bool (*after)(const void *, const void *)) {
-    char *sorted = grow((void *)(uintptr_t)from, count * size, count * size + 1), *kept = take(size + 1);
+    char *sorted = grow((void *)(uintptr_t)from, count * size, 0, count * size + 1), *kept = take(size + 1);
     for (size_t each = 1; each < count; each++) {
         size_t at = each;
         memcpy(kept, sorted + each * size, size);

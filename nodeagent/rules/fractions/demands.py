@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
+from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.scheduling import SeenContainer, SeenPod
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile
-from nodeagent.rules.fractions.published import ProfileName, name_profile
+from nodeagent.rules.fractions.published import name_profile
 from nodeagent.rules.fractions.requests import read_counts, read_quantity, read_shares
 from nodeagent.rules.placement.evaluators import Demand
 

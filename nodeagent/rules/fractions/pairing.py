@@ -53,7 +53,7 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
         raise CallerUnclear(core, "the kubelet has not written down yet who has them")
     if len(pods) > 1:
         raise CallerUnclear(core, f"the kubelet's records name {' and '.join(sorted(map(_describe, pods)))}")
-    (pod,) = pods
+    pod = find_other_half(records, *pods)
     containers = _narrow(records, pod, tuple(dict.fromkeys(container for _, container in (*noted, *listed))))
     held = {container: _find_memory(records, memory, pod, container) for container in containers}
     if len({len(each) for each in held.values()}) > 1:
@@ -93,6 +93,20 @@ def _join(listed: set[PodIdentity], noted: set[PodIdentity]) -> set[PodIdentity]
         if not named.uid and not numbered.name:
             return {replace(named, uid=numbered.uid)}
     return listed | noted
+
+
+def find_other_half(records: Records, pod: PodIdentity) -> PodIdentity:
+    """With name and uid where another container of the pod has both: the list leaves out init containers."""
+    if pod.name and pod.uid:
+        return pod
+    named = {(entry.resource, frozenset(entry.devices)): entry.pod for entry in records.listed if not entry.pod.uid}
+    for entry in records.noted:
+        found = named.get((entry.resource, frozenset(entry.devices)))
+        if found is not None and not entry.pod.name:
+            both = replace(found, uid=entry.pod.uid)
+            if _is_same(pod, both):
+                return both
+    return pod
 
 
 def _narrow(records: Records, pod: PodIdentity, containers: tuple[str, ...]) -> tuple[str, ...]:

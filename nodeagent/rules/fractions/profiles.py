@@ -5,6 +5,7 @@ Owns the names that clusters already use, each of which the configuration may ch
 
 from typing import Final, TypeAlias
 
+from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.values import Value
 
@@ -45,3 +46,24 @@ class SharesProfile(Value, frozen=True):
 
 
 Profile: TypeAlias = CoresProfile | SharesProfile
+
+
+def plan_cores(settings: FractionsSettings) -> CoresProfile:
+    """The names of cores and blocks as they are configured."""
+    return CoresProfile(
+        core=ResourceName(settings.core_resource),
+        memory=ResourceName(settings.memory_resource),
+        block_bytes=settings.block_mib * MIB,
+        core_limit=settings.core_limit_annotation,
+        predicate=settings.predicate_annotation,
+    )
+
+
+def plan_shares(settings: FractionsSettings) -> SharesProfile:
+    """The names of shares as they are configured."""
+    return SharesProfile(share=ResourceName(settings.share_resource), shares_per_gpu=settings.shares_per_gpu)
+
+
+def plan_profile(settings: FractionsSettings) -> Profile:
+    """The names by which this node gives parts out."""
+    return plan_shares(settings) if settings.profile == "hami" else plan_cores(settings)

@@ -7,12 +7,15 @@ nothing may be given of, and what is used by programs that were given nothing.
 Refuses to be read in part: an annotation that is not whole, or of a later form, is an error that says so.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.model.errors import PublicationUnreadable
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
@@ -25,7 +28,7 @@ _LONGEST: Final = 65536
 _GPUS_MAX: Final = 256
 _DEPTH_MAX: Final = 16
 
-ProfileName: TypeAlias = Literal["tencent", "hami"]
+
 _Branch: TypeAlias = int | list[Any]
 
 
@@ -82,6 +85,25 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Head(msgspec.Struct, frozen=True):
     form: int
+
+
+def plan_published(profile: Profile, space: Space, gpus: Iterable[Gpu]) -> Published:
+    """What a node with this account publishes; of what was given and is used beside it, only the latter is told."""
+    told = {gpu.uuid: gpu for gpu in gpus}
+    rooms = tuple(replace(room, cores_used=0, memory_used=0, users=0, processes=0) for room in space.rooms)
+    return Published(
+        profile=name_profile(profile),
+        space=replace(space, rooms=rooms),
+        gpus=tuple(
+            PublishedGpu(
+                uuid=room.gpu,
+                index=room.index,
+                model=told[room.gpu].name,
+                numa_node=told[room.gpu].numa_node,
+            )
+            for room in rooms
+        ),
+    )
 
 
 def name_profile(profile: Profile) -> ProfileName:

@@ -18,7 +18,8 @@ UNWANTED_MODELS: Final = "nvidia.com/nouse-gputype"
 WANTED_GPUS: Final = "nvidia.com/use-gpuuuid"
 UNWANTED_GPUS: Final = "nvidia.com/nouse-gpuuuid"
 SELECTING: Final = (WANTED_MODELS, UNWANTED_MODELS, WANTED_GPUS, UNWANTED_GPUS)
-_LONGEST: Final = 65536
+_LONGEST: Final = 8192
+"""Characters of an annotation that are looked at: two hundred UUIDs."""
 
 
 class Selection(Value, frozen=True):

@@ -10,10 +10,12 @@ from typing import Final
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.journal import PartTable
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.offer.doors import list_part_holders
 
 _NAMED: Final = 3
 """Those that a line of text names one by one."""
@@ -56,6 +58,7 @@ def find_in_the_way(
     allocations: Iterable[Allocation],
     processes: Iterable[ProcessSample],
     pods: Mapping[int, str],
+    parts: PartTable | None = None,
 ) -> tuple[InTheWay, ...]:
     """Those who have one of these devices, and processes on them that belong to nobody who was told already.
 
@@ -65,8 +68,13 @@ def find_in_the_way(
         allocations: all that are alive.
         processes: those on this GPU.
         pods: the pod of a process by its id, as UID; those of the host are not in it.
+        parts: who has parts of GPUs.
     """
-    holders = tuple(_list_holders(affected, allocations))
+    of_parts = list_part_holders(gpu.uuid, parts) if parts is not None and gpu.uuid in affected else ()
+    holders = (
+        *_list_holders(affected, allocations),
+        *(InTheWay(name=one.describe(), pod=one.pod) for one in of_parts),
+    )
     known = {holder.pod.uid for holder in holders if holder.pod is not None and holder.pod.uid}
     by_instance = {(device.gpu_instance_id, device.compute_instance_id): device.uuid for device in gpu.mig_devices}
     strangers = [

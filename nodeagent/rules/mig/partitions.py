@@ -45,8 +45,13 @@ def read_partitions(gpu: Gpu) -> GpuPartitions:
     for device in gpu.mig_devices:
         by_instance.setdefault(device.gpu_instance_id, []).append(device)
     instances = tuple(_join(number, devices, mig.profiles) for number, devices in sorted(by_instance.items()))
-    profiles = assume_placements(mig.profiles, gpu.memory_total_bytes)
-    return GpuPartitions(enabled=mig.enabled, pending=mig.pending, instances=instances, profiles=profiles)
+    return GpuPartitions(
+        enabled=mig.enabled,
+        pending=mig.pending,
+        instances=instances,
+        profiles=mig.profiles,
+        memory_bytes=gpu.memory_total_bytes,
+    )
 
 
 def _join(number: int, devices: Sequence[MigDevice], profiles: Iterable[MigProfile]) -> GpuInstance:
@@ -74,16 +79,17 @@ def find_profile(name: str, profiles: Iterable[MigProfile]) -> MigProfile | None
     return next((one for one in profiles if same_profile(one.name, wanted)), None)
 
 
-def assume_placements(profiles: Sequence[MigProfile], total_bytes: int) -> tuple[MigProfile, ...]:
-    """The profiles with places where the driver, which tells them only while MIG is on, has not told any.
+def assume_places(partitions: GpuPartitions) -> GpuPartitions:
+    """The same with places where the driver, which tells them only while MIG is on, has not told any.
 
     They follow from what it does tell: an instance takes as many eighths of the memory as it needs, begins at a
     multiple of them, and has its slices of compute. What is planned so is planned anew once MIG is on.
     """
-    slices = count_slices(profiles)
-    if not total_bytes:
-        return tuple(profiles)
-    return tuple(one if one.placements else _assume(one, slices, total_bytes) for one in profiles)
+    slices, total_bytes = count_slices(partitions.profiles), partitions.memory_bytes
+    if partitions.enabled or not total_bytes:
+        return partitions
+    profiles = (one if one.placements else _assume(one, slices, total_bytes) for one in partitions.profiles)
+    return replace(partitions, profiles=tuple(profiles))
 
 
 def _assume(profile: MigProfile, slices: int, total_bytes: int) -> MigProfile:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import GpuPartitions
 from nodeagent.model.values import Value
-from nodeagent.rules.mig.partitions import LayoutInfeasible
+from nodeagent.rules.mig.partitions import LayoutInfeasible, assume_places
 from nodeagent.rules.mig.solve import solve
 from nodeagent.rules.mig.steps import Goal
 from nodeagent.rules.mig.wanted import Wanted
@@ -38,7 +38,7 @@ def plan_gpu(gpu: Gpu, wanted: Wanted, partitions: GpuPartitions, busy: Iterable
     if goal.is_reached(partitions):
         return plan
     try:
-        lines = tuple(_render(goal, partitions, frozenset(busy)))
+        lines = tuple(_render(goal, assume_places(partitions), frozenset(busy)))
     except LayoutInfeasible as refused:
         return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, refusal=str(refused))
     return GpuPlan(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lines=lines)

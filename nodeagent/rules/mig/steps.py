@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.mig import GpuInstance, GpuPartitions, Write, WriteKind
 from nodeagent.model.values import Value
-from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, aim_at, is_met, list_targets
+from nodeagent.rules.mig.partitions import LayoutInfeasible, Target, aim_at, assume_places, is_met, list_targets
 from nodeagent.rules.mig.solve import Solution, solve
 from nodeagent.rules.mig.wanted import Wanted
 
@@ -29,11 +29,17 @@ class Goal(Value, frozen=True):
         """Whether MIG is on then."""
         return self.wanted.enabled if self.before is None else self.before.enabled
 
+    @property
+    def pending(self) -> bool:
+        """Whether it shall be on after the next reset."""
+        return self.wanted.enabled if self.before is None else self.before.pending
+
     def is_reached(self, partitions: GpuPartitions) -> bool:
         """Whether the GPU is so."""
         if self.before is None:
             return is_met(self.wanted, partitions)
-        return partitions.enabled is self.before.enabled and _outline(partitions) == _outline(self.before)
+        modes = (partitions.enabled, partitions.pending) == (self.before.enabled, self.before.pending)
+        return modes and _outline(partitions) == _outline(self.before)
 
     def targets(self, partitions: GpuPartitions) -> tuple[Target, ...]:
         """The instances that are wished, in this GPU's profiles.
@@ -75,13 +81,15 @@ def plan_writes(
     """
     if goal.is_reached(partitions):
         return ()
-    if goal.enabled and partitions.enabled:
-        # Somebody may have set it off for the time after the next reset.
-        mode = () if partitions.pending else (_switch(on=True),)
-        return (*mode, *render_writes(solve(goal.targets(partitions), partitions, busy), partitions))
+    if goal.enabled is partitions.enabled:
+        # Somebody may have set another one for the time after the next reset.
+        mode = () if partitions.pending is goal.pending else (_switch(on=goal.pending),)
+        cut = render_writes(solve(goal.targets(partitions), partitions, busy), partitions) if goal.enabled else ()
+        return (*mode, *cut)
     # An impossible layout is refused before the mode is switched for it.
     if goal.enabled and partitions.profiles:
-        solve(goal.targets(partitions), partitions)
+        assumed = assume_places(partitions)
+        solve(goal.targets(assumed), assumed)
     cleared = tuple(_clear(partitions)) if partitions.enabled else ()
     if partitions.pending is not goal.enabled:
         return (*cleared, _switch(on=goal.enabled))

@@ -96,7 +96,7 @@ def test_the_page_shows_one_chain(node: AgentProcess) -> None:
     """XID, vanished, unhealthy, kubelet told and labels changed stand in one entry of the page."""
     page = Page(node.get("/")[1])
     (chain,) = [text for text in page.list_texts() if "XID 79" in text]
-    words = ("XID 79 on GPU 3", "GPU 3 vanished", "GPU 3 healthy → unhealthy", "kubelet told: 7 of 8", "labels changed")
+    words = ("XID 79 on GPU 3", "GPU 3 is lost", "GPU 3 healthy → unhealthy", "kubelet told: 7 of 8", "labels changed")
     assert [word for word in words if word not in chain] == []
     assert "XID 79" in node.get("/gpus/3")[1]
     assert "labels changed" in node.get("/gpus/3")[1]
@@ -111,7 +111,7 @@ def test_the_terminal_shows_the_same_chain(node: AgentProcess) -> None:
         if not line.lstrip().startswith("+"):
             break
         below.append(line)
-    for word in ("GPU 3 vanished", "GPU 3 healthy → unhealthy", "kubelet told: 7 of 8", "labels changed (nfd_file)"):
+    for word in ("GPU 3 is lost", "GPU 3 healthy → unhealthy", "kubelet told: 7 of 8", "labels changed (nfd_file)"):
         assert any(word in line for line in below), (word, lines)
     records = json.loads(run_command(node.directory, "events", "--json").stdout)
     assert {one["type"] for one in records} >= {"XidReported", "LabelsApplied"}

@@ -10,6 +10,7 @@ import pytest
 from nodeagent.app.control import Control
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.inventory.relay import ForgettingRelay
+from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import Loaded, load_settings
@@ -74,6 +75,7 @@ async def open_control(main: Path, live: LiveSettings) -> AsyncIterator[Control]
         clearing=NobodyClears(),
         forgetting=ForgettingRelay(),
         choosing=ChoosingRelay(),
+        applying=ApplyingRelay(),
         parts=PartsRelay(),
     )
     try:

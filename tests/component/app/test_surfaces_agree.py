@@ -20,7 +20,17 @@ from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, run_comm
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
-PROFILES = ("dgx-h100", "a100-40gb", "a100-80gb-mig", "gb200-nvl72-node", "mixed", "t4")
+PARTED = ("--set", "device_plugin.mig_strategy=mixed")
+SHARED = ("--set", "sharing.timeSlicing.resources=[{name: nvidia.com/gpu, replicas: 3}]")
+NODES: dict[str, tuple[str, tuple[str, ...]]] = {
+    **{
+        profile: (profile, ())
+        for profile in ("dgx-h100", "a100-40gb", "a100-80gb-mig", "gb200-nvl72-node", "mixed", "t4")
+    },
+    "parts": ("a100-80gb-mig", PARTED),
+    "shares": ("mixed", SHARED),
+}
+"""By name, the profile and what is set on it."""
 FAULTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "none": (),
     "off the bus": (("simulate", "fault", "xid", "79", "0"),),
@@ -44,7 +54,7 @@ IMPOSSIBLE = {
     # The first GPUs that remap rows, or can be cut, came after it.
     ("t4", "remapping failed"),
     ("t4", "no MIG device made"),
-    *((profile, "fabric not ready") for profile in ("a100-40gb", "a100-80gb-mig", "mixed", "t4")),
+    *((name, "fabric not ready") for name in ("a100-40gb", "a100-80gb-mig", "parts", "mixed", "shares", "t4")),
 }
 QUICK = ("--pods", "2", "--set", "health.poll_seconds=0.5", "--set", "driver.call_timeout_seconds=0.5")
 SETTLED_SECONDS = 4.0
@@ -55,9 +65,9 @@ CODES = {"ok": 0, "attention": 1, "broken": 1, "starting": 1}
 
 
 @contextmanager
-def running(profile: str) -> Iterator[AgentProcess]:
-    directory = Path(tempfile.mkdtemp(prefix="na-"))
-    with running_simulation(directory, "--profile", profile, *QUICK) as agent:
+def running(name: str) -> Iterator[AgentProcess]:
+    directory, (profile, settings) = Path(tempfile.mkdtemp(prefix="na-")), NODES[name]
+    with running_simulation(directory, "--profile", profile, *settings, *QUICK) as agent:
         agent.wait_for("/readyz", "\nready\n")
         yield agent
     directory.rmdir()
@@ -99,12 +109,11 @@ def try_until(check: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "fault"),
-    [(profile, fault) for profile in PROFILES for fault in FAULTS if (profile, fault) not in IMPOSSIBLE],
+    ("name", "fault"), [(name, fault) for name in NODES for fault in FAULTS if (name, fault) not in IMPOSSIBLE]
 )
-def test_all_surfaces_say_the_same(profile: str, fault: str) -> None:
+def test_all_surfaces_say_the_same(name: str, fault: str) -> None:
     """Whatever is wrong, none of them says that all is well, and none says more or less than the others."""
-    with running(profile) as node:
+    with running(name) as node:
         settle(node)
         for words in FAULTS[fault]:
             done = run_command(node.directory, *words)
@@ -112,7 +121,7 @@ def test_all_surfaces_say_the_same(profile: str, fault: str) -> None:
         record = settle(node)
         if fault not in WANTED:
             assert record["verdict"] != "ok", record["sentence"]
-        try_until(lambda: compare(node, profile))
+        try_until(lambda: compare(node, NODES[name][0]))
 
 
 def compare(node: AgentProcess, profile: str) -> None:

@@ -10,6 +10,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
+from nodeagent.components.cdi.relay import PartSpecsRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -43,6 +44,7 @@ class Surroundings:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.driver, self.directories, self.hook = FakeDriverFiles(make_files(2)), FakeDirectories(), FakeHook()
+        self.parts = PartSpecsRelay()
         self.live = LiveSettings(Settings())
         self.configure(**settings)
 
@@ -58,7 +60,7 @@ class Surroundings:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        cdi = Cdi(self.bus, self.conditions, self.live, self.driver, self.directories, hook=self.hook)
+        cdi = Cdi(self.bus, self.conditions, self.live, self.driver, self.directories, hook=self.hook, parts=self.parts)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cdi.run(task_status=task_status))
             yield

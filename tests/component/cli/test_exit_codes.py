@@ -24,6 +24,7 @@ from tests.support.gpus import make_gpu
 
 TESTS = Path(__file__).parents[2]
 DEAD = "driver.nvml_library=/nonexistent/libnvidia-ml.so.1"
+IMPOSSIBLE = TESTS / "unit" / "cli" / "data" / "impossible-layout.yaml"
 MADE_UP = "gpus.source=simulated:dgx-h100"
 
 HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
@@ -37,6 +38,13 @@ HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
     ("fractions explain", ExitCode.UNREACHABLE): ("ml/train",),
     ("fractions set", ExitCode.UNREACHABLE): ("ml/train", "--cores", "50"),
     ("gpu health", ExitCode.UNREACHABLE): (),
+    ("mig apply", ExitCode.UNREACHABLE): ("all-enabled",),
+    ("mig show", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("mig plan", ExitCode.NO_DRIVER): ("all-enabled", "--set", DEAD),
+    ("mig plan", ExitCode.UNWELL): ("lab", "--set", MADE_UP, "--layouts", str(IMPOSSIBLE)),
+    ("mig assert", ExitCode.NO_DRIVER): ("all-enabled", "--set", DEAD),
+    ("mig assert", ExitCode.UNWELL): ("all-enabled", "--set", MADE_UP),
+    ("mig export", ExitCode.NO_DRIVER): ("--set", DEAD),
     ("labels", ExitCode.UNREACHABLE): (),
     ("release", ExitCode.UNREACHABLE): (),
     ("reload", ExitCode.UNREACHABLE): (),
@@ -68,9 +76,11 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("run", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("simulate", ExitCode.COMPONENT_FAILED): "component/app/test_simulation.py",
     ("simulate", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
+    ("extender", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
     ("gpu set-door", ExitCode.UNWELL): "unit/cli/test_doors.py",
+    ("mig apply", ExitCode.UNWELL): "unit/cli/test_mig.py",
     ("labels", ExitCode.UNWELL): "unit/cli/test_labels.py",
     ("render labels", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
     ("render labels", ExitCode.NO_DRIVER): "component/cli/test_exit_codes.py",
@@ -97,10 +107,14 @@ COMMANDS = dict(list_commands())
 
 
 POSITIONALS = {
+    "fractions explain": ("ml/train",),
+    "fractions set": ("ml/train", "--cores", "50"),
     "gpu clear": ("0", "--reason", "r"),
     "gpu forget": ("0",),
     "gpu set-door": ("0", "none"),
     "config import": ("/nonexistent",),
+    "mig plan": ("all-enabled",),
+    "mig assert": ("all-enabled",),
 }
 TAKING_SETTINGS = [name for name, one in COMMANDS.items() if any("--set" in each.names for each in one.arguments)]
 

@@ -10,6 +10,9 @@ from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationRejected, GpuVanished
+from nodeagent.model.mig import MigState
+from nodeagent.model.parts import PartOffers
+from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -184,3 +187,28 @@ async def test_the_same_is_not_told_twice_in_a_minute(clock: FakeClock) -> None:
             ("ConfigurationRejected", 1),
             ("ConfigurationRejected", 2),
         ]
+
+
+async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeClock) -> None:
+    """As long as there is something to tell; then it goes, also where an earlier agent left it."""
+    async with Stage(clock).running() as stage:
+        stage.be_ready()
+        for published in ("one", "two"):
+            stage.say(PartOffers(published=published))
+            await settle()
+            assert stage.api.node.annotations[ANNOTATION] == published
+        stage.say(PartOffers())
+        await settle()
+        assert ANNOTATION not in stage.api.node.annotations
+
+
+async def test_how_a_mig_layout_stands_is_told_by_a_label(clock: FakeClock) -> None:
+    """Whoever wrote it before; and what it says is no wish of anybody's."""
+    stage = Stage(clock)
+    stage.api.become(labels={"nvidia.com/mig.config.state": "failed"})
+    async with stage.running():
+        stage.be_ready()
+        for standing in ("pending", "success"):
+            stage.say(MigState(layout="all-1g.10gb", standing=standing))
+            await settle(10)
+            assert stage.api.node.labels["nvidia.com/mig.config.state"] == standing

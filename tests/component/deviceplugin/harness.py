@@ -94,6 +94,16 @@ class FakeServing:
                 for device in self.lists[name][-1][1]}  # fmt: skip
 
 
+class FakeOthers:
+    """Resources that another part answers for."""
+
+    def __init__(self) -> None:
+        self.plugins: dict[ResourceName, DevicePlugin] = {}
+
+    def list_plugins(self) -> dict[ResourceName, DevicePlugin]:
+        return self.plugins
+
+
 class World:
     """Everything round the component."""
 
@@ -101,7 +111,7 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(settings or Settings())
-        self.journal, self.serving = FakeJournal(), FakeServing()
+        self.journal, self.serving, self.others = FakeJournal(), FakeServing(), FakeOthers()
         self.facts = HandoutFacts()
         self.facts_fail = False
         self.ready = anyio.Event()
@@ -109,8 +119,9 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         component = DevicePlugins(
-            self.bus, self.conditions, self.live, self.journal, serve=self.serving, read_facts=self.read_facts
-        )
+            self.bus, self.conditions, self.live, self.journal,
+            serve=self.serving, read_facts=self.read_facts, others=self.others,
+        )  # fmt: skip
 
         async def run() -> None:
             async with anyio.create_task_group() as inner:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, AgentFactsSource, Exporter
+from nodeagent.components.usage.measure import measure
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
@@ -24,7 +25,7 @@ from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginS
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample
 from tests.support.exposition import Series, read_text
-from tests.support.samples import make_uuid
+from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.exporter.builders import (
     allocate,
@@ -36,6 +37,7 @@ from tests.unit.components.exporter.builders import (
     make_sample,
     make_table,
 )
+from tests.unit.components.usage.builders import bind, run, sample, tabulate
 
 pytestmark = pytest.mark.virtual_time
 UUID = make_uuid(0)
@@ -350,3 +352,28 @@ async def test_a_sample_of_gpus_that_nobody_knows_is_not_rendered(clock: FakeClo
         bench.bus.publish_state(make_node(make_sample(), seconds=clock.wall()), source="inventory")
         await anyio.sleep(1)
         assert find_value(bench.read(), "nodeagent_renders_total") == 0
+
+
+async def test_parts_of_gpus_are_told_where_pods_are(clock: FakeClock) -> None:
+    """By the newest measurement, and not where no pod is to be named."""
+    usage = measure(tabulate(bind(1, "a")), make_inventory(), None, {}, {})
+    for pods in (True, False):
+        bench = Bench(clock, pod_attribution=pods)
+        assert not find(bench.read(), "nodeagent_fraction_info")
+        bench.bus.publish_state(usage, source="usage")
+        assert bool(find(bench.read(), "nodeagent_fraction_info", pod="a")) == pods
+
+
+async def test_old_names_are_told_where_they_are_asked_for(clock: FakeClock) -> None:
+    """And nowhere else: a dashboard would count them twice."""
+    bench = Bench(clock)
+    empty = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    usage = measure(tabulate(bind(1, "a")), make_inventory(), sample(run(10)), {}, {})
+    bench.bus.publish_state(make_inventory(), source="inventory")
+    bench.bus.publish_state(usage, source="usage")
+    answer = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    assert isinstance(answer, Response)
+    assert isinstance(empty, Response)
+    assert empty.body == b""
+    assert find_value(read_text(answer.body.decode()), "container_gpu_utilization", gpu="total", node="node-a") == 10
+    assert not find(bench.read(), "container_gpu_utilization")

@@ -29,6 +29,7 @@ from nodeagent.model.events import (
     GpuEventReported,
     GpuForgotten,
     GpuVanished,
+    MigChangeEnded,
     MigLayoutChanged,
     XidReported,
 )
@@ -156,6 +157,19 @@ async def test_a_layout_event_is_seen_at_once(stage: Stage) -> None:
         with stage.bus.listen(MigLayoutChanged, client="test") as facts:
             stage.gpus.readout = make_readout(make_gpu(0, mig=make_mig(0, 7)), make_gpu(1))
             await stage.gpus.event_sender.send(GpuEventReported(gpu=make_uuid(0), kind="mig_layout"))
+            with anyio.fail_after(0.5):
+                fact = await anext(facts)
+            assert fact.value.gpu == make_uuid(0)
+
+
+async def test_what_was_cut_is_seen_at_once(stage: Stage) -> None:
+    """Whoever cuts a GPU says so; old drivers report nothing."""
+    async with stage.running():
+        await stage.started.wait()
+        with stage.bus.listen(MigLayoutChanged, client="test") as facts:
+            stage.gpus.readout = make_readout(make_gpu(0, mig=make_mig(0, 7)), make_gpu(1))
+            ended = MigChangeEnded(gpu=make_uuid(0), layout="all-1g.10gb", outcome="done")
+            stage.bus.publish_fact(ended, source="mig")
             with anyio.fail_after(0.5):
                 fact = await anext(facts)
             assert fact.value.gpu == make_uuid(0)

@@ -188,8 +188,10 @@ async def test_a_change_is_held_back_and_comes_in_time(clock: FakeClock) -> None
         stage.say(judge(Verdict.HEALTHY, Verdict.HEALTHY))
         await settle(9.5)
         assert stage.api.node.labels[HEALTHY] == "1"
+        assert stage.state.held_back == {HEALTHY: "2", f"{P}gpu.unhealthy.count": "0"}
         await settle(2.5)
         assert stage.api.node.labels[HEALTHY] == "2"
+        assert stage.state.held_back == {}
         stage.reach()
         stage.say(make_inventory([make_gpu(0)]))
         await settle()

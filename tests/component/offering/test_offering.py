@@ -23,6 +23,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import ChosenDoors
 from nodeagent.model.offering import Door, GpuDoor, Offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.parts import make_bound, make_settings, make_table, part
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -195,3 +196,23 @@ async def test_what_changes_no_door_is_not_told_again() -> None:
         world.tell(0)
         await anyio.sleep(1)
         assert world.bus.latest(Offering) is before
+
+
+async def test_whoever_has_a_part_is_waited_for_and_the_door_is_served_where_it_is_on() -> None:
+    """By the journal's word on parts; without the switch the refusal says what to set."""
+    async with open_world() as world:
+        with pytest.raises(ControlRefused, match=r"nobody here serves the door fractions; .*set `fractions\.enabled`"):
+            await world.choosing.set_door("1", Door.FRACTIONS, "me")
+        with pytest.raises(ControlRefused) as caught:
+            await world.choosing.set_door("1", Door.CLAIMS, "me")
+        assert "fractions.enabled" not in str(caught.value)
+        world.live.replace(make_settings(1))
+        world.bus.publish_fact(ConfigurationReloaded(changed=("fractions",)), source="test")
+        await anyio.sleep(1)
+        assert (world.door(1).door, world.door(1).is_open) == (Door.FRACTIONS, True)
+        world.bus.publish_state(make_table(bindings=[make_bound(7, [1], part(1, 30, 8))]), source="allocations")
+        said = await world.choosing.set_door("1", Door.WHOLE, "me")
+        assert "door fractions until ns/a (main) is gone, then whole" in said
+        world.bus.publish_state(make_table(), source="allocations")
+        await anyio.sleep(1)
+        assert world.door(1).door is Door.WHOLE

@@ -10,13 +10,15 @@ import pytest
 
 from nodeagent.components.usage.component import NAMES_SECONDS, Usage
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.journal import Binding
 from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.usage import PartUsage
-from tests.support.samples import make_inventory
+from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, name, place, run, sample, tabulate
 
@@ -50,6 +52,7 @@ class World:
     def __init__(self) -> None:
         self.clock, self.host = FakeClock(), Host()
         self.bus = Bus(self.clock)
+        self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
 
     def sample(self, *processes: ProcessSample) -> None:
         self.bus.publish_state(sample(*processes, seconds=self.clock.wall()), source="inventory")
@@ -72,7 +75,9 @@ async def open_world(*bindings: Binding, is_simulated: bool = False) -> AsyncIte
     world.bus.publish_state(make_inventory(), source="inventory")
     world.tell(*bindings)
     host = None if is_simulated else world.host
-    component = Usage(world.bus, world.clock, places=host, list_containers=host.list if host is not None else None)
+    component = Usage(
+        world.bus, world.conditions, world.clock, places=host, list_containers=host.list if host is not None else None
+    )
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: component.run(task_status=task_status))
         yield world
@@ -165,10 +170,35 @@ async def test_a_runtime_that_does_not_answer_is_said_once(log_lines: list[Mutab
         assert world.cores() == {"left": 0, "right": 10}
 
 
+async def test_processes_that_nobody_sees_are_a_condition() -> None:
+    """As long as several have parts of the GPU; one who has it alone is told all the same."""
+    async with open_world(bind(1, "a"), bind(2, "b", "other")) as world:
+        world.sample(run(10), run(11))
+        await anyio.sleep(1)
+        (said,) = world.conditions.all_set()
+        assert (said.code, said.key) == ("part-use-unseen", make_uuid(0))
+        assert "none of its 2 processes" in said.detail
+        world.host.places = {10: place("a")}
+        world.sample(run(10))
+        await anyio.sleep(1)
+        assert not world.conditions.all_set()
+        world.host.places = {}
+        world.sample(run(10))
+        await anyio.sleep(1)
+        assert world.conditions.all_set()
+        world.tell()
+        await anyio.sleep(1)
+        assert not world.conditions.all_set()
+
+
 async def test_made_up_processes_are_looked_up_nowhere() -> None:
     """They are theirs who have the GPU alone."""
     async with open_world(bind(1, "a"), is_simulated=True) as world:
         world.sample(run(10))
         await anyio.sleep(1)
         assert world.cores() == {"main": 10}
+        world.tell(bind(1, "a"), bind(2, "b", "other"))
+        await anyio.sleep(1)
+        assert world.cores() == {"main": None, "other": None}
+        assert not world.conditions.all_set(), "nothing that a person could mend"
         assert (world.host.looked_up, world.host.asked) == ([], [])

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.wishes.component import Wishes
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
@@ -56,6 +57,9 @@ class FakeControl:
 
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
         raise AssertionError("nobody asked for another door")
+
+    async def apply_layout(self, name: str, who: str) -> str:
+        raise AssertionError("nobody asked for another layout")
 
     async def set_part(self, wish: PartWish) -> str:
         raise AssertionError(f"nobody asked for {wish}")
@@ -197,3 +201,14 @@ async def test_a_mig_configuration_that_is_not_there_is_said(clock: FakeClock) -
         await stage.wish(mig_config="all-disabled", mig_state="success")
         assert stage.codes() == set()
         assert len(stage.refused) == 1
+
+
+async def test_a_mig_configuration_is_left_to_the_part_that_cuts_gpus(clock: FakeClock) -> None:
+    """Two that tell of one wish would contradict each other."""
+    stage = Stage(clock)
+    stage.live.replace(replace(stage.live.now, mig=MigSettings(manage=True)))
+    async with stage.running():
+        stage.bus.publish_state(DriverState(phase=DriverPhase.READY), source="test")
+        stage.bus.publish_state(make_inventory([make_gpu(0, mig=["1g.10gb"])]), source="test")
+        await stage.wish(mig_config="all-disabled")
+        assert (stage.codes(), stage.refused) == (set(), [])

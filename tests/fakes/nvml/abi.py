@@ -40,6 +40,7 @@ NVML_STRUCTURES = (
     "c_nvmlGpuInstanceProfileInfo_t",
     "c_nvmlGpuInstanceProfileInfo_v2_t",
     "c_nvmlGpuInstanceInfo_t",
+    "c_nvmlComputeInstanceProfileInfo_t",
     "c_nvmlComputeInstancePlacement_t",
     "c_nvmlComputeInstanceInfo_t",
     "c_metricInfo_t",

@@ -157,6 +157,14 @@ class FakeNvml:
         """The GPU is there again."""
         self.gpu(gpu).present = 1
 
+    def reset(self, gpu: int) -> None:
+        """What `nvidia-smi --gpu-reset` does: a mode that waited counts, and nothing is left of a layout."""
+        found = self.gpu(gpu)
+        found.mig_mode = found.mig_pending
+        for place in (*found.gpu_instances, *found.mig_devices):
+            place.present = 0
+        self.restore(gpu)
+
     def push_event(
         self, gpu: int, kind: int, data: int = 0, gpu_instance: int = 0xFFFFFFFF, compute_instance: int = 0xFFFFFFFF
     ) -> None:

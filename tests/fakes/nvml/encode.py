@@ -26,6 +26,9 @@ LEVELS = {
 AMPERE = 8
 """The generation whose NVLinks go down with MIG."""
 
+COMPUTE_PROFILES = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+"""The id of a compute instance's profile, by its slices."""
+
 XID_AND_ECC_EVENTS = 0x1F | 0x80
 LATER_EVENTS = 0xFF00
 FIFTH_NVLINK = 5
@@ -56,6 +59,11 @@ def encode_mig_layout(gpu: layout.Gpu, model: GpuModel, names: Sequence[str], ge
     gpu.mig_mode = gpu.mig_pending = 1
     for slot in gpu.mig_devices:
         slot.present = 0
+    for place in gpu.gpu_instances:
+        place.present = 0
+    for place, instance in zip(gpu.gpu_instances, plan_layout(model, tuple(names)), strict=False):
+        place.present, place.id = 1, instance.gpu_instance_id
+        place.profile, place.start = instance.shape.shape.enumerator, instance.start
     for slot, instance in zip(gpu.mig_devices, plan_layout(model, tuple(names)), strict=False):
         _encode_mig_device(slot, gpu, model, instance, generation)
 
@@ -165,7 +173,8 @@ def _encode_fabric(gpu: layout.Gpu, profile: Profile) -> None:
 
 def _encode_mig_profiles(gpu: layout.Gpu, model: GpuModel) -> None:
     gpu.mig_mode = gpu.mig_pending = 0 if model.mig else ABSENT_32
-    gpu.mig_devices_max = GEOMETRIES[model.mig.geometry].slices if model.mig else 0
+    gpu.mig_devices_max = gpu.mig_slices = GEOMETRIES[model.mig.geometry].slices if model.mig else 0
+    gpu.mig_mode_waits = model.compute_capability[0] == AMPERE
     for item in list_shapes(model):
         slot = gpu.mig_profiles[item.shape.enumerator]
         slot.present, slot.id, slot.slice_count = 1, item.shape.profile_id, item.shape.slices
@@ -191,7 +200,7 @@ def _encode_mig_device(
 ) -> None:
     shape, row = instance.shape.shape, instance.shape.row
     slot.present, slot.gpu_instance, slot.compute_instance = 1, instance.gpu_instance_id, 0
-    slot.gpu_profile_id, slot.compute_profile_id = shape.profile_id, 0
+    slot.gpu_profile_id, slot.compute_profile_id = shape.profile_id, COMPUTE_PROFILES[shape.slices]
     slot.placement_start, slot.placement_size = instance.start, shape.size
     slot.gpu_slices = slot.compute_slices = shape.slices
     slot.memory_mib = row.memory_mib

@@ -16,7 +16,7 @@ RETIRED_MAX = 64
 FIELDS_MAX = 320
 GPM_MAX = 64
 EVENTS_MAX = 256
-FUNCTIONS_MAX = 160
+FUNCTIONS_MAX = 180
 FIFTH_COUNTERS = 12
 ANY_GPU = GPUS_MAX
 """The fault slot for calls on any GPU, or on none."""
@@ -78,6 +78,17 @@ class Link(Structure):
         ("fifth", c_uint64 * FIFTH_COUNTERS),  # ABSENT_64 before NVLink 5, from which on those above are
         ("effective_ber", c_uint64),  # packed as NVML does; ABSENT_64 likewise
         ("symbol_ber", c_uint64),
+    )
+
+
+class GpuInstance(Structure):
+    """One GPU instance, with or without a compute instance in it."""
+
+    _fields_ = (
+        ("present", c_uint32),
+        ("id", c_uint32),
+        ("profile", c_uint32),  # the enumerator: a place in `mig_profiles`
+        ("start", c_uint32),
     )
 
 
@@ -249,6 +260,10 @@ class Gpu(Structure):
         ("mig_mode", c_uint32),  # ABSENT_32: not capable
         ("mig_pending", c_uint32),
         ("mig_devices_max", c_uint32),
+        ("mig_mode_waits", c_uint32),  # for a reset, as before Hopper
+        ("mig_slices", c_uint32),  # of compute
+        ("mig_serial", c_uint32),  # raised by each change: no two instances have one UUID
+        ("gpu_instances", GpuInstance * MIG_MAX),
         ("mig_devices", MigDevice * MIG_MAX),
         ("mig_profiles", MigProfile * MIG_PROFILES_MAX),
     )
@@ -283,7 +298,7 @@ class State(Structure):
     )
 
 
-STRUCTURES = (Fault, Function, Process, Link, MigDevice, MigProfile, Gpu, Event, State)
+STRUCTURES = (Fault, Function, Process, Link, GpuInstance, MigDevice, MigProfile, Gpu, Event, State)
 
 # Field id → member of Gpu that holds the value, and NVML's value type (1 unsigned int, 3 unsigned long long).
 FIELDS: dict[int, tuple[str, int]] = {

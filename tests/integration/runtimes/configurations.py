@@ -34,7 +34,7 @@ class Configuration:
     name: str
     files: Mapping[str, str]
     wants: str
-    """`cdi`, or `class`, which asks for the runtime class beside it."""
+    """`cdi`; `class`, which asks for the runtime class beside it; `shim`, whoever made that; `default`, for all too."""
     refusals: tuple[Refusal, ...] = ()
 
     def find_refusal(self, release: Release) -> str:
@@ -365,6 +365,31 @@ VERSION_1: Final = (
     give("1: tables of version 2", BARE2, "class", IGNORED, Refusal((2, 3), NEWEST, "without the runtime nvidia")),
     give("1: imports alone", ALL_OF, "class", IGNORED, **{"conf.d__10-site": V1}),
 )
+SHIM: Final = (
+    Configuration("no file, shim", {}, "shim"),
+    Configuration("no file, default", {}, "default"),
+    give("version 2 alone, default", "version = 2\n", "default"),
+    give("2: shim", V2, "shim"),
+    give("2: shim by default", V2, "default"),
+    give("2: shim by default, crun before", full(2, CRI2, default="crun") + runc(CRI2, CRUN, "crun"), "default"),
+    give("2: the toolkit's class becomes the shim", V2 + runc(CRI2, TOOLKIT, "nvidia"), "shim"),
+    give(
+        "2: the toolkit's default becomes the shim",
+        full(2, CRI2, default="nvidia") + runc(CRI2, TOOLKIT, "nvidia"),
+        "default",
+    ),
+    give("2: a default that the toolkit left behind", full(2, CRI2, default="nvidia"), "shim"),
+    give(
+        "2: in an import, shim by default",
+        ALL_OF + SHORT2,
+        "default",
+        **{"conf.d__10-site": V2 + runc(CRI2, TOOLKIT, "nvidia")},
+    ),
+    give("3: shim by default", V3, "default", TOO_NEW),
+    give("3: the toolkit's class becomes the shim", V3 + runc(CRI3, TOOLKIT, "nvidia"), "shim", TOO_NEW),
+    give("3: a default that the toolkit left behind", full(3, CRI3, default="nvidia"), "default", TOO_NEW),
+    give("1: shim by default", V1, "default", IGNORED),
+)
 CONFIGURATIONS: Final = (
     *PLAIN,
     *RUNTIMES_2,
@@ -373,4 +398,5 @@ CONFIGURATIONS: Final = (
     *IMPORTS_2,
     *VERSION_3,
     *VERSION_1,
+    *SHIM,
 )

@@ -11,7 +11,7 @@ import anyio
 
 from nodeagent.components.runtime.choose import NoRuntime, parse_version
 from nodeagent.components.runtime.component import write_plan
-from nodeagent.components.runtime.look import Look, look_at_runtime
+from nodeagent.components.runtime.look import Look, ShimWish, look_at_runtime
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -104,9 +104,12 @@ class Node:
         return serve(self.program.path, self.main)
 
     async def _configure(self) -> Outcome:
-        wants_class = self.configuration.wants == "class"
-        settings = load_settings(environ={}, overrides=[f"runtime.legacy_class={str(wants_class).lower()}"]).settings
-        look = await look_at_runtime(self._edge, settings.runtime)
+        wants = self.configuration.wants
+        settings = load_settings(
+            environ={}, overrides=[f"runtime.legacy_class={str(wants == 'class').lower()}"]
+        ).settings
+        shim = ShimWish(program=WRAPPER, default=wants == "default") if wants in {"shim", "default"} else None
+        look = await look_at_runtime(self._edge, settings.runtime, shim=shim)
         assert not isinstance(look, NoRuntime)
         if look.plan.problem or not look.plan.changes:
             return Outcome(refusal=look.plan.problem)
@@ -162,12 +165,20 @@ def find_faults(node: Node) -> list[str]:
 def _find_lost(node: Node, first: Served, second: Served) -> list[str]:
     if second.config is None:
         return [f"CRI does not come up: {os.linesep.join(second.log.splitlines()[-5:])}"]
-    wanted = {CLASS} if node.configuration.wants == "class" else set()
+    wants = node.configuration.wants
+    wanted = {CLASS} if wants != "cdi" else set()
     kept = set(first.handlers) if first.config is not None else {"runc"}
     faults = [f"no runtime {name}" for name in sorted((wanted | kept) - set(second.handlers))]
     release = node.program.release
     if (1, 7) <= release < (2, 4) and second.config["enableCDI"] is not True:
         faults.append("CDI is off")
+    told = second.config["containerd"]
+    if wants in {"shim", "default"} and told["runtimes"][CLASS]["options"].get("BinaryName") != WRAPPER:
+        faults.append(f"the class is {told['runtimes'][CLASS]}")
+    if wants == "default" and told["defaultRuntimeName"] != CLASS:
+        faults.append(f"the default is {told['defaultRuntimeName']}")
+    if wants == "default" and first.config is not None:
+        told["defaultRuntimeName"] = first.config["containerd"]["defaultRuntimeName"]
     if first.config is not None and simplify(first.config) != simplify(second.config):
         faults.append(f"more has changed: {simplify(first.config)} is now {simplify(second.config)}")
     return faults

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.edge.host.files.host_program import HOOK
+from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
+from tests.support.agent_process import running_agent
 
 PROBE = Path(__file__).parent / "probe.c"
 LIBRARY = "int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n"
@@ -55,17 +56,35 @@ def make_driver(root: Path, directory: str = "usr/lib/x86_64-linux-gnu") -> Path
 
 @contextmanager
 def built_hook() -> Iterator[Path]:
-    """The hook program where the package looks for it; a checkout that had none has none afterwards.
+    """The hook program where the package looks for it."""
+    with built() as directory:
+        yield directory / HOOK.built.name
+
+
+@contextmanager
+def built() -> Iterator[Path]:
+    """The programs of this machine where the package looks for them; those a checkout had not are gone afterwards.
 
     A wheel would take it along, and another test weighs wheels.
     """
-    was_there = HOOK.built.exists()
-    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={HOOK.built.parent.name}", cwd=CHECKOUT)
+    there = set(BUILT.iterdir()) if BUILT.is_dir() else set()
+    run("make", "--no-print-directory", "-C", "nodeagent/native", f"MACHINES={BUILT.name}", cwd=CHECKOUT)
     try:
-        yield HOOK.built
+        yield BUILT
     finally:
-        if not was_there:
-            HOOK.built.unlink()
+        for path in set(BUILT.iterdir()) - there:
+            path.unlink()
+
+
+def keep_shim(place: Path, driver: Path) -> Path:
+    """The runtime shim and what it looks up, as an agent has put them there that runs no longer."""
+    program = place / "lib/nodeagent-oci-shim"
+    table = program.parent / "shim/table"
+    words = [f"driver.root={driver}", "gpus.source=simulated:dgx-h100", f"shim.dir={program.parent}"]
+    sets = [word for each in (*words, "runtime.shim=true") for word in ("--set", each)]
+    with built(), running_agent(place, *sets) as agent:
+        agent.wait_until("/api/v1/state", lambda _: table.exists(), f"{table} is not there")
+    return program
 
 
 def make_root(root: Path, compiler: str) -> Path:
@@ -97,12 +116,19 @@ containerd -c {place}/config.toml > {place}/log 2>&1 &
 daemon=$!
 trap 'kill $daemon; wait $daemon' EXIT
 for attempt in $(seq 100); do ctr -a {place}/s version > {place}/version 2>&1 && break; sleep 0.1; done
-ctr -a {place}/s run --rm --rootfs {devices} {root} probe {command}
+ctr -a {place}/s run --rm --rootfs {flags} {root} probe {command}
 """
 
 
 def run_container(
-    programs: str, place: Path, spec: Path, root: Path, devices: Sequence[str], command: Sequence[str] = ("/probe",)
+    programs: str,
+    place: Path,
+    spec: Path,
+    root: Path,
+    devices: Sequence[str],
+    command: Sequence[str] = ("/probe",),
+    *,
+    more: Sequence[str] = (),
 ) -> tuple[int, str]:
     """Run the probe, or another program, in a real container with these devices, by a containerd that lives as long."""
     place.mkdir()
@@ -111,8 +137,8 @@ def run_container(
         'disabled_plugins = ["io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"]\n'
     )
     Path("/var/run/cdi").mkdir(exist_ok=True)
-    flags = " ".join(f"--device {device}" for device in devices)
-    script = SCRIPT.format(place=place, spec=spec, root=root, devices=flags, command=shlex.join(command))
+    flags = shlex.join([*(word for device in devices for word in ("--device", device)), *more])
+    script = SCRIPT.format(place=place, spec=spec, root=root, flags=flags, command=shlex.join(command))
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "bash", "-c", script],
         capture_output=True,

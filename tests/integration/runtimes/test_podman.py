@@ -4,6 +4,7 @@ Podman is no requirement of these scenarios: where it is not installed, there is
 by runc, which is one: crun, which Debian's Podman prefers, refuses machines with both versions of control groups.
 """
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.runtimes.support import PATIENCE_SECONDS, generate, make_driver, make_root
+from nodeagent.components.runtime.choose import ChosenRuntime
+from nodeagent.components.runtime.plan import Wanted
+from nodeagent.components.runtime.plan_podman import plan_podman
+from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour, RuntimeKind
+from tests.integration.runtimes.support import PATIENCE_SECONDS, generate, keep_shim, make_driver, make_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 COMPILERS = [name for name in ("cc", "musl-gcc") if shutil.which(name)]
@@ -23,6 +28,11 @@ cp {place}/nvidia.json /var/run/cdi/
 exec podman --root {place}/root --runroot {place}/run --runtime runc --cgroup-manager cgroupfs run --rm --network none \
     --security-opt seccomp=unconfined --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
     --device nvidia.com/gpu=1 --rootfs {place}/image /probe
+"""
+BY_ENVIRONMENT = """
+exec podman --root {place}/root --runroot {place}/run --runtime nvidia --cgroup-manager cgroupfs run --rm \
+    --network none --security-opt seccomp=unconfined --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
+    -e NVIDIA_VISIBLE_DEVICES=1 --rootfs {place}/image /probe
 """
 
 
@@ -55,3 +65,26 @@ if shutil.which("podman"):
             "node: nvidia1",
             "node: nvidiactl",
         ]
+
+    def test_podman_gives_a_gpu_to_who_asks_by_environment(place: Path) -> None:
+        """By the class that the agent's plan adds, through the shim that the agent has installed."""
+        shim = keep_shim(place, make_driver(place / "driver"))
+        make_root(place / "image", COMPILERS[0])
+        runtime = ChosenRuntime(
+            kind=RuntimeKind.PODMAN, flavour=RuntimeFlavour.PLAIN, socket="", config_file=str(place / "containers.conf")
+        )
+        tree = ConfigTree(files=(ConfigFile(path=runtime.config_file),))
+        (change,) = plan_podman(runtime, tree, Wanted(wrapper=str(shim), names=())).changes
+        (place / "containers.conf").write_bytes(change.after or b"")
+        done = subprocess.run(
+            ["bash", "-c", BY_ENVIRONMENT.format(place=place)],
+            env={**os.environ, "CONTAINERS_CONF": str(place / "containers.conf")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert done.returncode == 0, done.stderr
+        nodes = sorted(line for line in done.stdout.splitlines() if line.startswith("node:"))
+        assert nodes == ["node: nvidia-uvm", "node: nvidia1", "node: nvidiactl"]
+        assert "version: 12080" in done.stdout.splitlines()

@@ -118,7 +118,11 @@ def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], Off
     view = draw(views(inventory))
     plan = plan_resources(inventory, configuration, view.closed)
     offered = list_offered(draw(standings(plan, view)))
-    return inventory, plan, offered, plan_account(inventory, configuration, plan, view, offered)
+    parted = {uuid: draw(st.sampled_from(["", "ill"])) for uuid in view.closed if draw(st.booleans())}
+    account = plan_account(inventory, configuration, plan, view, offered, parted)
+    excluded = {one.gpu for one in account.unoffered}
+    in_parts = {uuid for uuid, reason in parted.items() if not reason and uuid not in excluded}
+    return inventory, plan, offered | in_parts, account
 
 
 @settings(max_examples=400)

@@ -89,7 +89,7 @@ def test_nothing_is_ever_given_twice(
                 node=node, time_nanoseconds=number, parts=parts, containers=3, init_containers=len(pod.init_containers)
             )
             written = render_choice(CoresProfile(), choice)
-            scheduler.cluster.assume(read, node, placement.parts, written, 0.0)
+            scheduler.cluster.assume(read, node, placement.parts, written, 1.0)
             if chance.random() < 0.7:
                 scheduler.cluster.note_pod(
                     make_pod(f"p{number}", *limits, init=init, node=node, annotations=written), 0.0

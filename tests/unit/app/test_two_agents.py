@@ -98,6 +98,20 @@ def test_one_that_may_move_takes_the_next_free_port(tmp_path: Path) -> None:
         assert (alone.taken, alone.url) == ("", f"http://127.0.0.1:{port}/")
 
 
+def test_use_is_told_at_an_address_of_its_own_where_parts_are_given(tmp_path: Path) -> None:
+    """One that is taken is refused by its own setting; where nothing is given in parts, nothing listens."""
+    settings = make_settings(tmp_path)
+    wanted = replace(settings.fractions, usage_listen=Address("127.0.0.1", 0))
+    with open_endpoints(replace(settings, fractions=wanted)) as none:
+        assert none.usage is None
+    with open_endpoints(replace(settings, fractions=replace(wanted, enabled=True))) as first:
+        assert first.usage is not None
+        taken = Address("127.0.0.1", first.usage.getsockname()[1])
+        second = replace(make_settings(tmp_path / "b"), fractions=replace(wanted, enabled=True, usage_listen=taken))
+        with pytest.raises(ListenFailed, match=r"fractions\.usage_listen"), open_endpoints(second):
+            pass
+
+
 @pytest.mark.skipif(not can_make_containers, reason="needs process namespaces")
 def test_the_first_process_of_a_container_stops_while_it_waits(tmp_path: Path) -> None:
     """The kernel keeps a signal from it that has no handler; the agent is not running yet, and ends all the same."""

@@ -263,10 +263,13 @@ def test_every_table_has_json_beside_it() -> None:
     assert without == {
         "cdi generate",
         "completion",
+        "fractions set",
         "config schema",
+        "extender",
         "gpu clear",
         "gpu forget",
         "gpu set-door",
+        "mig apply",
         "release",
         "reload",
         "render metrics",

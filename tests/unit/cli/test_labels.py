@@ -62,6 +62,15 @@ def test_labels_in_place_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "to be written to: node; unchanged since 19" in text
 
 
+def test_what_is_held_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the labels would seem to know less than everybody else; nothing is wrong meanwhile."""
+    held = {"a": "2", "b": ""}
+    state = LabelState(wanted={"a": "1"}, applied={"a": "1"}, sink="node", since_seconds=0, held_back=held)
+    code, text = show(monkeypatch, state)
+    assert code == ExitCode.OK
+    assert "held back until it has lasted: a=2, b to go\n" in text
+
+
 def test_labels_that_differ_are_shown_with_both_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing, other and left-over labels are told apart, with the last error; scripts get the state."""
     state = LabelState(wanted={"a": "1", "b": "2"}, applied={"b": "3", "c": "4"}, last_error="forbidden\x1b[2J")

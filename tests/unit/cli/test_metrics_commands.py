@@ -82,6 +82,11 @@ def test_series_are_rendered_without_an_agent() -> None:
     assert code == 0
     assert {dict(labels).get("Hostname") for name, labels in read_text(out) if name.startswith("DCGM")} == {"n1"}
     assert any(name == "DCGM_FI_PROF_PCIE_TX_BYTES" for name, _ in read_text(out))
+    # What the settings say of the series that the agent serves is so here too.
+    settings = ("--set", "metrics.xid_zero_before_first=true", "--set", "metrics.host_label=none")
+    code, out, _ = run_here("render", "metrics", "--gpus", "simulated:l40s", *settings)
+    assert {value for (name, _), value in read_text(out).items() if name == "DCGM_FI_DEV_XID_ERRORS"} == {0}
+    assert not any("Hostname" in dict(labels) for _, labels in read_text(out))
     code, out, _ = run_here("render", "metrics", "--openmetrics", "--gpus", "simulated:l40s")
     assert code == 0
     assert read_openmetrics(out)

@@ -5,12 +5,24 @@ import io
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.cli.answers.selection import find_gpu, list_uuids, name_pod, narrow_gpus, narrow_rows, warn_of_pod
+from nodeagent.cli.answers.selection import (
+    find_gpu,
+    list_uuids,
+    name_holders,
+    name_pod,
+    narrow_gpus,
+    narrow_rows,
+    warn_of_pod,
+)
+from nodeagent.cli.answers.table import Layout, lay_out
+from nodeagent.cli.gpu.view import tabulate_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import GpuPair, KnownGpu, MissingGpu, PathKind
 from nodeagent.model.health import DeviceHealth, Verdict
+from nodeagent.model.usage import PartUse
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import allocate, make_table
 
@@ -110,3 +122,25 @@ def test_a_pod_that_is_not_there_is_doubted() -> None:
     )
     assert doubt("brt-0", name_pod(WHOLE)).endswith("did you mean 'bert-0'?\n")
     assert doubt("zzz", name_pod(WHOLE)).endswith("held by pod zzz\n")
+
+
+def test_a_pod_with_a_part_of_a_gpu_holds_it() -> None:
+    """Beside who has it whole; of the parts only those of the pod are left."""
+    records = make_records()
+    first, second = records.gpus
+    parts = tuple(
+        PartHolder(
+            number=number,
+            pod=PodIdentity(namespace="ml", name=name),
+            container="main",
+            since_seconds=1.0,
+            use=PartUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
+        )
+        for number, name in enumerate(("a", "b", "a"))
+    )
+    records = replace(records, gpus=(replace(first, parts=parts), second))
+    assert list(name_holders(records.gpus)) == ["ml/bert-0", "ml/a", "ml/b", "ml/tiny"]
+    (left,) = narrow_gpus(records, None, "ml/a").gpus
+    assert [one.number for one in left.parts] == [0, 2]
+    assert left.allocations == ()
+    assert "ml/a, ml/b" in lay_out(tabulate_gpus(records), Layout(width=300, wide=True))[1]

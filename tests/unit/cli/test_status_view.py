@@ -10,6 +10,7 @@ from nodeagent.components.web.api.records import (
     GateRecord,
     GpuRecord,
     GpusRecord,
+    PartHolder,
     StateRecord,
 )
 from nodeagent.model.allocation import Allocation, PodIdentity
@@ -18,6 +19,7 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.usage import PartUse
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
@@ -211,3 +213,30 @@ def test_a_gpu_that_nobody_gets_is_not_shown_as_free() -> None:
 def _render_gpus(state: StateRecord, records: tuple[GpuRecord, ...]) -> str:
     assert state.gpus is not None
     return render_status(replace(state, gpus=replace(state.gpus, gpus=records)), Layout(200), colour=False)
+
+
+def test_pods_with_parts_are_named_at_their_gpu() -> None:
+    """Each once, and counted below."""
+    state = _state()
+    assert state.gpus is not None
+    parts = tuple(
+        PartHolder(
+            number=number,
+            pod=PodIdentity(namespace="ml", name=name),
+            container="main",
+            since_seconds=1.0,
+            use=PartUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
+        )
+        for number, name in enumerate(("a", "b", "a"))
+    )
+    records = state.gpus
+    (first, *rest) = records.gpus
+
+    def show(count: int) -> str:
+        gpus = replace(records, gpus=(replace(first, parts=parts[:count]), *rest))
+        return render_status(replace(state, gpus=gpus), Layout(width=300), colour=False)
+
+    assert "ml/train, ml/a, ml/b" in show(3)
+    assert "3 parts of GPUs" in show(3)
+    assert "1 part of GPUs" in show(1)
+    assert "of GPUs" not in show(0)

@@ -1,6 +1,7 @@
 """What keys make of the screen of `nodeagent top`, and what the screen then says."""
 
 import re
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ def make_process(pid: int, pod: str, command: str, **values: int) -> TopProcess:
 
 def make_device(index: int, use: float | None, *processes: TopProcess, **values: str) -> TopDevice:
     """One GPU."""
-    usual = {"health": "healthy"} | values
+    usual: dict[str, Any] = {"health": "healthy"} | values
     return TopDevice(
         gpu=str(index),
         uuid=f"GPU-{index}",

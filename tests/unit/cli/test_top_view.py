@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
 from nodeagent.cli.answers.table import Layout
 from nodeagent.cli.top.view import ProcessFacts, build_top, list_pids, render_top
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord, StateRecord
-from nodeagent.model.allocation import Allocation
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder, StateRecord
+from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.usage import PartUse
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     START,
@@ -142,3 +144,28 @@ def test_a_narrow_terminal_still_shows_who_holds_what(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert "ml/bert-0" in lines[3]
     assert ("DEVICE" in lines[2]) == (width == 200 or "NVIDIA" in lines[3])
+
+
+def test_pods_with_parts_are_named_with_what_they_use_and_have() -> None:
+    """Their processes are theirs by the pod; who else has the GPU is named before them."""
+    parts = tuple(
+        PartHolder(
+            number=number,
+            pod=PodIdentity(namespace="ml", name=name, uid=f"u-{name}"),
+            container="main",
+            since_seconds=START,
+            use=PartUse(gpu=UUID, index=0, cores=cores, memory_bytes=1 << 30, cores_used=used),
+        )
+        for number, name, cores, used in ((1, "a", 30, 12), (2, "b", 0, None), (3, "a", 20, 3))
+    )
+    sample = make_sample(processes=(make_process(7), make_process(8), make_process(9)))
+    record = replace(make_record(sample, allocate("whole", UUID)), parts=parts)
+    facts = {7: ProcessFacts(pod_uid="u-a"), 8: ProcessFacts(pod_uid="u-b"), 9: ProcessFacts()}
+    top = build_top(make_state(record), facts)
+    (device,) = top.devices
+    assert device.pods == ("ml/whole", "ml/a", "ml/b")
+    assert [one.pod for one in device.processes] == ["ml/a", "ml/b", "host"]
+    text = render_top(top, Layout(width=200), colour=False)
+    assert "ml/whole, ml/a 12 of 30, ml/b - of any, ml/a 3 of 20" in text
+    lost = render_top(replace(top, devices=(replace(device, lost="gone"),)), Layout(width=200), colour=False)
+    assert "ml/a 12 of 30" in lost

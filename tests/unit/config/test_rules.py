@@ -16,6 +16,7 @@ LONG = "/" + "d" * 95
         (f"kubelet: {{device_plugins_dir: {LONG}}}", "kubelet.device_plugins_dir: socket path '/"),
         (f"kubelet: {{plugins_registry_dir: {LONG}}}", "kubelet.plugins_registry_dir: socket path '/"),
         (f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 11}}}", "kubelet.pod_resources_socket: socket path '/"),
+        (f"fractions: {{usage_socket: {LONG}/{'s' * 11}}}", "fractions.usage_socket: socket path '/"),
         (
             "supervisor: {restart_min_seconds: 90}",
             "supervisor.restart_min_seconds: 90 exceeds restart_max_seconds, 60; lower it",
@@ -47,6 +48,7 @@ def test_mps_with_mixed_mig_is_a_contradiction(tmp_path: Path) -> None:
     [
         f"node: {{run_dir: {LONG}}}",
         f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 10}}}",
+        f"fractions: {{usage_socket: {LONG}/{'s' * 10}}}",
         "device_plugin: {default_config: a, config_dir: /}",
         "device_plugin: {resource_prefix: b.c}\nresources: {mig: [{pattern: a, name: b.c/d}]}",
     ],

@@ -59,7 +59,7 @@ def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] |
     account = cluster.find_account(node)
     assert account is not None
     placement = scheduler.decider.__class__(cluster, "pack").place(read(cluster, pod), node)
-    cluster.assume(read(cluster, pod), node, placement.parts, written, now)
+    cluster.assume(read(cluster, pod), node, placement.parts, written, now + 60)
     return placement.parts
 
 
@@ -314,3 +314,11 @@ def test_a_share_counts_by_its_annotation(cluster: Cluster) -> None:
     assert used(cluster, "h") == {1: 30, 2: 30}
     cluster.note_pod(make_pod("b", limits, node="n", annotations=annotations), 0.0)
     assert used(cluster) == {0: 30}
+
+
+def test_what_anybody_may_write_is_kept_in_bounds(cluster: Cluster) -> None:
+    """Annotations may have a quarter of a megabyte, on every pod."""
+    many = {f"{INDEX}{number}": "0" for number in range(5000)}
+    pod = read(cluster, make_pod("a", HALF, annotations=many | {f"{UUID}0": "x" * 200_000}))
+    assert len(pod.choice) <= 128
+    assert max(map(len, pod.choice.values())) <= 8192

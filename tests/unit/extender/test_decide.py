@@ -249,7 +249,7 @@ def test_an_answer_is_remembered_until_the_node_changes() -> None:
 
 def test_kinds_of_pods_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A number that stood for one never stands for another."""
-    monkeypatch.setattr("nodeagent.extender.decide._KEYS_MAX", 2)
+    monkeypatch.setattr("nodeagent.extender.decide._KINDS_MAX", 2)
     scheduler = FakeScheduler(make_plain_node("n", 200, 8))
     fill(scheduler, "n", (50, 1), (50, 1))
     for cores in (10, 60, 20, 70, 10, 60):

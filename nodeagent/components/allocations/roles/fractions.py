@@ -60,6 +60,21 @@ def refuse_binding(
     return ""
 
 
+def list_kept(fractions: PartTable, redeemed: Collection[int], leaving: Iterable[int]) -> tuple[Reservation, ...]:
+    """What stays promised of bindings that leave for one that redeems these: all but the ids that are promised to it.
+
+    An init container starts again after a reboot, with the ids that it had; the kubelet does not ask for them again.
+    """
+    taken = {(each.resource, frozenset(each.devices)) for each in map(fractions.reservations.get, redeemed) if each}
+    return tuple(
+        reservation
+        for number in leaving
+        if (binding := fractions.bindings.get(number)) is not None
+        for reservation in map(fractions.reservations.__getitem__, binding.reservations)
+        if (reservation.resource, frozenset(reservation.devices)) not in taken
+    )
+
+
 def find_flaw(fractions: PartTable, binding: Binding) -> str:
     """What is wrong with a binding whatever the GPUs have to give; empty when nothing is."""
     living = fractions.bindings.get(binding.number)

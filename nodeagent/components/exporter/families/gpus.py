@@ -6,12 +6,12 @@ One series a GPU even where MIG is on, so that sums are right; labels `gpu` and 
 from collections.abc import Callable, Sequence
 
 from nodeagent.components.exporter.catalogue.field import Entity
-from nodeagent.components.exporter.fields.identity import render_bus_id
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.serving.exposition import Family, Labels, MetricType, make_family
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.telemetry import GpuSample
+from nodeagent.rules.ids import render_bus_id
 
 _Read = Callable[[GpuSample], float | None]
 _Row = tuple[Labels, _Read]

@@ -1,12 +1,7 @@
 """Texts that may be put on every GPU series as labels."""
 
 from nodeagent.components.exporter.catalogue.field import Identity, LabelField
-
-
-def render_bus_id(address: str) -> str:
-    """A PCI address as NVML spells it: `00000000:3B:00.0`."""
-    domain, _, rest = address.partition(":")
-    return f"{domain:0>8}:{rest}".upper()
+from nodeagent.rules.ids import render_bus_id
 
 
 def _cuda_version(identity: Identity) -> str:

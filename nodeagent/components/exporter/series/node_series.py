@@ -19,6 +19,7 @@ from nodeagent.components.exporter.series.health_watches import HealthWatches
 from nodeagent.components.exporter.series.rates import RateBook
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.serving.exposition import Block, render_families
+from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cluster import PodLabelTable
 from nodeagent.model.driver import DriverState
@@ -44,6 +45,32 @@ class Wishes:
     xid_window_seconds: float = 300.0
     clock_events_window_seconds: float = 300.0
     xid_zero_before_first: bool = False
+
+
+def plan_style(metrics: MetricsSettings, host: str) -> LabelStyle:
+    """How these settings want labels."""
+    return LabelStyle(
+        host=host,
+        host_label=metrics.host_label,
+        replace_blanks=metrics.replace_blanks_in_model_name,
+        old_namespace=metrics.old_namespace_labels,
+        pod_uid=metrics.pod_uid,
+    )
+
+
+def plan_wishes(metrics: MetricsSettings, selection: Selection, host: str) -> Wishes:
+    """What these settings ask for, with the fields that their list selects."""
+    return Wishes(
+        selection=selection,
+        style=plan_style(metrics, host),
+        pods=metrics.pod_attribution,
+        processes=metrics.processes,
+        pod_labels=metrics.pod_label_allowlist if metrics.pod_labels else None,
+        extra_resource_names=metrics.extra_resource_names,
+        xid_window_seconds=metrics.xid_window_seconds,
+        clock_events_window_seconds=metrics.clock_events_window_seconds,
+        xid_zero_before_first=metrics.xid_zero_before_first,
+    )
 
 
 @dataclass(frozen=True, slots=True)

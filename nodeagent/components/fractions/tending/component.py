@@ -4,12 +4,14 @@ Refuses to take one source's word for an end, and to take silence for one.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
 
-from nodeagent.components.fractions.decide import describe_binding, name_files
-from nodeagent.components.fractions.tending.judge import PartLook, judge_all
+from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
+from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
+from nodeagent.components.fractions.tending.judge import PartLook, find_identities, judge_all
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -19,7 +21,7 @@ from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import PartReleased
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, PartTable
-from nodeagent.model.parts import PodContainer
+from nodeagent.model.parts import PartLimit, PodContainer
 from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
 
@@ -80,34 +82,55 @@ class Tending:
         *,
         turn: anyio.Lock,
         note: Callable[[PodListing], None],
+        view: Callable[[], PartView],
     ) -> None:
-        """`turn` is held by whoever changes what is bound; `note` is told of each list that the kubelet gives."""
+        """Wire it up.
+
+        Args:
+            bus: where what has ended is told.
+            conditions: where this part's conditions are set.
+            clock: the time.
+            ledger: the journal's part for what is given here.
+            files: what containers were given as files.
+            kubelet: who holds what by the kubelet's own records.
+            sources: who else knows what containers there are.
+            turn: held by whoever changes what is bound.
+            note: told of each list that the kubelet gives.
+            view: what is known of the GPUs that are given in parts.
+        """
         self._bus, self._conditions, self._clock = bus, conditions, clock
         self._ledger, self._files, self._kubelet, self._sources = ledger, files, kubelet, sources
-        self._turn, self._note = turn, note
+        self._turn, self._note, self._view = turn, note, view
         self._over_since: Mapping[int, float] = {}
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
         """Look now and then whether what is promised and bound still is."""
+        is_first = True
         async for _ in Ticker(TEND_SECONDS):
-            if self._table().reservations:
+            # At the beginning also where nothing is known: the kubelet may know of what the journal has lost.
+            if is_first or self._table().reservations:
+                is_first = False
                 await self._tend()
 
     async def _tend(self) -> None:
         """One look at all sources; what they agree has ended is given back."""
         look = await self._look()
         async with self._turn:
+            await self._adopt_all(look)
             table = self._table()
             judgement = judge_all(table, look, self._over_since)
             self._over_since = judgement.over_since
             ended = judgement.list_ended()
-            if ended:
-                try:
+            try:
+                if ended:
                     await self._ledger.release(ended)
-                except AllocationError as error:
-                    self._log.warning("parts_not_released", error=str(error))
-                    return
+                for told in find_identities(self._table(), look):
+                    # Nothing but the name changes, so what is given is all that the account has to allow.
+                    await self._ledger.bind(told, [table.sum_parts(part.gpu) for part in told.parts])
+            except AllocationError as error:
+                self._log.warning("parts_not_written", error=str(error))
+                return
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
         self._conditions.replace("part-orphaned", orphans)
         if look.listing is not None:
@@ -117,6 +140,36 @@ class Tending:
             self._bus.publish_fact(PartReleased(number=number, reason=why), source="fractions")
             if binding is not None:
                 await self.remove_files(binding)
+
+    async def _adopt_all(self, look: PartLook) -> None:
+        """Take in what the kubelet holds and the journal does not know of."""
+        view, limits = self._view(), dict[str, tuple[PartLimit, ...]]()
+        for name in list_unknown_names(self._table(), look, view):
+            if told := await _try(partial(self._files.folders.read, name)):
+                limits[name] = told
+        for adoption in plan_adoptions(self._table(), look, view, limits):
+            try:
+                await self._adopt(adoption)
+            except AllocationError as error:
+                self._log.warning("part_not_adopted", pod=adoption.pod.name, error=str(error))
+
+    async def _adopt(self, adoption: Adoption) -> None:
+        promised = [await self._ledger.reserve(*promise) for promise in adoption.promises]
+        self._log.warning("part_adopted", pod=adoption.pod.name, container=adoption.container, source=adoption.source)
+        if not adoption.parts:
+            return
+        binding = Binding(
+            number=0,
+            reservations=tuple(each.number for each in promised),
+            pod=adoption.pod,
+            container=adoption.container,
+            parts=adoption.parts,
+            since_seconds=self._clock.wall(),
+            cdi_name=promised[0].cdi_name,
+            why=f"found after the journal was lost, by {adoption.source}",
+            confirmed_by=("kubelet", adoption.source),
+        )
+        await self._ledger.bind(binding, None)
 
     async def _look(self) -> PartLook:
         """Ask everybody; who does not answer is told apart from who has nothing to say."""

@@ -4,15 +4,18 @@ Owns what counts as the word of each source. The kubelet's list says which pods 
 what, but for ordinary init containers; those stand in its notes, where pods stay that are gone.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import is_same_pod
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable, Reservation
 from nodeagent.model.parts import ContainerState, PodContainer
-from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.model.ports import KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.pairing import Records, find_other_half
 from nodeagent.rules.fractions.recovery import (
     Action,
     Container,
@@ -23,6 +26,8 @@ from nodeagent.rules.fractions.recovery import (
     Process,
     decide_recovery,
 )
+
+Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[PodIdentity]]
 
 
 class PartLook(NamedTuple):
@@ -54,25 +59,49 @@ class Judgement(NamedTuple):
         return tuple(number for number, finding in self.findings.items() if finding.action is Action.ORPHAN)
 
 
+def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
+    """Bindings of which name and uid of the pod are known only now, with both.
+
+    When they were made one of the kubelet's records was silent; without the uid no other source can be asked of them.
+    """
+    listed = look.listing.containers if look.listing is not None else ()
+    noted = look.checkpoint.containers if look.checkpoint is not None else ()
+    halves = [each for each in table.bindings.values() if not (each.pod.name and each.pod.uid)]
+    known = [(each, find_other_half(Records(listed=listed, noted=noted), each.pod)) for each in halves]
+    return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
+
+
 def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
     """Everything that is promised or bound, each by itself."""
     findings: dict[int, Finding] = {}
+    holders = find_holders(look)
     for reservation in table.reservations.values():
         if reservation.number not in table.redeemed:
-            findings[reservation.number] = decide_recovery(_weigh_promise(reservation, look, over_since))
+            findings[reservation.number] = decide_recovery(_weigh_promise(reservation, look, holders, over_since))
     for binding in table.bindings.values():
-        findings[binding.number] = decide_recovery(_weigh_binding(table, binding, look, over_since))
+        findings[binding.number] = decide_recovery(_weigh_binding(table, binding, look, holders, over_since))
     doubtful = (number for number, finding in findings.items() if finding.action is Action.LOOK_AGAIN)
     return Judgement(findings, {number: over_since.get(number, look.now_seconds) for number in doubtful})
 
 
-def _weigh_promise(reservation: Reservation, look: PartLook, over_since: Mapping[int, float]) -> Evidence:
+def find_holders(look: PartLook) -> Holders:
+    """Who holds just these ids, by the kubelet's list and its notes; found once, for there may be hundreds of each."""
+    holders: dict[tuple[ResourceName, frozenset[DeviceId]], list[PodIdentity]] = {}
+    listed = look.listing.containers if look.listing is not None else ()
+    for entry in (*listed, *(look.checkpoint.containers if look.checkpoint is not None else ())):
+        holders.setdefault((entry.resource, frozenset(entry.devices)), []).append(entry.pod)
+    return holders
+
+
+def _weigh_promise(
+    reservation: Reservation, look: PartLook, holders: Holders, over_since: Mapping[int, float]
+) -> Evidence:
     """Of a promise nobody knows the pod: whoever holds just these ids is the one."""
     kubelet = Kubelet.UNREADABLE
     if look.listing is not None:
-        entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
-        holds = any(_holds(entry, reservation.resource, reservation.devices) for entry in entries)
-        kubelet = Kubelet.YES if holds else Kubelet.NO
+        holds = (reservation.resource, frozenset(reservation.devices)) in holders
+        # Init containers stand in the notes alone, and one may start again whose promise was kept for that.
+        kubelet = Kubelet.YES if holds else Kubelet.UNREADABLE if look.checkpoint is None else Kubelet.NO
     return Evidence(
         own=Own.RESERVED,
         kubelet=kubelet,
@@ -81,10 +110,12 @@ def _weigh_promise(reservation: Reservation, look: PartLook, over_since: Mapping
     )
 
 
-def _weigh_binding(table: PartTable, binding: Binding, look: PartLook, over_since: Mapping[int, float]) -> Evidence:
+def _weigh_binding(
+    table: PartTable, binding: Binding, look: PartLook, holders: Holders, over_since: Mapping[int, float]
+) -> Evidence:
     return Evidence(
         own=Own.BOUND,
-        kubelet=_ask_kubelet(table, binding, look),
+        kubelet=_ask_kubelet(table, binding, look, holders),
         process=_ask_gpus(binding, look),
         container=_ask_runtime(binding, look.containers),
         over_since_seconds=over_since.get(binding.number),
@@ -92,17 +123,19 @@ def _weigh_binding(table: PartTable, binding: Binding, look: PartLook, over_sinc
     )
 
 
-def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook) -> Kubelet:
+def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook, holders: Holders) -> Kubelet:
     if look.listing is None:
         return Kubelet.UNREADABLE
-    if not is_active(binding.pod, look.listing):
+    if not binding.pod.name and look.checkpoint is None:
+        return Kubelet.UNREADABLE
+    # By uid alone nobody can say whether it is active: it counts as that as long as the notes have it.
+    if binding.pod.name and not is_active(binding.pod, look.listing):
         return Kubelet.NO
-    entries = (*look.listing.containers, *(look.checkpoint.containers if look.checkpoint is not None else ()))
     promised = [table.reservations[number] for number in binding.reservations]
     holds = any(
-        _holds(entry, each.resource, each.devices) and _is_of(entry.pod, binding.pod)
-        for entry in entries
+        _is_of(pod, binding.pod)
         for each in promised
+        for pod in holders.get((each.resource, frozenset(each.devices)), ())
     )
     return Kubelet.YES if holds else Kubelet.NO
 
@@ -115,10 +148,6 @@ def is_active(pod: PodIdentity, listing: PodListing) -> bool:
 def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
     """Whether an entry, which has a name or a uid, is of this pod."""
     return entry.uid == pod.uid if entry.uid and not entry.name else is_same_pod(entry, pod)
-
-
-def _holds(entry: ContainerDevices, resource: ResourceName, devices: Iterable[DeviceId]) -> bool:
-    return entry.resource == resource and set(entry.devices) == set(devices)
 
 
 def _ask_gpus(binding: Binding, look: PartLook) -> Process:

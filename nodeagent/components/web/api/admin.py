@@ -60,6 +60,15 @@ class DoorCommand(Value, frozen=True):
     """As for a clearing."""
 
 
+class LayoutCommand(Value, frozen=True):
+    """Have the GPUs cut as a layout says."""
+
+    layout: str = ""
+    """Empty for the one that is asked for already."""
+    who: str = ""
+    """As for a clearing."""
+
+
 class PartCommand(Value, frozen=True):
     """Give a running container other limits."""
 

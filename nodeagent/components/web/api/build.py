@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nodeagent.components.web.api.gpu_records import join_gpus
+from nodeagent.components.web.api.parts import list_part_holders
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
 from nodeagent.components.web.verdict import decide_ready, decide_verdict
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
@@ -10,11 +11,13 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import PartTable
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
 
 
@@ -43,6 +46,8 @@ class Known(Value, frozen=True):
     allocations: AllocationTable | None = None
     labels: LabelState | None = None
     offering: Offering | None = None
+    parts: PartTable | None = None
+    usage: PartUsage | None = None
 
 
 def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
@@ -98,12 +103,14 @@ def build_state(
     ready = decide_ready(gates, components)
     gpus = None
     if known.inventory is not None:
+        parts = list_part_holders(known.parts, known.usage) if known.parts is not None else None
         gpus = join_gpus(
             known.inventory,
             known.sample,
             known.health,
             known.allocations,
             offering=known.offering,
+            parts=parts,
             plugin=known.plugin,
             now_seconds=now_seconds,
         )

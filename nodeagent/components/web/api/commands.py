@@ -14,6 +14,7 @@ from nodeagent.components.web.api.admin import (
     DoorCommand,
     FaultCommand,
     ForgetCommand,
+    LayoutCommand,
     PartCommand,
     ReleaseCommand,
     describe_person,
@@ -53,6 +54,7 @@ class Commands:
             "/api/v1/clear": self._clear,
             "/api/v1/forget": self._forget,
             "/api/v1/door": self._set_door,
+            "/api/v1/layout": self._apply_layout,
             "/api/v1/part": self._set_part,
         }
 
@@ -89,6 +91,10 @@ class Commands:
         command = parse_command(order.body, DoorCommand)
         door = None if command.door == CONFIGURED else Door(command.door)
         return await self._control.set_door(command.gpu, door, describe_person(command.who, order.uid, order.pid))
+
+    async def _apply_layout(self, order: Order) -> str:
+        command = parse_command(order.body, LayoutCommand)
+        return await self._control.apply_layout(command.layout, describe_person(command.who, order.uid, order.pid))
 
     async def _set_part(self, order: Order) -> str:
         command = parse_command(order.body, PartCommand)

@@ -1,6 +1,7 @@
 """Joins what is known of each GPU: identity, sample, health, holders; pure."""
 
-from nodeagent.components.web.api.records import GpuRecord, GpusRecord
+from nodeagent.components.web.api.parts import PartHolders
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHolder
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
@@ -19,13 +20,14 @@ def join_gpus(
     *,
     offering: Offering | None = None,
     plugin: PluginState | None = None,
+    parts: PartHolders | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """One record per GPU of the inventory; what has not been read yet is missing from it."""
     known = _Known(sample, health, table, offering, plugin, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
-        gpus=tuple(map(known.join, inventory.gpus)),
+        gpus=tuple(known.join(gpu, (parts or {}).get(gpu.uuid, ())) for gpu in inventory.gpus),
         pairs=inventory.pairs,
         switches=inventory.switches,
         missing=inventory.missing,
@@ -62,7 +64,7 @@ class _Known:
             for device in allocation.devices:
                 self._places.setdefault(find_uuid(device), []).append(place)
 
-    def join(self, gpu: Gpu) -> GpuRecord:
+    def join(self, gpu: Gpu, parts: tuple[PartHolder, ...]) -> GpuRecord:
         newest = self._samples.get(gpu.uuid)
         return GpuRecord(
             gpu=gpu,
@@ -73,6 +75,7 @@ class _Known:
             allocations=self._find_allocations(gpu),
             door=self._doors.get(gpu.uuid),
             free=self._find_free(gpu),
+            parts=parts,
         )
 
     def _find_free(self, gpu: Gpu) -> tuple[str, ...] | None:

@@ -35,6 +35,7 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/gpus/{name}", gives="one GPU, by UUID, index or PCI address"),
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
         Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
+        Endpoint(call="GET /api/v1/mig", gives="the MIG layout that is asked for, how it stands, and what changes now"),
         Endpoint(call="GET /api/v1/parts", gives="the containers that have parts of GPUs, and what was promised them"),
         Endpoint(call="GET /api/v1/usage", gives="what each of them uses of its parts, by the newest sample"),
         Endpoint(call="GET /api/v1/doors", gives="by which door each GPU is given out, and who is waited for"),
@@ -57,6 +58,7 @@ INDEX = Index(
             call="POST /api/v1/clear", gives='takes a GPU back into service: {"gpu", "reason", "who"}', where=ADMIN
         ),
         Endpoint(call="POST /api/v1/forget", gives='no longer misses a GPU that is gone: {"gpu", "who"}', where=ADMIN),
+        Endpoint(call="POST /api/v1/layout", gives='has the GPUs cut as a layout says: {"layout", "who"}', where=ADMIN),
         Endpoint(call="POST /api/v1/door", gives='has a GPU go through a door: {"gpu", "door", "who"}', where=ADMIN),
         Endpoint(
             call="POST /api/v1/part",

@@ -12,6 +12,7 @@ from nodeagent.components.web.api.admin import (
     DoorCommand,
     FaultCommand,
     ForgetCommand,
+    LayoutCommand,
     PartCommand,
     ReleaseCommand,
 )
@@ -29,6 +30,7 @@ from nodeagent.components.web.api.records import (
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
@@ -55,6 +57,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/parts": PartsRecord,
     "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
+    "/api/v1/mig": MigState,
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
     "/api/v1/components": tuple[ComponentRecord, ...],
@@ -73,6 +76,7 @@ COMMANDS: dict[str, Any] = {
     "/api/v1/clear": ClearCommand,
     "/api/v1/forget": ForgetCommand,
     "/api/v1/door": DoorCommand,
+    "/api/v1/layout": LayoutCommand,
     "/api/v1/part": PartCommand,
     "/api/v1/reload": None,
     "/api/v1/resume": None,

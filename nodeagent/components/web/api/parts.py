@@ -1,9 +1,17 @@
 """Parts of GPUs as the API tells them: who has which and uses how much of it, how that was decided, and who waits."""
 
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from nodeagent.components.web.api.records import PartHolder
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.parts import PartReasons
 from nodeagent.model.usage import PartUsage, PartUse, UndividedUse
 from nodeagent.model.values import Value
+
+PartHolders = Mapping[GpuUuid, tuple[PartHolder, ...]]
 
 
 class PartRecord(Value, frozen=True):
@@ -13,7 +21,7 @@ class PartRecord(Value, frozen=True):
     decided: tuple[str, ...] = ()
     """How its GPUs were chosen, in lines; nothing for what was chosen before the agent began."""
     used: tuple[PartUse, ...] = ()
-    """What it uses of each part; nothing before that was measured."""
+    """What it uses of each part, in the order of the parts."""
 
 
 class WaitingRecord(Value, frozen=True):
@@ -34,16 +42,50 @@ class PartsRecord(Value, frozen=True):
     """What several containers of a pod use together, while nothing tells which of them it is."""
 
 
+def list_part_holders(table: PartTable, usage: PartUsage | None) -> PartHolders:
+    """Who has a part of each GPU."""
+    found: dict[GpuUuid, list[PartHolder]] = {}
+    for number, uses in _join_uses(table, usage).items():
+        binding = table.bindings[number]
+        for use in uses:
+            holder = PartHolder(
+                number=number,
+                pod=binding.pod,
+                container=binding.container,
+                since_seconds=binding.since_seconds,
+                use=use,
+            )
+            found.setdefault(use.gpu, []).append(holder)
+    return {gpu: tuple(holders) for gpu, holders in found.items()}
+
+
+def _join_uses(table: PartTable, usage: PartUsage | None) -> dict[int, tuple[PartUse, ...]]:
+    """What each binding has, as it is written down now, with what was measured of it last."""
+    containers = usage.containers if usage is not None else ()
+    measured = {(one.number, part.gpu): part for one in containers for part in one.parts}
+    return {
+        number: tuple(
+            replace(
+                measured.get((number, part.gpu)) or PartUse(gpu=part.gpu, index=None, cores=0, memory_bytes=0),
+                cores=part.cores,
+                memory_bytes=part.memory_bytes,
+                cores_max=binding.core_limit,
+            )
+            for part in binding.parts
+        )
+        for number, binding in sorted(table.bindings.items())
+    }
+
+
 def record_parts(table: PartTable | None, reasons: PartReasons | None, usage: PartUsage | None = None) -> PartsRecord:
     """The record of this moment."""
-    known, measured = reasons or PartReasons(), usage or PartUsage()
-    used = {each.number: each.parts for each in measured.containers}
-    bindings = table.bindings if table is not None else {}
+    known, held = reasons or PartReasons(), table or PartTable()
+    uses = _join_uses(held, usage)
     return PartsRecord(
         bound=tuple(
-            PartRecord(binding=binding, decided=known.bound.get(number, ()), used=used.get(number, ()))
-            for number, binding in bindings.items()
+            PartRecord(binding=binding, decided=known.bound.get(number, ()), used=uses[number])
+            for number, binding in held.bindings.items()
         ),
         waiting=tuple(WaitingRecord(container=who, looked_at=lines) for who, lines in sorted(known.waiting.items())),
-        undivided=measured.undivided,
+        undivided=usage.undivided if usage is not None else (),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from nodeagent.model.allocation import Allocation
+from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
 from nodeagent.model.health import DeviceHealth
@@ -11,6 +11,7 @@ from nodeagent.model.offering import GpuDoor
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.telemetry import GpuSample
+from nodeagent.model.usage import PartUse
 from nodeagent.model.values import Value
 
 SIMULATED_HEADER = "Nodeagent-Simulated"
@@ -53,6 +54,17 @@ class ConditionRecord(Value, frozen=True):
     detail: str = ""
 
 
+class PartHolder(Value, frozen=True):
+    """A container with a part of a GPU, and what it uses of that."""
+
+    number: int
+    """Of its binding."""
+    pod: PodIdentity
+    container: str
+    since_seconds: float
+    use: PartUse
+
+
 class GpuRecord(Value, frozen=True):
     """One GPU with everything known of it at this moment."""
 
@@ -67,6 +79,8 @@ class GpuRecord(Value, frozen=True):
     """By which it is given out; `None` while that is not known."""
     free: tuple[str, ...] | None = None
     """UUIDs of what somebody could get of it now: itself, or MIG devices; `None` where this agent offers nothing."""
+    parts: tuple[PartHolder, ...] = ()
+    """Who has parts of it, where it is given in parts."""
 
 
 class GpusRecord(Value, frozen=True):

@@ -24,7 +24,7 @@ ROUTINE_MAX = 4
 ROUTINE = frozenset({"DevicesAllocated", "DevicesFreed"})
 ALIKE = frozenset({"GpuAppeared", "GpuVanished", "VerdictChanged", "MigLayoutChanged"})
 """What happens to many devices at once is told once for all of them."""
-NAMED = re.compile(r"(GPU \d+(?: \S*\dg\.\S+)?) (.+)")
+NAMED = re.compile(r"(GPU \d+(?::\d+ \(\S+\)| \(gone\))?) (.+)")
 NAMES_TOLD = 3
 NAMING = ("gpu", "device", "devices")
 """Fields by which an event says what it is about."""
@@ -102,18 +102,22 @@ def build_chains(
     parents: dict[int, int | None] = {}
     said: dict[str, str] = {}
     told: dict[int, Told] = {}
+    # Summaries that say what the last one said: worth a word only for what followed from them.
+    repeated: set[int] = set()
     children: dict[int | None, list[int]] = {}
     for each in events:
         parents[each.seq] = each.cause
         parent = _find_told(parents, told.keys(), each.seq)
-        is_told = bool(each.text) and not (
-            each.type in SUMMARIES and (parent is not None or each.text == said.get(each.type))
-        )
+        is_summary = each.type in SUMMARIES
+        is_told = bool(each.text) and not (is_summary and parent is not None)
+        if is_summary and each.text == said.get(each.type):
+            repeated.add(each.seq)
         said[each.type] = each.text
         if is_told:
             told[each.seq] = each
             children.setdefault(parent, []).append(each.seq)
-    walks = {root: _walk(children, root) for root in children.get(None, ())}
+    began = [root for root in children.get(None, ()) if root not in repeated or root in children]
+    walks = {root: _walk(children, root) for root in began}
     roots = [root for root, walk in walks.items() if about is None or any(seq in about for seq, _ in walk)]
     chosen = _choose(told, roots, routine)[:limit]
     return tuple(_build_chain([(told[seq], depth) for seq, depth in walks[root]], length) for root in chosen)

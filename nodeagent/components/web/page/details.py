@@ -1,7 +1,9 @@
 """The permanent addresses: a page for each GPU, pod and condition, made of the same parts as the overview; pure."""
 
+from collections.abc import Sequence
+
 from nodeagent.components.web.api.gpu_records import find_gpu_record
-from nodeagent.components.web.api.records import GpuRecord
+from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
 from nodeagent.components.web.page.chains import build_chains, find_about
 from nodeagent.components.web.page.charts import render_charts
 from nodeagent.components.web.page.condition import DEFINITIONS, render_condition_page
@@ -14,7 +16,9 @@ from nodeagent.components.web.page.gpus import (
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
 from nodeagent.components.web.page.overview import Page, PageView, Steps, finish, render_overview, tell_all
-from nodeagent.components.web.page.parts import render_allocation_table, render_events
+from nodeagent.components.web.page.parts import render_allocation_table, render_events, render_part_table
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.gpu import Gpu
 from nodeagent.rules.ids import find_uuid
 
 HISTORY_CHAINS = 40
@@ -90,12 +94,19 @@ def _now(record: GpuRecord, view: PageView) -> str:
 
 
 def _holders(record: GpuRecord, view: PageView) -> str:
-    if not record.allocations:
+    parts = [(record.gpu, one) for one in record.parts]
+    if not record.allocations and not parts:
         if record.door is not None and not record.door.is_open:
             return f"<p>Nobody: {esc(record.door.explain())}</p>"
         vacancy = tell_vacancy(record)
         return f"<p>Nobody{f': {vacancy}' if vacancy else ''}.</p>"
-    return render_allocation_table(record.allocations, view.state.gpus, view.state.time_seconds)
+    return _tabulate_held(record.allocations, parts, view.state)
+
+
+def _tabulate_held(held: Sequence[Allocation], parts: Sequence[tuple[Gpu, PartHolder]], state: StateRecord) -> str:
+    """Devices, and parts of GPUs; a table each where there are any."""
+    devices = render_allocation_table(held, state.gpus, state.time_seconds) if held else ""
+    return devices + (render_part_table(parts, state.time_seconds) if parts else "")
 
 
 def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
@@ -106,26 +117,33 @@ def render_pod_page(namespace: str, name: str, view: PageView) -> Page:
         for one in state.allocations
         if one.pod is not None and (one.pod.namespace, one.pod.name) == (namespace, name)
     )
+    gpus = state.gpus.gpus if state.gpus is not None else ()
+    parts = [
+        (record.gpu, one)
+        for record in gpus
+        for one in record.parts
+        if (one.pod.namespace, one.pod.name) == (namespace, name)
+    ]
     title = f"pod {namespace}/{name}"
-    if not held:
+    if not held and not parts:
         return _absent(title, "It holds no device of this node now.", view)
-    own = {find_uuid(device) for one in held for device in one.devices}
+    own = {find_uuid(device) for one in held for device in one.devices} | {str(gpu.uuid) for gpu, _ in parts}
     records = [
         record
-        for record in (state.gpus.gpus if state.gpus is not None else ())
+        for record in gpus
         if own & {str(record.gpu.uuid), *(str(device.uuid) for device in record.gpu.mig_devices)}
     ]
     judged = [decide_style(record) for record in records]
     style = next((one for one in ("bad", "warn") if one in {found[0] for found in judged}), "ok")
-    gpus = ", ".join(f"GPU {record.gpu.index} {word}" for record, (_, word, _) in zip(records, judged, strict=True))
-    body = render_allocation_table(held, state.gpus, state.time_seconds)
+    told = ", ".join(f"GPU {record.gpu.index} {word}" for record, (_, word, _) in zip(records, judged, strict=True))
+    body = _tabulate_held(held, parts, state)
     return Page(
         title=f"{SYMBOLS[style]} {namespace}/{name} · {state.node}",
         node=f"{state.node}: {title}",
         style=style,
         time_seconds=state.time_seconds,
         sections={
-            "verdict": verdict(style, title, gpus),
+            "verdict": verdict(style, title, told),
             "holders": section("holders", "What it holds", f'<div class="card">{body}</div>'),
         },
     )

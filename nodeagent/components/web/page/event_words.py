@@ -26,6 +26,7 @@ from nodeagent.model.events import (
     GpuVanished,
     LabelsApplied,
     LabelsContested,
+    MigChangeEnded,
     MigLayoutChanged,
     PartBound,
     PartRefused,
@@ -37,14 +38,16 @@ from nodeagent.model.events import (
     XidReported,
 )
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch
-from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.ids import find_uuid, name_device
 
 Names = Mapping[str, str]
 """What to call a device: `GPU 3` says more than its UUID."""
 
+GONE = " (gone)"
 LABELS_TOLD = 6
+_ENDS = {"done": "cut", "undone": "left as it was", "half": "left half way", "reboot": "waits for a boot"}
 QUIET = frozenset(
     {
         "AllocationTable",
@@ -55,6 +58,7 @@ QUIET = frozenset(
         "ClusterWishes",
         "ComponentReport",
         "LabelState",
+        "MigState",
         "NodeSample",
         "Offering",
         "PartOffers",
@@ -73,9 +77,11 @@ def build_names(inventory: Inventory | None) -> Names:
     """Short names of all devices."""
     if inventory is None:
         return {}
-    names = {str(gpu.uuid): f"GPU {gpu.index}" for gpu in inventory.gpus}
+    # The driver counts anew: the number of one that is gone may be another's now.
+    names = {str(gone.uuid): f"GPU {gone.index}{GONE}" for gone in inventory.vanished}
+    names |= {str(gpu.uuid): name_device(gpu) for gpu in inventory.gpus}
     for gpu in inventory.gpus:
-        names |= {str(device.uuid): f"GPU {gpu.index} {device.profile}" for device in gpu.mig_devices}
+        names |= {str(device.uuid): name_device(gpu, device) for device in gpu.mig_devices}
     return names
 
 
@@ -92,7 +98,8 @@ class Teller:
         if isinstance(value, ActiveConditions):
             return self._tell_conditions(tuple(dict.fromkeys(one.code for one in value.conditions)))
         text = describe_event(value, self.names)
-        return f"{text} (and {envelope.repeats} times before)" if text and envelope.repeats else text
+        times = "once" if envelope.repeats == 1 else f"{envelope.repeats} times"
+        return f"{text} (and {times} before)" if text and envelope.repeats else text
 
     def _tell_conditions(self, codes: tuple[str, ...]) -> str:
         before, self._codes = self._codes, codes
@@ -138,7 +145,7 @@ def _describe_inventory(value: Inventory, _names: Names) -> str:
 
 
 def _describe_health(value: HealthReport, _names: Names) -> str:
-    if all(one.verdict is Verdict.UNKNOWN for one in value.devices):
+    if all(one.reason == NOT_LOOKED_AT for one in value.devices):
         return ""  # before the first look, which says more
     fit = sum(one.verdict in {Verdict.HEALTHY, Verdict.SUSPECT} for one in value.devices)
     return f"health judged: {fit} of {len(value.devices)} devices fit for work"
@@ -150,8 +157,13 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"{one.kind.replace('_', ' ')}{f' {one.data}' if one.data else ''} reported of {_call(one.gpu, names)}"
     ),
     GpuAppeared: lambda one, names: f"{_call(one.gpu, names)} appeared",
-    GpuVanished: lambda one, names: f"{_call(one.gpu, names)} vanished{_because(one.reason)}",
+    GpuVanished: lambda one, names: (
+        f"{_call(one.gpu, names).removesuffix(GONE)} {'is gone' if one.is_gone else 'is lost'}{_because(one.reason)}"
+    ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
+    MigChangeEnded: lambda one, names: (
+        f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for layout {one.layout}{_because(one.detail)}"
+    ),
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
     GpuCleared: lambda one, names: (
         f"{_call(one.gpu, names)} taken back into service by {one.who}{_because(one.reason)}"

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from nodeagent.components.web.api.records import GpuRecord, StateRecord
-from nodeagent.components.web.page.markup import age, esc, gpu_path, mark, pairs, pod_link, prose, section
+from nodeagent.components.web.api.records import GpuRecord, PartHolder, StateRecord
+from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, mark, pairs, pod_link, prose, section
+from nodeagent.components.web.page.stats import is_true_now
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.offering import Door
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.units import render_bytes
-from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.ids import find_uuid, name_device
 
 VERDICT_STYLES = {
     Verdict.HEALTHY: "ok",
@@ -66,6 +68,8 @@ _WEIGHTS = {Verdict.HEALTHY: 0, Verdict.UNKNOWN: 1, Verdict.SUSPECT: 2, Verdict.
 
 def tell_vacancy(record: GpuRecord) -> str:
     """Of a GPU that nobody has, whether somebody could get it, or how much of it: empty where nothing of it."""
+    if record.door is not None and record.door.door is Door.FRACTIONS:
+        return "free, in parts" if record.door.is_open and decide_style(record)[0] != "bad" else ""
     parts, free = len(record.gpu.mig_devices), record.free
     if free is None:
         # Nobody offers it here: what shows is whether anything is in the way.
@@ -119,27 +123,32 @@ def render_mig(record: GpuRecord) -> str:
         return '<p class="small dim">MIG is on, no device has been made</p>'
     held = {find_uuid(device): one for one in record.allocations for device in one.devices}
     blocks = "".join(
-        _render_block(device, held.get(device.uuid), find_verdict(record.health, device.uuid), record.free)
+        _render_block(gpu, device, held.get(device.uuid), find_verdict(record.health, device.uuid), record.free)
         for device in gpu.mig.devices
     )
     return f'<ul class="mig" aria-label="MIG devices">{blocks}</ul>'
 
 
 def _render_block(
-    device: MigDevice, holder: Allocation | None, health: DeviceHealth | None, free: tuple[str, ...] | None
+    gpu: Gpu, device: MigDevice, holder: Allocation | None, health: DeviceHealth | None, free: tuple[str, ...] | None
 ) -> str:
     width = max(1, min(MIG_COLUMNS, device.placement_size or device.attributes.gpu_instance_slice_count))
     start = device.placement_start
     place = f" x{start}" if start is not None and start + width <= MIG_COLUMNS else ""
     sick = health is not None and health.verdict is not Verdict.HEALTHY
     is_free = device.uuid in free if free is not None else not sick
-    words = [device.profile, str(device.uuid), "held" if holder is not None else "free" if is_free else NOBODYS]
+    words = [
+        name_device(gpu, device),
+        str(device.uuid),
+        "held" if holder is not None else "free" if is_free else NOBODYS,
+    ]
     if holder is not None and holder.pod is not None:
         words[-1] = f"held by {holder.pod.namespace}/{holder.pod.name}"
     if sick and health is not None:
         words.append(f"{health.verdict}: {health.reason}")
-    style = f"w{width}{place}{' held-by' if holder is not None else ''}{' bad' if sick else ''}"
-    sign = "✗ " if sick else "" if width == 1 else "● " if holder is not None else "○ "
+    trouble = VERDICT_STYLES[health.verdict] if sick and health is not None else ""
+    style = f"w{width}{place}{' held-by' if holder is not None else ''}{f' {trouble}' if trouble else ''}"
+    sign = f"{SYMBOLS[trouble]} " if trouble else "" if width == 1 else "● " if holder is not None else "○ "
     return f'<li class="{style}" title="{esc(", ".join(words))}">{sign}{esc(_shorten(device.profile, width))}</li>'
 
 
@@ -149,6 +158,7 @@ def _shorten(profile: str, width: int) -> str:
 
 def _render_holders(record: GpuRecord) -> str:
     names = list(dict.fromkeys(pod_link(one.pod) for one in record.allocations))
+    names += [f"{pod_link(one.pod)} {_tell_use(one)}" for one in record.parts]
     door = record.door
     if not names:
         word = tell_vacancy(record) or NOBODYS
@@ -156,6 +166,11 @@ def _render_holders(record: GpuRecord) -> str:
         return f'<p class="held dim">{word}</p>'
     waits = f'<p class="small">{esc(door.explain())}</p>' if door is not None and not door.is_settled else ""
     return f'<p class="held">{"<br>".join(names)}</p>{waits}'
+
+
+def _tell_use(one: PartHolder) -> str:
+    """Which part it has, and what it uses of that."""
+    return f'<span class="small dim">{esc(one.use.describe_cores())} cores, {esc(one.use.describe_memory())}</span>'
 
 
 def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
@@ -177,9 +192,9 @@ def render_gpu_facts(record: GpuRecord, state: StateRecord) -> str:
         ("NVLinks", f"{sum(link.active for link in gpu.nvlinks)} of {len(gpu.nvlinks)} active" if gpu.nvlinks else "–"),
         *_fabric_facts(gpu.fabric),
     ]
-    if sample is not None:
+    if sample is not None and is_true_now(record):
         facts += _sample_facts(sample)
-    profiles = {str(device.uuid): f" of {device.profile}, {device.uuid}" for device in gpu.mig_devices}
+    profiles = {str(device.uuid): f" of {name_device(gpu, device)}, {device.uuid}" for device in gpu.mig_devices}
     facts += [
         (f"Health{profiles.get(str(one.device), '')}", _render_health(one, state.time_seconds)) for one in record.health
     ]

@@ -146,7 +146,8 @@ def known_inventory(state: StateRecord) -> Inventory | None:
     """The inventory back from the record."""
     if state.gpus is None:
         return None
-    return Inventory(generation=state.gpus.generation, gpus=tuple(record.gpu for record in state.gpus.gpus))
+    gpus = tuple(record.gpu for record in state.gpus.gpus)
+    return Inventory(generation=state.gpus.generation, gpus=gpus, vanished=state.gpus.vanished)
 
 
 def render_verdict(state: StateRecord) -> str:

@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, StateRecord
+from nodeagent.components.web.api.records import (
+    ComponentRecord,
+    ConditionRecord,
+    GateRecord,
+    GpusRecord,
+    PartHolder,
+    StateRecord,
+)
 from nodeagent.components.web.page.chains import Chain, Link
 from nodeagent.components.web.page.groups import ConditionGroup, group_conditions
 from nodeagent.components.web.page.markup import (
@@ -23,9 +30,10 @@ from nodeagent.components.web.page.markup import (
 )
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
+from nodeagent.model.gpu import Gpu
 from nodeagent.model.labels import LabelState
 from nodeagent.model.units import render_took
-from nodeagent.rules.ids import parse_device_id
+from nodeagent.rules.ids import name_device, parse_device_id
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5
@@ -70,9 +78,14 @@ def _render_detail(one: ConditionRecord) -> str:
 
 def render_allocations(state: StateRecord) -> str:
     """Who holds what."""
-    if not state.allocations:
+    held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
+    if not state.allocations and not held:
         return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
-    body = render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    body = ""
+    if state.allocations:
+        body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
+    if held:
+        body += render_part_table(held, state.time_seconds)
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
 
 
@@ -92,16 +105,36 @@ def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord 
     return table("Who holds what", ("Pod", "Container", "Resource", "Devices", "For", "Known from"), rows)
 
 
+def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float) -> str:
+    """A row for each container and GPU of which it has a part."""
+    rows = [
+        (
+            pod_link(one.pod),
+            esc(one.container),
+            f'<a href="{gpu_path(gpu.uuid)}">GPU {gpu.index}</a>',
+            esc(one.use.describe_cores()),
+            esc(one.use.describe_memory()),
+            str(len(one.use.processes)),
+            age(one.since_seconds, now_seconds),
+        )
+        for gpu, one in held
+    ]
+    return table("Who has parts of GPUs", ("Pod", "Container", "GPU", "Cores", "Memory", "Processes", "For"), rows)
+
+
 def render_device(device: str, gpus: GpusRecord | None) -> str:
-    """A device by its GPU's index, its profile and its replica, with a link to the GPU."""
+    """A device by its GPU's index, its profile and its replica, with a link to the GPU where there is one."""
     uuid, replica = parse_device_id(device)
     suffix = f" replica {replica}" if replica is not None else ""
     for record in gpus.gpus if gpus is not None else ():
         gpu = record.gpu
         mig = next((one for one in gpu.mig_devices if one.uuid == uuid), None)
         if gpu.uuid == uuid or mig is not None:
-            name = f"GPU {gpu.index}" + (f" {mig.profile}" if mig is not None else "") + suffix
+            name = name_device(gpu, mig) + suffix
             return f'<a href="{gpu_path(gpu.uuid)}" title="{esc(device)}">{esc(name)}</a>'
+    gone = next((one for one in (gpus.vanished if gpus is not None else ()) if one.uuid == uuid), None)
+    if gone is not None:
+        return f'<span title="{esc(device)}">GPU {gone.index} (gone){suffix}</span>'
     return f"<code>{esc(device)}</code>"
 
 
@@ -241,6 +274,8 @@ def render_labels(labels: LabelState | None) -> str:
         return section("labels", "Node labels", '<p class="card">Labels have not been made yet.</p>')
     keys = sorted({*labels.wanted, *labels.applied})
     notes = f"<p>{mark('bad', 'not written')} {prose(labels.last_error)}</p>" if labels.last_error else ""
+    later = ", ".join(f"{key}={value}" if value else f"{key} to go" for key, value in labels.held_back.items())
+    notes += f'<p class="small">Held back until it has lasted: {esc(later)}</p>' if later else ""
     if not labels.applied:
         # one word about all of them rather than the same word on each
         notes += f"<p>{mark('warn', 'none is on the node yet')}</p>" if labels.wanted else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nodeagent.components.web.api.records import GpuRecord, StateRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord, StateRecord
 from nodeagent.components.web.page.markup import SYMBOLS, age, esc
 from nodeagent.model.health import Verdict
 from nodeagent.model.units import render_bytes
@@ -22,7 +22,8 @@ class Stat(NamedTuple):
 
 def render_stats(state: StateRecord) -> str:
     """All that is known, in the order of importance."""
-    stats = [*_gpu_stats(state.gpus.gpus if state.gpus is not None else ()), *_software_stats(state)]
+    absent = _count_absent(state.gpus) if state.gpus is not None else 0
+    stats = [*_gpu_stats(state.gpus.gpus if state.gpus is not None else (), absent), *_software_stats(state)]
     cells = "".join(_render_stat(one) for one in stats)
     return f'<dl id="facts" class="stats">{cells}</dl>'
 
@@ -34,13 +35,20 @@ def _render_stat(one: Stat) -> str:
     return f"<div{style}><dt>{esc(one.name)}</dt><dd>{sign}{one.value}{note}</dd></div>"
 
 
-def _gpu_stats(records: tuple[GpuRecord, ...]) -> list[Stat]:
-    if not records:
+def _count_absent(gpus: GpusRecord) -> int:
+    """Those that are on the bus and not listed, and those that are gone: the node should have them."""
+    listed = {record.gpu.pci.address for record in gpus.gpus}
+    return len(gpus.vanished) + sum(one.address not in listed for one in gpus.missing)
+
+
+def _gpu_stats(records: tuple[GpuRecord, ...], absent: int) -> list[Stat]:
+    if not records and not absent:
         return []
     number = len(records)
-    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations) for record in records)
+    fit, held = sum(map(_is_fit, records)), sum(bool(record.allocations or record.parts) for record in records)
+    due = number + absent
     stats = [
-        Stat("GPUs fit for work", str(fit), f"of {number}", "bad" if fit < number else "ok"),
+        Stat("GPUs fit for work", str(fit), f"of {due}", "bad" if fit < due else "ok"),
         Stat("GPUs in use", str(held), f"of {number}"),
     ]
     samples = [record.sample for record in records if record.sample is not None and is_true_now(record)]

@@ -80,12 +80,15 @@ def _draw_numa(spots: tuple[Spot, ...]) -> list[str]:
     for numa, group in groupby(spots, key=lambda spot: _numa(spot.gpu)):
         members = list(group)
         left, right = members[0].middle - BOX // 2 - 10, members[-1].middle + BOX // 2 + 10
-        name = f"NUMA node {numa}" if numa >= 0 else "NUMA node unknown"
+        number = str(numa) if numa >= 0 else "unknown"
+        # There is room for so much under one GPU; `NUMA ?` under one of no node.
+        alone = f"NUMA {number if numa >= 0 else '?'}"
+        name = f"NUMA node {number} · PCIe" if len(members) > 1 else alone
         middle = (left + right) // 2
         lines = "".join(f"M{one.middle} {GPU_Y + BOX_HEIGHT}V{NUMA_Y}" for one in members)
         parts.append(
             f'<path class="pcie" d="{lines}"/><rect class="numa" x="{left}" y="{NUMA_Y}" width="{right - left}"'
-            f' height="34" rx="6"/><text x="{middle}" y="{NUMA_Y + 21}">{name} · PCIe</text>'
+            f' height="34" rx="6"/><text x="{middle}" y="{NUMA_Y + 21}">{name}</text>'
         )
     return parts
 

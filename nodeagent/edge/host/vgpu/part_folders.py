@@ -16,12 +16,14 @@ from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, change_limits, create_limits, read_limits
 from nodeagent.edge.host.vgpu.usage_file import create_usage
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.parts import PartFolder, PartLimit
 
 T = TypeVar("T")
 
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
+CORES_ALL: Final = 100
 _MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 5.0
 
@@ -40,6 +42,10 @@ class HostPartFolders:
     async def remove(self, name: str) -> None:
         """Take the folder away."""
         await self._run(lambda: self._remove(name), "removing the limits of a container")
+
+    async def read(self, name: str) -> tuple[PartLimit, ...]:
+        """What a container was told."""
+        return await self._run(lambda: self._read(name), "reading the limits of a container")
 
     async def list_names(self) -> tuple[str, ...]:
         """The folders that there are."""
@@ -66,6 +72,10 @@ class HostPartFolders:
             return
         except OSError as error:
             raise FileNotWritten(folder, "remove it", error, replaced=False) from error
+
+    def _read(self, name: str) -> tuple[PartLimit, ...]:
+        limits = self._root / name / LIMITS
+        return tuple(map(_parse, read_limits(limits).devices)) if _is_there(limits) else ()
 
     def _list_names(self) -> tuple[str, ...]:
         try:
@@ -119,3 +129,13 @@ def _says(path: Path, limits: Limits) -> bool:
 def _render(limit: PartLimit) -> DeviceLimit:
     is_soft = limit.cores is not None and limit.cores_max is not None and limit.cores_max > limit.cores
     return DeviceLimit(uuid=limit.gpu, memory_bytes=limit.memory_bytes, core_percent=limit.cores, soft=is_soft)
+
+
+def _parse(limit: DeviceLimit) -> PartLimit:
+    """The inverse, but for how far a soft limit goes."""
+    return PartLimit(
+        gpu=GpuUuid(limit.uuid),
+        memory_bytes=limit.memory_bytes,
+        cores=limit.core_percent,
+        cores_max=CORES_ALL if limit.soft else limit.core_percent,
+    )

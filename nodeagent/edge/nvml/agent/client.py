@@ -5,7 +5,7 @@ Refuses native calls (they are the worker's) and judgement (that is the componen
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import anyio
 from anyio.abc import TaskStatus
@@ -212,6 +212,10 @@ class NvmlGpus:
             async for event in events:
                 self._is_news = True
                 yield event
+
+    def set_aside(self) -> AbstractAsyncContextManager[None]:
+        """Hold no handle for as long as the block lasts: a GPU whose mode changes must be nobody's."""
+        return self._connection.set_aside()
 
     async def release(self, reason: str) -> None:
         """End the worker, and every handle with it."""

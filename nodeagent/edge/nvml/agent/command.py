@@ -16,8 +16,9 @@ from nodeagent.core.children.frames import encode_frame
 from nodeagent.core.children.spawn import discard, spawn
 
 _LAUNCH = (
-    "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.worker.launch import main; main(sys.argv[3:])"
+    "import sys; sys.path.extend(sys.argv[1:3]); from nodeagent.edge.nvml.worker.launch import {}; {}(sys.argv[3:])"
 )
+_READS, _CUTS = "main", "main_partition"
 _NOBODY = 0xFFFF_FFFF
 """The request number of a question whose answer nobody waits for."""
 
@@ -30,13 +31,17 @@ SMALL_ENVIRONMENT = {
 """What keeps the worker's memory small; settings may say otherwise."""
 
 
-def render_command(root: str, library: str) -> list[str]:
-    """The worker's command line: an isolated interpreter that looks for modules in two places beside its own."""
+def render_command(root: str, library: str, *, cuts: bool = False) -> list[str]:
+    """The worker's command line: an isolated interpreter that looks for modules in two places beside its own.
+
+    `cuts` asks for the worker that changes partitions, which is another one than the worker that reads.
+    """
+    entry = _CUTS if cuts else _READS
     binding = importlib.util.find_spec("pynvml")
     assert binding is not None
     assert binding.origin is not None
     places = [str(Path(nodeagent.__file__).parents[1]), str(Path(binding.origin).parent)]
-    return [sys.executable, "-I", "-S", "-E", "-c", _LAUNCH, *places, root, library]
+    return [sys.executable, "-I", "-S", "-E", "-c", _LAUNCH.format(entry, entry), *places, root, library]
 
 
 def render_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,8 @@ Owns the worker process through `ChildProcess`, and whether the driver is releas
 Refuses to know GPUs: which of them hung a request is the client's to judge.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
@@ -82,6 +83,8 @@ class Connection:
         self._changing = anyio.Lock()
         self._released = ""
         self._opened_pid: int | None = None
+        self._at_hand = anyio.Event()
+        self._at_hand.set()
         self._said: BoundedQueue[bytes | None] = BoundedQueue(_SAID_LIMIT)
         self.opened = 0
         """How often the library was opened: with each new worker, handles and registrations are gone."""
@@ -119,6 +122,7 @@ class Connection:
             return await self._request(request, decoder, cold_seconds or timeout_seconds, what, is_stepwise=is_stepwise)
 
         async def ask_once() -> Answer[T]:
+            await self._at_hand.wait()
             if self.is_fresh():
                 return await ask_cold()
             answer = await self._request(request, decoder, timeout_seconds, what, is_stepwise=is_stepwise)
@@ -153,6 +157,20 @@ class Connection:
             if not self._released:
                 await self._end_child()
                 await self._start_child()
+
+    @asynccontextmanager
+    async def set_aside(self) -> AsyncIterator[None]:
+        """Hold no handle for as long as the block lasts; whoever asks meanwhile waits for its end."""
+        async with self._changing:
+            self._at_hand = anyio.Event()
+            await self._end_child()
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    if not self._released:
+                        await self._start_child()
+                    self._at_hand.set()
 
     async def release(self, reason: str) -> None:
         """End the worker, and with it every handle."""
@@ -198,6 +216,7 @@ class Connection:
         *,
         is_stepwise: bool = False,
     ) -> Answer[T]:
+        await self._at_hand.wait()
         try:
             payload = await self._get_child().request(
                 encode_request(request), timeout_seconds=timeout_seconds, is_stepwise=is_stepwise
@@ -222,7 +241,9 @@ class Connection:
 
     def is_fresh(self) -> bool:
         """Whether the present worker, if there is one, has yet to open the library."""
-        return self._opened_pid is None or self._get_child().statistics().pid != self._opened_pid
+        if self._opened_pid is None or not self._at_hand.is_set():
+            return True
+        return self._get_child().statistics().pid != self._opened_pid
 
     def _get_child(self) -> ChildProcess:
         if self._released:

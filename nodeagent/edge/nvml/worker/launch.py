@@ -27,6 +27,14 @@ def main(arguments: list[str]) -> None:
     serve(*arguments)
 
 
+def main_partition(arguments: list[str]) -> None:
+    """Become the worker that cuts GPUs; the arguments are the same."""
+    load_slim()
+    from nodeagent.edge.nvml.worker.partition import serve  # noqa: PLC0415 -- as above
+
+    serve(*arguments)
+
+
 def load_slim() -> None:
     """Import the worker and what it needs, with stand-ins; leave nothing behind where that fails."""
     before = set(sys.modules)

@@ -1,7 +1,7 @@
 """MIG as it is: the mode, the devices that exist, the shapes that could.
 
 Runs in the worker process. Owns the name of a profile where the driver does not give it.
-Refuses changes: creating and destroying instances is no part of this agent's reading side.
+Refuses changes: creating and destroying instances is another process's work, see `partition`.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ def read_mig(query: Query, total_bytes: int, gpu_uuid: str) -> dict[str, Any] | 
     if mode is None:
         return None
     enabled, pending = bool(mode[0]), bool(mode[1])
-    profiles = _read_profiles(query, total_bytes, enabled=enabled)
+    profiles = read_profiles(query, total_bytes, enabled=enabled)
     count = query.ask("mig device count", "nvmlDeviceGetMaxMigDeviceCount", default=0)
     suffixes = {profile["profile_id"]: profile.pop("suffix") for profile in profiles}
     reader = _DeviceReader(query, gpu_uuid, total_bytes, suffixes)
@@ -154,7 +154,12 @@ def _render_attributes(attributes: Any) -> dict[str, int]:
     }
 
 
-def _read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict[str, Any]]:
+def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict[str, Any]]:
+    """The shapes that this GPU could be cut into, each with the suffix of its name; places only while MIG is on.
+
+    Raises:
+        GpuGone: the GPU is lost.
+    """
     profiles = []
     for enumerator in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         code, info = _read_profile(query, enumerator)

@@ -17,7 +17,7 @@ struct fake_State *fake;
 static pthread_once_t mapped = PTHREAD_ONCE_INIT;
 static int initialised;
 static uint32_t hidden[GPUS_MAX];
-static struct handle handles[GPUS_MAX][1 + MIG_MAX];
+static struct handle handles[GPUS_MAX][1 + 2 * MIG_MAX];
 static uint32_t epochs[GPUS_MAX];
 
 static void map_state(void) {
@@ -32,7 +32,7 @@ static void map_state(void) {
   close(descriptor);
   if (fake && fake->layout_size != sizeof(struct fake_State)) fake = NULL;
   for (uint32_t gpu = 0; gpu < GPUS_MAX; gpu++)
-    for (int32_t mig = -1; mig < MIG_MAX; mig++) handles[gpu][mig + 1] = (struct handle){gpu, mig};
+    for (int32_t mig = -1; mig < 2 * MIG_MAX; mig++) handles[gpu][mig + 1] = (struct handle){gpu, mig};
 }
 
 void fake_sleep(uint64_t nanoseconds) {
@@ -77,12 +77,17 @@ static int find_function(const char *name) {
 }
 
 static result resolve(enum need need, const struct handle *handle, struct subject *subject) {
-  const struct handle *first = &handles[0][0], *last = &handles[GPUS_MAX - 1][MIG_MAX];
+  const struct handle *first = &handles[0][0], *last = &handles[GPUS_MAX - 1][2 * MIG_MAX];
   REQUIRE(handle >= first && handle <= last, NVML_ERROR_INVALID_ARGUMENT);
   subject->index = handle->gpu;
   subject->gpu = &fake->gpus[handle->gpu];
   REQUIRE(subject->gpu->present && epochs[handle->gpu] == subject->gpu->epoch, NVML_ERROR_INVALID_ARGUMENT);
   if (handle->mig < 0) return 0;
+  if (handle->mig >= MIG_MAX) {
+    subject->instance = &subject->gpu->gpu_instances[handle->mig - MIG_MAX];
+    REQUIRE(need == NEED_PART && subject->instance->present, NVML_ERROR_INVALID_ARGUMENT);
+    return 0;
+  }
   subject->mig = &subject->gpu->mig_devices[handle->mig];
   REQUIRE(subject->mig->present && subject->gpu->mig_mode == 1, NVML_ERROR_INVALID_ARGUMENT);
   return need == NEED_WHOLE ? NVML_ERROR_NOT_SUPPORTED : 0;

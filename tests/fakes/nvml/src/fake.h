@@ -12,7 +12,7 @@ typedef uint32_t result;
 
 struct handle {
   uint32_t gpu;
-  int32_t mig; /* -1 for the GPU itself */
+  int32_t mig; /* -1 for the GPU itself, from MIG_MAX on a GPU instance */
 };
 
 extern struct fake_State *fake;
@@ -21,6 +21,7 @@ extern struct fake_State *fake;
 struct subject {
   struct fake_Gpu *gpu;
   struct fake_MigDevice *mig;
+  struct fake_GpuInstance *instance; /* NULL unless the handle is of one */
   uint32_t index; /* place in the state, not NVML's index */
 };
 
@@ -30,6 +31,7 @@ enum need {
   NEED_GPU = 2,    /* a handle, which may be one of a MIG device */
   NEED_WHOLE = 3,  /* a handle of a whole GPU */
   NEED_CACHED = 4, /* a handle; answered from memory also when the GPU is lost */
+  NEED_PART = 5,   /* a handle, which may be one of a GPU instance */
 };
 
 /* Counts the call, plays the fault set for it, and resolves the handle. Anything but 0 is the call's answer. */
@@ -40,7 +42,7 @@ void fake_sleep(uint64_t nanoseconds);
 
 #define BEGIN(need, handle)                                                        \
   static int slot_ = -1;                                                           \
-  struct subject on = {NULL, NULL, ANY_GPU};                                       \
+  struct subject on = {NULL, NULL, NULL, ANY_GPU};                                       \
   {                                                                                \
     result verdict_ = fake_begin(&slot_, __func__, need, handle, &on);             \
     if (verdict_) return verdict_;                                                 \

@@ -94,43 +94,84 @@ EXPORT result nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *device, uint32
   return 0;
 }
 
-/* GPU and compute instances are known by the handle of one MIG device that lies in them. */
+static void *instance_handle(uint32_t gpu, uint32_t place) { return fake_handle(gpu, (int32_t)(MIG_MAX + place)); }
+
 EXPORT result nvmlDeviceGetGpuInstanceById(void *device, uint32_t id, void **instance) {
   BEGIN(NEED_WHOLE, device);
   REQUIRE(on.gpu->mig_mode == 1, NVML_ERROR_NOT_SUPPORTED);
-  for (int32_t mig = 0; mig < MIG_MAX; mig++)
-    if (on.gpu->mig_devices[mig].present && on.gpu->mig_devices[mig].gpu_instance == id) {
-      *instance = fake_handle(on.index, mig);
+  for (uint32_t place = 0; place < MIG_MAX; place++)
+    if (on.gpu->gpu_instances[place].present && on.gpu->gpu_instances[place].id == id) {
+      *instance = instance_handle(on.index, place);
       return 0;
     }
   return NVML_ERROR_NOT_FOUND;
 }
 
-EXPORT result nvmlGpuInstanceGetInfo(void *instance, struct nvmlGpuInstanceInfo_t *info) {
-  BEGIN(NEED_GPU, instance);
-  REQUIRE(on.mig, NVML_ERROR_INVALID_ARGUMENT);
-  *info = (struct nvmlGpuInstanceInfo_t){fake_handle(on.index, -1),
-                                         on.mig->gpu_instance,
-                                         on.mig->gpu_profile_id,
-                                         {on.mig->placement_start, on.mig->placement_size}};
+EXPORT result nvmlDeviceGetGpuInstances(void *device, uint32_t profile_id, void **instances, uint32_t *count) {
+  BEGIN(NEED_WHOLE, device);
+  REQUIRE(on.gpu->mig_mode == 1, NVML_ERROR_NOT_SUPPORTED);
+  *count = 0;
+  for (uint32_t place = 0; place < MIG_MAX; place++) {
+    const struct fake_GpuInstance *it = &on.gpu->gpu_instances[place];
+    if (it->present && on.gpu->mig_profiles[it->profile].id == profile_id) instances[(*count)++] = instance_handle(on.index, place);
+  }
   return 0;
 }
 
+EXPORT result nvmlGpuInstanceGetInfo(void *instance, struct nvmlGpuInstanceInfo_t *info) {
+  BEGIN(NEED_PART, instance);
+  REQUIRE(on.instance, NVML_ERROR_INVALID_ARGUMENT);
+  const struct fake_MigProfile *profile = &on.gpu->mig_profiles[on.instance->profile];
+  *info = (struct nvmlGpuInstanceInfo_t){
+      fake_handle(on.index, -1), on.instance->id, profile->id, {on.instance->start, profile->placement_size}};
+  return 0;
+}
+
+static int lies_in(const struct fake_MigDevice *device, const struct fake_GpuInstance *instance) {
+  return device->present && device->gpu_instance == instance->id;
+}
+
 EXPORT result nvmlGpuInstanceGetComputeInstanceById(void *instance, uint32_t id, void **compute) {
-  BEGIN(NEED_GPU, instance);
-  REQUIRE(on.mig, NVML_ERROR_INVALID_ARGUMENT);
-  for (int32_t mig = 0; mig < MIG_MAX; mig++) {
-    const struct fake_MigDevice *it = &on.gpu->mig_devices[mig];
-    if (!it->present || it->gpu_instance != on.mig->gpu_instance || it->compute_instance != id) continue;
-    *compute = fake_handle(on.index, mig);
-    return 0;
-  }
+  BEGIN(NEED_PART, instance);
+  REQUIRE(on.instance, NVML_ERROR_INVALID_ARGUMENT);
+  for (int32_t mig = 0; mig < MIG_MAX; mig++)
+    if (lies_in(&on.gpu->mig_devices[mig], on.instance) && on.gpu->mig_devices[mig].compute_instance == id) {
+      *compute = fake_handle(on.index, mig);
+      return 0;
+    }
   return NVML_ERROR_NOT_FOUND;
 }
 
+EXPORT result nvmlGpuInstanceGetComputeInstances(void *instance, uint32_t profile_id, void **computes, uint32_t *count) {
+  BEGIN(NEED_PART, instance);
+  REQUIRE(on.instance, NVML_ERROR_INVALID_ARGUMENT);
+  *count = 0;
+  for (int32_t mig = 0; mig < MIG_MAX; mig++)
+    if (lies_in(&on.gpu->mig_devices[mig], on.instance) && on.gpu->mig_devices[mig].compute_profile_id == profile_id)
+      computes[(*count)++] = fake_handle(on.index, mig);
+  return 0;
+}
+
+/* A compute instance is known by the handle of its MIG device. */
 EXPORT result nvmlComputeInstanceGetInfo_v2(void *compute, struct nvmlComputeInstanceInfo_t *info) {
   BEGIN(NEED_GPU, compute);
   REQUIRE(on.mig, NVML_ERROR_INVALID_ARGUMENT);
   *info = (struct nvmlComputeInstanceInfo_t){fake_handle(on.index, -1), compute, on.mig->compute_instance, on.mig->compute_profile_id, {0, on.mig->compute_slices}};
+  return 0;
+}
+
+/* Slices of compute by the enumerator of a compute instance's profile, which is its id too. */
+static const uint32_t compute_slices[] = {1, 2, 3, 4, 7};
+
+static int may_have(uint32_t whole, uint32_t part) { return part <= whole && !(whole == 4 && part == 3); }
+
+EXPORT result nvmlGpuInstanceGetComputeInstanceProfileInfo(void *instance, uint32_t number, uint32_t engines, struct nvmlComputeInstanceProfileInfo_t *info) {
+  BEGIN(NEED_PART, instance);
+  REQUIRE(on.instance && engines == 0, NVML_ERROR_INVALID_ARGUMENT);
+  const struct fake_MigProfile *whole = &on.gpu->mig_profiles[on.instance->profile];
+  REQUIRE(number < sizeof(compute_slices) / sizeof(*compute_slices) && may_have(whole->slice_count, compute_slices[number]), NVML_ERROR_NOT_SUPPORTED);
+  uint32_t slices = compute_slices[number];
+  *info = (struct nvmlComputeInstanceProfileInfo_t){number, slices, whole->slice_count / slices, whole->sm_count * slices / whole->slice_count,
+                                                    whole->copy_engines, whole->decoders, whole->encoders, whole->jpegs, whole->ofas};
   return 0;
 }

@@ -49,10 +49,10 @@ def test_a_gpu_has_every_name_and_its_node() -> None:
     assert list_nodes(device) == ["/dev/nvidia0"]
     common = find(table, "extra", "common")
     assert "/dev/nvidiactl" in list_nodes(common)
-    assert find(table, "cdi", f"{PUBLIC_KIND}=0").edits == (device.edits[0], common.edits[0])
+    assert find(table, "cdi", f"{PUBLIC_KIND}=0").edits == (*device.edits, *common.edits)
     assert list_nodes(find(table, "cdi", f"{MANAGEMENT_KIND}=all"))
     assert (table.cuda, table.driver, table.fresh) == ("13.0", make_files(1).version, (("/a", "b"),))
-    assert ShimEnv(wanted_by=Capability.ALWAYS, name="NVIDIA_VISIBLE_DEVICES", value="void") in common.edits[0]
+    assert ShimEnv(wanted_by=Capability.ALWAYS, name="NVIDIA_VISIBLE_DEVICES", value="void") in common.edits[-1]
 
 
 def test_a_gpu_in_parts_is_its_parts_and_a_parent_without_rights() -> None:
@@ -101,7 +101,7 @@ def test_links_are_made_for_who_wants_what_they_lead_to() -> None:
     assert ShimGroup(wanted_by=DRAWING, gid=44) in device.edits[0]
     (links,) = [entry for entry in device.edits[0] if isinstance(entry, ShimHook)]
     assert links.wanted_by == DRAWING
-    hooks = [entry for entry in find(table, "extra", "common").edits[0] if isinstance(entry, ShimHook)]
+    hooks = [entry for entry in find(table, "extra", "common").edits[-1] if isinstance(entry, ShimHook)]
     made = {entry.wanted_by: entry.args for entry in hooks if "create-symlinks" in entry.args}
     assert set(made) == {Capability.UTILITY, Capability.COMPUTE | Capability.VIDEO}
     assert all("libnvidia-ml" in argument for argument in made[Capability.UTILITY][2:])

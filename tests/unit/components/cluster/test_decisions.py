@@ -6,8 +6,8 @@ import pytest
 
 from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
 from nodeagent.components.cluster.tell import TOLD, Told, decide_telling, render_event
-from nodeagent.components.cluster.wishes import decide_taint, find_pause, parse_taint, read_wishes
-from nodeagent.model.cluster import ClusterWishes, NodeCondition, NodeEvent, Taint
+from nodeagent.components.cluster.wishes import decide_mig_label, decide_taint, find_pause, parse_taint, read_wishes
+from nodeagent.model.cluster import MIG_STATE_LABEL, ClusterNode, ClusterWishes, NodeCondition, NodeEvent, Taint
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -25,6 +25,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 
@@ -189,6 +190,7 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (verdict(Verdict.HEALTHY, Verdict.SUSPECT), None),
         (verdict(Verdict.UNHEALTHY, Verdict.UNKNOWN), None),
         (GpuVanished(gpu=GPU, generation=2), "GPULost"),
+        (GpuVanished(gpu=GPU, generation=2, is_gone=True), "GPULost"),
         (DriverChanged(before=DriverPhase.STUCK, after=DriverPhase.READY), "GPUDriverReady"),
         (DriverChanged(before=DriverPhase.READY, after=DriverPhase.STUCK), "GPUDriverNotReady"),
         (MigLayoutChanged(gpu=GPU, generation=2), "MIGLayoutChanged"),
@@ -214,6 +216,17 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
     assert reason is None or type(fact) in TOLD
 
 
+def test_a_gpu_that_does_not_answer_is_not_said_to_be_gone() -> None:
+    """Whoever goes to the machine looks for a card that is there."""
+    lost, gone = (render_event(GpuVanished(gpu=GPU, generation=2, is_gone=is_gone)) for is_gone in (False, True))
+    assert lost is not None
+    assert gone is not None
+    assert (lost.note, gone.note) == (
+        f"{GPU} does not answer: no reason known",
+        f"{GPU} is gone: no reason known",
+    )
+
+
 def tell(*times: float, about: str = "a", told: Told | None = None) -> tuple[Told, list[int]]:
     counts, state = [], told or Told()
     for now in times:
@@ -235,3 +248,19 @@ def test_many_different_events_are_bounded() -> None:
         counts += count
     assert sum(counts) == 20
     assert tell(601, about="25", told=told)[1] == [2]
+
+
+@pytest.mark.parametrize(
+    ("state", "label", "expected"),
+    [
+        (None, "failed", ""),
+        (MigState(), "success", ""),
+        (MigState(layout="x", standing="pending"), "", "pending"),
+        (MigState(layout="x", standing="pending"), "success", "pending"),
+        (MigState(layout="x", standing="success"), "success", ""),
+    ],
+)
+def test_the_label_of_mig_layouts_follows_what_is_told(state: MigState | None, label: str, expected: str) -> None:
+    """Without a wish it keeps what it said last."""
+    labels = {MIG_STATE_LABEL: label} if label else {}
+    assert decide_mig_label(state, ClusterNode(name="n", uid="u", labels=labels)) == expected

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.account import (
     decide_conditions,
+    find_parted,
     list_offered,
     plan_account,
 )
@@ -13,6 +14,7 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount
 from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
@@ -146,3 +148,44 @@ def test_many_of_one_kind_are_counted() -> None:
     text = account_for(*gpus, blocked="the driver is not ready").describe()
     assert text.startswith("0 of 10 GPUs offered: GPU 0, GPU 1,")
     assert text.endswith("GPU 7 and 2 more (`nodeagent status --json` lists them): the driver is not ready")
+
+
+CORES, BLOCKS = ResourceName("x.com/cores"), ResourceName("x.com/blocks")
+
+
+def stand(name: ResourceName, *, registered: bool = True, devices: int = 1) -> AdvertisedResource:
+    ids = tuple(AdvertisedDevice(id=DeviceId(f"{name}-{number}"), healthy=True) for number in range(devices))
+    return AdvertisedResource(name=name, socket="s", registered=registered, devices=ids)
+
+
+def test_a_gpu_in_parts_is_offered_when_the_kubelet_counts_all_that_is_asked_for() -> None:
+    """Cores without memory are nothing that a pod could be given."""
+    parts = PartOffers(resources=(CORES, BLOCKS), unfit={gpu_uuid(0): "", gpu_uuid(1): "ill"})
+    told = find_parted(parts, {CORES: stand(CORES), BLOCKS: stand(BLOCKS)})
+    assert told == {gpu_uuid(0): "", gpu_uuid(1): "ill"}
+    for standing in (
+        {},
+        {CORES: stand(CORES)},
+        {CORES: stand(CORES), BLOCKS: stand(BLOCKS, registered=False)},
+        {CORES: stand(CORES), BLOCKS: stand(BLOCKS, devices=0)},
+    ):
+        untold = find_parted(parts, standing)
+        assert "has not been told" in untold[gpu_uuid(0)]
+        assert untold[gpu_uuid(1)] == "ill"
+    assert "has not been told" in find_parted(PartOffers(unfit={gpu_uuid(0): ""}), {})[gpu_uuid(0)]
+
+
+def test_gpus_in_parts_are_in_the_account() -> None:
+    """Each is offered or explained, beside the whole ones; one that is excluded is that first."""
+    inventory = make_inventory([make_gpu(index) for index in range(4)])
+    settings = Settings(gpus=GpusSettings(exclude=("3",)))
+    plan = plan_resources(inventory, settings)
+    closed = {gpu_uuid(index): "door fractions (test)" for index in (1, 2, 3)}
+    account = plan_account(
+        inventory, settings, plan, View(inventory, None, "", None, closed), frozenset({gpu_uuid(0)}),
+        {gpu_uuid(1): "", gpu_uuid(2): "ill"},
+    )  # fmt: skip
+    assert (account.gpus, account.devices_offered, account.gpus_offered) == (4, 2, 2)
+    assert details(account, "gpu-not-offered") == ["GPU 2: ill"]
+    assert details(account, "gpu-door") == []
+    assert len(details(account, "gpu-excluded")) == 1

@@ -1,6 +1,7 @@
 """Which list the kubelet is sent, and when."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.advertise import (
     View,
@@ -16,6 +17,7 @@ from nodeagent.config.sections.sharing import SharedResource, SharingSettings, T
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid
+from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiSpecFile, CdiState
 from nodeagent.rules.offer.devices import Resource
@@ -106,6 +108,18 @@ def test_blocked_node_offers_nothing_but_shows_all() -> None:
     view = View(INVENTORY, None, blocked="no channel")
     assert not any(device.healthy for device in plan_list(resource(), view))
     assert explain_unfitness(resource().devices[0], view) == "no channel"
+
+
+def test_what_a_change_of_layout_takes_away_is_given_to_nobody_new() -> None:
+    """Whoever has it keeps it; other GPUs, and what stays of this one, are offered as before."""
+    change = GpuChange(gpu=gpu_uuid(0), index=0, wanted="7 x 1g.10gb", doing="waits for ns/a (c)")
+    view = View(INVENTORY, None, mig=MigState(changes=(change,)))
+    assert [device.healthy for device in plan_list(resource(), view)] == [False, True]
+    told = "its GPU is being cut otherwise (7 x 1g.10gb): waits for ns/a (c)"
+    assert explain_unfitness(resource().devices[0], view) == told
+    assert not explain_loss(gpu_uuid(0), view)
+    staying = MigState(changes=(replace(change, keeps=(gpu_uuid(0),)),))
+    assert not explain_unfitness(resource().devices[0], View(INVENTORY, None, mig=staying))
 
 
 def test_a_device_that_no_specification_names_is_not_offered() -> None:

@@ -5,16 +5,26 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.bind import Start, check_request, choose, is_same_pod, list_names
-from nodeagent.components.fractions.decide import PartView, read_profile
-from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.components.fractions.bind import (
+    Start,
+    change_parts,
+    check_memory,
+    check_request,
+    choose,
+    find_bindings,
+    is_same_pod,
+    list_names,
+)
+from nodeagent.components.fractions.decide import PartView
+from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.errors import NoRoom, PartsUnavailable, RequestInvalid
+from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
-from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile
-from tests.support.books import MEMORY
+from nodeagent.model.ports import ContainerDevices, PodListing
+from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
+from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.parts import (
     make_bound,
@@ -70,9 +80,13 @@ def test_the_same_container_is_given_the_same_again() -> None:
     """Whatever has become of the GPUs meanwhile; also where a source tells less of the pod than before."""
     bound = make_bound(3, (1, 2), part(1, 3, 8))
     table = make_table(PROMISED, [bound])
-    for pod in (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a")):
+    names = (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a"))
+    for pod in names:
         choice = choose(Start(replace(CALLER, pod=pod), None), make_view(), table, 9.0)
         assert choice == (bound, (), None, "")
+    for pod in names:
+        half = make_table(PROMISED, [replace(bound, pod=pod)])
+        assert choose(Start(CALLER, None), make_view(), half, 9.0).binding == bound
 
 
 def test_containers_that_share_all_ids_share_a_binding_with_all_their_names() -> None:
@@ -132,7 +146,7 @@ def test_what_nobody_can_be_given_is_refused_with_the_remedy() -> None:
 
 def test_a_request_that_can_never_be_served_is_refused_at_the_admission() -> None:
     """A pod that fails at once is seen; one that never starts is not."""
-    profile = read_profile(FractionsSettings())
+    profile = plan_profile(FractionsSettings())
     assert isinstance(profile, CoresProfile)
     with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
         check_request(profile, profile.core, 150)
@@ -206,6 +220,63 @@ def test_shares_are_as_large_as_the_pod_says() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "word", "enforcement"),
+    [
+        (None, "advise", Enforcement.ADVISE),
+        (None, "library", Enforcement.LIBRARY),
+        ("library", "advise", Enforcement.LIBRARY),
+        ("advise", "library", Enforcement.ADVISE),
+    ],
+)
+def test_a_pod_may_choose_what_holds_it_to_its_part(
+    said: str | None, word: EnforcementName, enforcement: Enforcement
+) -> None:
+    """Else the configuration says it; whole GPUs need nothing."""
+    pod = request(annotations={} if said is None else {"nodeagent.io/gpu-enforcement": said})
+    settings = FractionsSettings(enforcement=word)
+    binding = choose(Start(CALLER, pod, settings), make_view(), make_table(PROMISED), 5.0).binding
+    assert binding.enforcement is enforcement
+    whole = [f"c{number}" for number in range(100)]
+    table = make_table([make_promise(1, whole)])
+    alone = choose(Start(make_caller(whole), pod, settings), make_view(), table, 5.0)
+    assert alone.binding.enforcement is Enforcement.ADVISE
+
+
+def test_an_enforcement_that_there_is_not_is_refused() -> None:
+    """The words are in the answer."""
+    pod = request(annotations={"nodeagent.io/gpu-enforcement": "prayer"})
+    with pytest.raises(RequestInvalid, match="'prayer'; give advise or library"):
+        choose(Start(CALLER, pod), make_view(), make_table(PROMISED), 5.0)
+
+
+def test_limits_are_changed_in_place() -> None:
+    """What is not named stays; the larger limit follows upwards and never falls below the part."""
+    some = replace(make_bound(1, (1, 2), part(0, 30, 8)), core_limit=40)
+    assert change_parts(some, 20, None) == replace(some, parts=(part(0, 20, 8),))
+    assert change_parts(some, None, GIB) == replace(some, parts=(part(0, 30, 1),))
+    assert change_parts(some, 60, None).core_limit == 60
+    assert change_parts(replace(some, core_limit=None), 60, None).core_limit is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "why"), [(0, None, "0 cores"), (100, None, "100 cores"), (None, 0, "0 bytes")]
+)
+def test_limits_that_make_no_sense_are_refused(cores: int | None, memory: int | None, why: str) -> None:
+    """And whole GPUs have none."""
+    with pytest.raises(ControlRefused, match=why):
+        change_parts(make_bound(1, (1,), part(0, 30, 8)), cores, memory)
+    with pytest.raises(ControlRefused, match="whole GPUs"):
+        change_parts(make_bound(1, (1,), part(0, 100, 32)), 10, None)
+
+
+def test_a_binding_is_found_by_pod_and_container() -> None:
+    """With the namespace or without."""
+    table = make_table(bindings=[make_bound(1, (1,)), make_bound(2, (2,), pod=make_pod("b"))])
+    for pod, container, numbers in (("a", "", [1]), ("ns/b", "main", [2]), ("a", "side", []), ("x/a", "", [])):
+        assert [each.number for each in find_bindings(table, pod, container)] == numbers
+
+
+@pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         (make_pod("a"), make_pod("a"), True),
@@ -218,3 +289,14 @@ def test_shares_are_as_large_as_the_pod_says() -> None:
 def test_a_pod_is_the_same_by_uid_or_else_by_name(one: PodIdentity, other: PodIdentity, *, same: bool) -> None:
     """A stateful set's next pod has the name of the one before."""
     assert is_same_pod(one, other) is same
+
+
+def test_memory_alone_is_told_at_the_start() -> None:
+    """A container without cores is given no GPU, and its author learns why; one with both starts."""
+    holder = ContainerDevices(pod=CALLER.pod, container="main", resource=MEMORY, devices=CALLER.memory)
+    cores = ContainerDevices(pod=CALLER.pod, container="main", resource=CORE, devices=CALLER.cores)
+    with pytest.raises(RequestInvalid, match=r"without tencent\.com/vcuda-core"):
+        check_memory(CoresProfile(), PodListing(containers=(holder,)), CALLER.memory)
+    check_memory(CoresProfile(), PodListing(containers=(holder, cores)), CALLER.memory)
+    check_memory(CoresProfile(), PodListing(), CALLER.memory)
+    check_memory(SharesProfile(), PodListing(containers=(holder,)), CALLER.memory)

@@ -13,7 +13,7 @@ from nodeagent.components.fractions.decide import (
     plan_limits,
     plan_lists,
     plan_view,
-    read_profile,
+    publish_view,
 )
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.gpu import Gpu
@@ -21,7 +21,8 @@ from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import PartLimit
-from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile
+from nodeagent.rules.fractions.profiles import MIB, CoresProfile, SharesProfile, plan_profile
+from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import place
 from tests.support.books import CORE, MEMORY
@@ -51,11 +52,11 @@ def count_ids(resource: ResourceName, **fractions: Any) -> tuple[int, int]:
 def test_the_profile_carries_the_configured_names() -> None:
     """Cluster operators choose names and sizes; both profiles can be asked for."""
     settings = replace(ON, core_resource="x.com/core", memory_resource="x.com/mem", block_mib=512)
-    profile = read_profile(settings)
+    profile = plan_profile(settings)
     assert isinstance(profile, CoresProfile)
     assert (profile.core, profile.memory, profile.block_bytes) == ("x.com/core", "x.com/mem", 512 * MIB)
     assert list_resources(profile) == ("x.com/core", "x.com/mem")
-    shares = read_profile(replace(ON, profile="hami", share_resource="x.com/gpu", shares_per_gpu=4))
+    shares = plan_profile(replace(ON, profile="hami", share_resource="x.com/gpu", shares_per_gpu=4))
     assert shares == SharesProfile(share=ResourceName("x.com/gpu"), shares_per_gpu=4)
     assert list_resources(shares) == ("x.com/gpu",)
 
@@ -169,3 +170,11 @@ def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> No
         PartLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
     )
     assert plan_limits(some, ())[0].memory_bytes == 8 * GIB
+
+
+def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None:
+    """What is given stands on the pods; without GPUs that are given in parts there is nothing to say."""
+    published = read_published(publish_view(make_view()))
+    assert [gpu.uuid for gpu in published.gpus] == [gpu.uuid for gpu in make_view().inventory.gpus]
+    assert all(not room.users for room in published.space.rooms)
+    assert publish_view(make_view()._replace(gpus=())) == ""

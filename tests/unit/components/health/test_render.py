@@ -187,7 +187,7 @@ def test_conditions_name_each_device_once() -> None:
     gpu.xid(94, device=mig_uuid(0, 1))
     problems = decide_problems(render(gpu, MIG_NODE), MIG_NODE)
     assert list(problems["gpu-suspect"]) == [mig_uuid(0, 1)]
-    assert problems["gpu-suspect"][mig_uuid(0, 1)].startswith("GPU 0 MIG 1 (1g.10gb): XID 94: contained memory error;")
+    assert problems["gpu-suspect"][mig_uuid(0, 1)].startswith("GPU 0:1 (1g.10gb): XID 94: contained memory error;")
     gpu.xid(48)
     problems = decide_problems(render(gpu, MIG_NODE), MIG_NODE)
     assert {code: list(details) for code, details in problems.items()} == {

@@ -64,7 +64,7 @@ def test_unplugged_gpu_is_gone() -> None:
     after = decide_inventory(before, make_readout(make_gpu(0)))
     assert [gpu.uuid for gpu in after.gpus] == [make_uuid(0)]
     assert diff_inventories(before, after) == (
-        GpuVanished(gpu=make_uuid(1), generation=2, reason="no longer on the PCI bus"),
+        GpuVanished(gpu=make_uuid(1), generation=2, reason="no longer on the PCI bus", is_gone=True),
     )
 
 

@@ -70,6 +70,16 @@ def test_a_loss_is_told_at_once_and_a_return_must_last() -> None:
     assert publish((0, start), (1, loss), (2, start), (9, loss), (10, start), (19, start)).labels == loss | {MODE: "a"}
 
 
+def test_what_turns_out_to_be_unhealthy_is_told_at_once() -> None:
+    """Of GPUs that nobody knew: a driver that hung and is gone then. What turns out to be healthy must last."""
+    unknown = {HEALTHY: "0", UNHEALTHY: "0"}
+    bad, mixed = {HEALTHY: "0", UNHEALTHY: "4"}, {HEALTHY: "3", UNHEALTHY: "1"}
+    assert publish((0, unknown), (1, bad)).labels == bad
+    assert publish((0, unknown), (1, bad), (2, unknown)).labels == bad
+    assert publish((0, unknown), (1, mixed)).labels == unknown
+    assert publish((0, unknown), (1, mixed), (11, mixed)).labels == mixed
+
+
 def test_capacity_is_published_at_once_with_all_that_goes_with_it() -> None:
     """Schedulers reckon with it, and a new count beside an old product would be wrong."""
     published = publish((0, {COUNT: "8", MODE: "a"}), (1, {COUNT: "7", MODE: "b"}))

@@ -7,6 +7,7 @@ from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.parts import make_bound, make_settings, make_table, part
 
 TWO = (make_gpu(0), make_gpu(1))
 
@@ -66,3 +67,18 @@ def test_doors_without_anybody_behind_them_and_unclear_rules_are_told() -> None:
     assert found["door-unserved"] == {gpu_uuid(0): "GPU 0: door fractions (doors.rules[0])"}
     assert "doors.rules[0] (fractions) and doors.rules[1] (none) both name GPU 0" in found["doors-unclear"][""]
     assert "'nope' means no GPU of this node" in found["doors-unclear"][""]
+
+
+def test_with_parts_served_their_door_is_open_and_holds_whoever_has_some() -> None:
+    """A GPU goes from whole to parts when nobody has it whole, and back when nobody has a part of it."""
+    settings = make_settings(0)
+    assert Door.FRACTIONS in list_served(settings)
+    offering = plan_offering(TWO, settings, {}, [])
+    assert [(each.door, each.is_open) for each in offering.doors] == [(Door.FRACTIONS, True), (Door.WHOLE, True)]
+    assert not any(decide_conditions(offering, list_served(settings)).values())
+    waiting = plan_offering(TWO, settings, {}, [held(0)])
+    assert (waiting.doors[0].door, waiting.doors[0].is_open) == (Door.WHOLE, False)
+    parts = make_table(bindings=[make_bound(7, [1], part(0, 30, 8))])
+    back = plan_offering(TWO, settings, {gpu_uuid(0): Door.WHOLE}, [], parts)
+    assert (back.doors[0].door, back.doors[0].wanted) == (Door.FRACTIONS, Door.WHOLE)
+    assert "until ns/a (main) is gone, then whole" in back.doors[0].describe()

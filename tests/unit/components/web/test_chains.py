@@ -1,5 +1,7 @@
 """Chains of causes: what led to what, in the order in which it is told."""
 
+from msgspec.structs import replace
+
 from nodeagent.components.web.api.stream import build_event
 from nodeagent.components.web.page.chains import (
     CHAIN_LENGTH,
@@ -10,13 +12,21 @@ from nodeagent.components.web.page.chains import (
     tell_history,
     tell_records,
 )
-from nodeagent.components.web.page.event_words import Teller
-from nodeagent.model.events import DevicesAdvertised, DevicesAllocated, GpuAppeared, GpuVanished, XidReported
-from nodeagent.model.gpu import Inventory
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.components.web.page.event_words import Teller, build_names
+from nodeagent.model.events import (
+    DevicesAdvertised,
+    DevicesAllocated,
+    GpuAppeared,
+    GpuVanished,
+    VerdictChanged,
+    XidReported,
+)
+from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.health import Verdict
+from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.telemetry import NodeSample
 from tests.support.nodes import make_envelope
-from tests.support.samples import make_gpu, make_uuid
+from tests.support.samples import make_gpu, make_mig, make_uuid
 
 RESOURCE = ResourceName("nvidia.com/gpu")
 ADVERTISED = DevicesAdvertised(resource=RESOURCE, healthy=7, total=8)
@@ -122,9 +132,27 @@ def test_what_happens_to_many_devices_is_told_once() -> None:
     (chain,) = build_chains(tell_history(history, names))
     assert [link.text for link in chain.links[1:]] == [
         "GPU 0, GPU 1 and 4 more appeared",
-        "GPU 6 vanished: x",
+        "GPU 6 is lost: x",
         "GPU 7 appeared",
     ]
+
+
+def test_what_happens_to_all_parts_of_a_gpu_is_told_once() -> None:
+    """The GPU, its MIG devices of any profile, and one that is gone: they are named as everywhere."""
+    gpu = make_gpu(0, mig=make_mig(0, 2))
+    profiles = ("1g.10gb", "1c.2g.20gb+me")
+    assert gpu.mig is not None
+    devices = tuple(replace(one, profile=each) for one, each in zip(gpu.mig.devices, profiles, strict=True))
+    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=9, address=gpu.pci.address)
+    cut = replace(gpu, mig=replace(gpu.mig, devices=devices))
+    names = build_names(Inventory(generation=1, gpus=(cut,), vanished=(gone,)))
+    history = [make_envelope(1, LOST)]
+    uuids: list[DeviceUuid] = [gpu.uuid, *(one.uuid for one in devices), gone.uuid]
+    for number, uuid in enumerate(uuids):
+        changed = VerdictChanged(device=uuid, before=Verdict.UNKNOWN, after=Verdict.HEALTHY)
+        history.append(make_envelope(2 + number, changed, cause=1))
+    (chain,) = build_chains(tell_history(history, names))
+    assert [link.text for link in chain.links[1:]] == ["GPU 0, GPU 0:0 (1g.10gb) and 2 more unknown → healthy"]
 
 
 def test_a_summary_that_says_the_same_again_is_not_told() -> None:
@@ -132,3 +160,13 @@ def test_a_summary_that_says_the_same_again_is_not_told() -> None:
     other = make_envelope(3, ADVERTISED)
     history = [make_envelope(1, LOST), make_envelope(2, LOST), other, make_envelope(4, LOST)]
     assert [outline(chain) for chain in build_chains(tell_history(history, {}))] == [[(3, 0)], [(1, 0)]]
+
+
+def test_what_followed_from_a_summary_stays_together() -> None:
+    """Also where it says what the last one said: a GPU that becomes suspect changes no count."""
+    history = [make_envelope(1, LOST), make_envelope(2, LOST), make_envelope(3, ADVERTISED, cause=2)]
+    history.append(make_envelope(4, ADVERTISED, cause=2))
+    assert [outline(chain) for chain in build_chains(tell_history(history, {}))] == [
+        [(2, 0), (3, 1), (4, 1)],
+        [(1, 0)],
+    ]

@@ -38,6 +38,9 @@ class RecordingControl:
     async def set_door(self, name: str, door: Door | None, who: str) -> str:
         return f"{name} through {door} for {who}"
 
+    async def apply_layout(self, name: str, who: str) -> str:
+        return f"{name or 'the same'} for {who}"
+
     async def set_part(self, wish: PartWish) -> str:
         return f"{wish.pod} ({wish.container}) {wish.cores} {wish.memory_bytes} for {wish.who}"
 
@@ -58,6 +61,8 @@ async def give(path: str, body: bytes) -> str:
         ("/api/v1/clear", b'{"gpu": "3", "reason": "r"}', "3 because r by uid 0, pid 7"),
         ("/api/v1/forget", b'{"gpu": "3", "who": "me"}', "3 is gone, says me (uid 0, pid 7)"),
         ("/api/v1/door", b'{"gpu": "3", "door": "none", "who": "me"}', "3 through none for me (uid 0, pid 7)"),
+        ("/api/v1/layout", b'{"layout": "all-enabled", "who": "me"}', "all-enabled for me (uid 0, pid 7)"),
+        ("/api/v1/layout", b"{}", "the same for uid 0, pid 7"),
         ("/api/v1/door", b'{"gpu": "3", "door": "configured"}', "3 through None for uid 0, pid 7"),
         ("/api/v1/part", b'{"pod": "a/b", "cores": 5}', "a/b () 5 None for uid 0, pid 7"),
         ("/api/v1/part", b'{"pod": "b", "container": "c", "memory_bytes": 9}', "b (c) None 9 for uid 0, pid 7"),

@@ -4,6 +4,7 @@ import pytest
 
 from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, build_names, describe_event
 from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import ClusterLink
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
@@ -24,14 +25,18 @@ from nodeagent.model.events import (
     LabelsApplied,
     LabelsContested,
     MigLayoutChanged,
+    PartBound,
+    PartRefused,
     RuntimeConfigured,
     RuntimeRestarted,
     WishRefused,
     XidReported,
 )
-from nodeagent.model.gpu import Inventory
-from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.gpu import Inventory, KnownGpu
+from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import PartTable
+from nodeagent.model.parts import PartOffers
 from nodeagent.model.telemetry import EventWatch, NodeSample
 from tests.support.nodes import make_envelope
 from tests.support.samples import make_gpu, make_mig, make_uuid
@@ -56,7 +61,8 @@ class SomethingNew:
         (XidReported(gpu=make_uuid(7), xid=48), f"XID 48 on {make_uuid(7)}"),
         (GpuEventReported(gpu=make_uuid(0), kind="recovery_action", data=2), "recovery action 2 reported of GPU 0"),
         (GpuAppeared(gpu=make_uuid(0), generation=1), "GPU 0 appeared"),
-        (GpuVanished(gpu=make_uuid(0), generation=1, reason="why"), "GPU 0 vanished: why"),
+        (GpuVanished(gpu=make_uuid(0), generation=1, reason="why"), "GPU 0 is lost: why"),
+        (GpuVanished(gpu=make_uuid(0), generation=1, reason="why", is_gone=True), "GPU 0 is gone: why"),
         (MigLayoutChanged(gpu=make_uuid(0), generation=1), "MIG layout of GPU 0 changed"),
         (DriverChanged(before=DriverPhase.STUCK, after=DriverPhase.READY), "driver stuck → ready"),
         (DevicesAdvertised(resource=RESOURCE, healthy=7, total=8), "kubelet told: 7 of 8 nvidia.com/gpu healthy"),
@@ -90,10 +96,25 @@ class SomethingNew:
             HealthReport(
                 generation=1,
                 devices=(
-                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                    DeviceHealth(
+                        device=make_uuid(0),
+                        gpu=make_uuid(0),
+                        verdict=Verdict.UNKNOWN,
+                        since_seconds=0,
+                        reason=NOT_LOOKED_AT,
+                    ),
                 ),
             ),
             "",
+        ),
+        (
+            HealthReport(
+                generation=1,
+                devices=(
+                    DeviceHealth(device=make_uuid(0), gpu=make_uuid(0), verdict=Verdict.UNKNOWN, since_seconds=0),
+                ),
+            ),
+            "health judged: 0 of 1 devices fit for work",
         ),
         (EventWatch(watched=True), "GPU events are heard"),
         (EventWatch(watched=False, reason="r"), "GPU events are not heard: r"),
@@ -104,6 +125,19 @@ class SomethingNew:
         (RuntimeConfigured(paths=("/c",)), "container runtime configured: /c"),
         (RuntimeRestarted(command="c"), "container runtime restarted"),
         (RuntimeRestarted(command="c", failure="f"), "container runtime restarted, rolled back: f"),
+        (
+            PartBound(
+                number=1,
+                pod=PodIdentity(namespace="ns", name="p"),
+                container="c",
+                gpus=(GpuUuid(make_uuid(0)),),
+                reason="r",
+            ),
+            "ns/p (c) got parts of GPU 0: r",
+        ),
+        (PartRefused(resource=RESOURCE, count=30, reason="r"), "refused 30 of nvidia.com/gpu: r"),
+        (PartOffers(resources=(RESOURCE,)), ""),
+        (PartTable(), ""),
         (SomethingNew(), "SomethingNew"),
         (NodeSample(time_seconds=1.0), ""),
     ],
@@ -124,9 +158,17 @@ def test_every_state_has_words_or_a_place_of_its_own() -> None:
 
 
 def test_mig_devices_are_named_with_their_profile() -> None:
-    """`GPU 0 1g.10gb` says more than a UUID, and nothing is named before the first inventory."""
-    assert "GPU 0 1g.10gb" in NAMES.values()
+    """By the number that commands take, which tells equal ones apart; nothing is named before the first inventory."""
+    assert "GPU 0:0 (1g.10gb)" in NAMES.values()
     assert build_names(None) == {}
+
+
+def test_a_gpu_that_is_gone_keeps_its_number_and_says_so() -> None:
+    """The number may be another's now: the driver counts anew."""
+    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=0, address=make_gpu(9).pci.address)
+    names = build_names(Inventory(generation=1, gpus=(make_gpu(0),), vanished=(gone,)))
+    assert names == {make_uuid(0): "GPU 0", make_uuid(9): "GPU 0 (gone)"}
+    assert describe_event(GpuVanished(gpu=gone.uuid, generation=2, is_gone=True), names) == "GPU 0 is gone"
 
 
 def test_of_the_conditions_the_change_is_told() -> None:

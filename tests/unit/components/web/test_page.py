@@ -13,15 +13,16 @@ from nodeagent.components.web.page.gpus import decide_style, render_gpu_facts, r
 from nodeagent.components.web.page.markup import esc, prose
 from nodeagent.components.web.page.overview import Page as Rendered
 from nodeagent.components.web.page.overview import PageView, render_document
-from nodeagent.components.web.page.parts import render_parts, render_software
+from nodeagent.components.web.page.parts import render_device, render_parts, render_software
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.gpu import Fabric, FabricPhase, Mig
+from nodeagent.model.gpu import Fabric, FabricPhase, KnownGpu, Mig
+from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.labels import LabelState
 from nodeagent.model.offering import Door, DoorHolder, GpuDoor
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from tests.support.html import Page
 from tests.support.nodes import make_full_view, make_rich_state, make_sample, make_view
-from tests.support.samples import make_gpu, make_mig, make_uuid
+from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J\u202e"
 PATHS = (
@@ -78,6 +79,14 @@ def test_no_text_from_outside_becomes_markup(path: str) -> None:
 def test_escaping_leaves_no_markup_and_nothing_unseen() -> None:
     """Quotes and angles are written out, control and direction characters are made visible."""
     assert esc('<a href="x">\'&\x00\u202e') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp;��"
+
+
+def test_an_allocation_of_a_gpu_that_is_gone_says_so() -> None:
+    """By the number that it had, and its UUID on demand; one that nobody knows goes by its UUID."""
+    gone = KnownGpu(uuid=make_uuid(9), name="H100", index=9, address=make_address(9))
+    gpus = GpusRecord(generation=1, vanished=(gone,))
+    assert render_device(f"{gone.uuid}::1", gpus) == f'<span title="{gone.uuid}::1">GPU 9 (gone) replica 1</span>'
+    assert render_device("GPU-x", gpus) == "<code>GPU-x</code>"
 
 
 def test_commands_stand_out_in_a_remedy() -> None:
@@ -245,6 +254,33 @@ def test_mig_devices_lie_where_they_are() -> None:
     assert "This node has no GPU." in render_gpus(replace(state, gpus=GpusRecord(generation=1)), {})
 
 
+def test_readings_of_long_ago_are_no_part_of_what_a_gpu_is() -> None:
+    """Nor those of a GPU that is lost; what does not change stays."""
+    state = make_rich_state()
+    now = GpuRecord(gpu=make_gpu(0), sample=make_sample(0), sample_age_seconds=0.5)
+    lost = replace(now, gpu=make_gpu(0, lost="fell off"))
+    for record, is_shown in ((now, True), (replace(now, sample_is_old=True), False), (lost, False)):
+        text = Page(f"<html>{render_gpu_facts(record, state)}</html>").text
+        assert ("ECC errors" in text) is ("Processes" in text) is is_shown
+        assert "Board part" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "style", "sign"),
+    [(Verdict.SUSPECT, "warn", "!"), (Verdict.UNKNOWN, "warn", "!"), (Verdict.UNHEALTHY, "bad", "✗")],
+)
+def test_the_sign_of_a_mig_device_is_that_of_its_verdict(verdict: Verdict, style: str, sign: str) -> None:
+    """As on the tile that it stands on: what needs attention is not broken."""
+    gpu = make_gpu(0, mig=make_mig(0, 1))
+    uuid = gpu.mig_devices[0].uuid
+    health = DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=verdict, since_seconds=1.0, reason="r")
+    state = make_rich_state()
+    html = render_gpus(replace(state, gpus=GpusRecord(generation=1, gpus=(GpuRecord(gpu=gpu, health=(health,)),))), {})
+    block = html[html.index('<ul class="mig"') : html.index("</ul>", html.index('<ul class="mig"'))]
+    assert f' {style}" title=' in block
+    assert f">{sign} 1g" in block
+
+
 def test_the_place_in_the_fabric_is_told() -> None:
     """Domain and clique for the node and for the GPU; boards whose fabric ends at their own switches have none."""
     state = make_rich_state()
@@ -280,6 +316,10 @@ def test_what_one_seldom_reads_is_folded_while_all_is_well() -> None:
     [
         ({"conditions": (), "notices": ()}, "Nothing is wrong"),
         ({"labels": LabelState(wanted={}, applied={})}, "Node labels none"),
+        (
+            {"labels": LabelState(wanted={"a": "1"}, applied={"a": "1"}, held_back={"a": "2", "b": ""})},
+            "Held back until it has lasted: a=2, b to go",
+        ),
         ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet 1 labels a 1"),
         ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
         ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),

@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from nodeagent.components.web.api.admin import (
     CommandMalformed,
@@ -24,10 +25,7 @@ from nodeagent.components.web.api.records import (
 )
 from nodeagent.components.web.api.stream import (
     QueryMalformed,
-    is_wanted,
-    parse_follow,
-    parse_last_seen,
-    parse_types,
+    parse_query,
     render_event,
 )
 from nodeagent.components.web.page.gpus import render_gpus, tell_vacancy
@@ -245,32 +243,42 @@ def test_events_are_one_line_each() -> None:
 )
 def test_a_client_chooses_its_events(query: dict[str, str], wanted: set[str], unwanted: set[str]) -> None:
     """Samples are left out unless asked for, and a choice is exact."""
-    types = parse_types(query)
-    assert all(is_wanted(name, types) for name in wanted)
-    assert not any(is_wanted(name, types) for name in unwanted)
+    asked = parse_query({}, query)
+    assert all(asked.wants(name) for name in wanted)
+    assert not any(asked.wants(name) for name in unwanted)
 
 
 def test_a_reconnect_names_the_last_event() -> None:
     """Browsers send a header, scripts a parameter; a header that is nonsense counts as nothing."""
-    assert parse_last_seen({"last-event-id": "12"}, {}) == 12
-    assert parse_last_seen({}, {"since": "7"}) == 7
-    assert parse_last_seen({"last-event-id": "x"}, {}) is None
-    assert parse_last_seen({}, {}) is None
+    assert parse_query({"last-event-id": "12"}, {}).last_seen == 12
+    assert parse_query({}, {"since": "7"}).last_seen == 7
+    assert parse_query({"last-event-id": "x"}, {}).last_seen is None
+    assert parse_query({}, {}).last_seen is None
+
+
+def test_a_list_is_whole_and_a_stream_begins_where_it_was_left() -> None:
+    """Who names no last event gets all in a list, and in a stream only what comes."""
+    events = [EventRecord(seq=seq, time_seconds=0.0, type="A", source="s", value={}) for seq in (1, 2, 3)]
+    events.append(replace(events[0], seq=4, type="NodeSample"))
+    for since, listed, replayed in (("", [1, 2, 3], []), ("2", [3], [3]), ("0", [1, 2, 3], [1, 2, 3])):
+        asked = parse_query({}, {"since": since})
+        assert [one.seq for one in asked.select(events)] == listed
+        assert [one.seq for one in events if asked.misses(one)] == replayed
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "²", "9" * 5000, " 1"])
 def test_a_parameter_that_is_no_number_is_refused(text: str) -> None:
     """Whoever typed it is told what it takes; no length of digits is a fault of the server."""
     with pytest.raises(QueryMalformed, match=r"\?since= takes the seq of an event"):
-        parse_last_seen({}, {"since": text})
+        parse_query({}, {"since": text})
 
 
 def test_following_is_asked_for_in_two_words() -> None:
     """A stream where the reader meant a list would hang a script, so that a typing error is refused."""
-    assert parse_follow({})
-    assert not parse_follow({"follow": "false"})
+    assert parse_query({}, {}).is_followed
+    assert not parse_query({}, {"follow": "false"}).is_followed
     with pytest.raises(QueryMalformed, match="follow"):
-        parse_follow({"follow": "no"})
+        parse_query({}, {"follow": "no"})
 
 
 def test_commands_are_checked_before_anything_happens() -> None:

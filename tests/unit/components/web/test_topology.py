@@ -25,11 +25,21 @@ def test_gpus_of_one_numa_node_stand_together() -> None:
 
 
 def test_a_gpu_of_no_numa_node_is_drawn_too() -> None:
-    """What the firmware does not tell is said to be unknown."""
-    lone = GpusRecord(generation=1, gpus=(GpuRecord(gpu=replace(make_gpu(0), numa_node=None)),))
-    html = render_topology(lone)
-    assert "NUMA node unknown" in html
+    """What the firmware does not tell is said to be unknown; under one GPU there is room for few words."""
+    lost, other = (GpuRecord(gpu=replace(make_gpu(index), numa_node=None)) for index in (0, 1))
+    html = render_topology(GpusRecord(generation=1, gpus=(lost,)))
+    assert ">NUMA ?<" in html
     assert "<table" not in html
+    assert ">NUMA node unknown · PCIe<" in render_topology(GpusRecord(generation=1, gpus=(lost, other)))
+
+
+def test_what_is_written_under_gpus_fits() -> None:
+    """The long form where two GPUs are side by side, the short one where there is one."""
+    html = render_topology(GpusRecord(generation=1, gpus=_records(0, 1, 4)))
+    numa = make_gpu(0).numa_node, make_gpu(4).numa_node
+    assert numa[0] != numa[1]
+    assert f">NUMA node {numa[0]} · PCIe<" in html
+    assert f">NUMA {numa[1]}<" in html
 
 
 def test_direct_links_are_arcs_with_their_number() -> None:

@@ -14,6 +14,7 @@ CORE, MEMORY = ResourceName("tencent.com/vcuda-core"), ResourceName("tencent.com
 NAMED, NUMBERED = PodIdentity(namespace="ns", name="a"), PodIdentity(namespace="", name="", uid="u")
 POD = PodIdentity(namespace="ns", name="a", uid="u")
 OTHER = PodIdentity(namespace="ns", name="b", uid="v")
+OTHER_NUMBERED = PodIdentity(namespace="", name="", uid="v")
 
 
 def ids(text: str) -> tuple[DeviceId, ...]:
@@ -46,6 +47,23 @@ NOTED = (entry(NUMBERED, "c", "ba"), entry(NUMBERED, "c", "xyz", MEMORY), entry(
 def test_the_caller_is_the_one_who_holds_exactly_these_ids(records: Records, pod: PodIdentity) -> None:
     """By whichever record there is, in any order; its memory is found by pod and container."""
     assert find(records) == Caller(pod=pod, containers=("c",), cores=ids("ab"), memory=ids("xyz"))
+
+
+@pytest.mark.parametrize(
+    ("listed", "pod"),
+    [
+        (LISTED[2:], POD),
+        ((entry(NAMED, "d", "f"),), NUMBERED),
+        ((entry(PodIdentity(namespace="ns", name="b"), "d", "w"),), NUMBERED),
+        ((), NUMBERED),
+    ],
+)
+def test_an_init_container_is_known_by_another_of_its_pod(
+    listed: tuple[ContainerDevices, ...], pod: PodIdentity
+) -> None:
+    """The list leaves it out, and the notes have no names: whoever stands in both with the same ids tells."""
+    noted = (*NOTED, entry(OTHER_NUMBERED, "d", "w"))
+    assert find(Records(listed=listed, noted=noted)).pod == pod
 
 
 def test_a_profile_without_memory_pairs_nothing() -> None:

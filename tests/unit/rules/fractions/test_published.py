@@ -14,12 +14,13 @@ from nodeagent.rules.fractions.published import (
     Published,
     PublishedGpu,
     name_profile,
+    plan_published,
     read_published,
     render_published,
 )
 from nodeagent.rules.placement.space import plan_space
 from tests.support.gpus import MODEL, gpu_uuid, make_inventory, make_node
-from tests.support.placement import BLOCK, eight, make_sized, six
+from tests.support.placement import BLOCK, WHOLE, account, eight, make_sized, six
 
 
 def publish(inventory: Inventory, **differences: object) -> Published:
@@ -113,3 +114,17 @@ def test_what_makes_no_sense_is_told_by_its_key(text: str, reason: str) -> None:
         read_published(text)
     assert caught.value.key == "nvidia.com/gpu-fractions"
     assert reason in caught.value.reason
+
+
+def test_what_was_given_is_left_out_and_what_others_use_is_told() -> None:
+    """Pods say themselves what they have; of programs that were given nothing no pod tells."""
+    inventory = eight()
+    space = account(inventory, {0: WHOLE, 1: (30, 4)})
+    busy = replace(space.rooms[2], foreign=True, foreign_bytes=1 << 30, processes=3)
+    space = replace(space, rooms=(*space.rooms[:2], busy, *space.rooms[3:]))
+    published = plan_published(CoresProfile(), space, inventory.gpus)
+    rooms = published.space.rooms
+    assert [room.users for room in rooms] == [0] * 8
+    assert (rooms[2].foreign, rooms[2].foreign_bytes, rooms[2].processes) == (True, 1 << 30, 0)
+    assert published.models == {gpu_uuid(index): MODEL for index in range(8)}
+    assert read_published(render_published(published)) == published

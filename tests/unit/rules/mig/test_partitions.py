@@ -2,13 +2,12 @@
 
 from collections import Counter
 
-import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions
 from nodeagent.rules.mig.partitions import (
-    assume_placements,
+    assume_places,
     find_profile,
     is_met,
     list_profile_names,
@@ -56,7 +55,9 @@ def test_a_gpu_without_mig_has_no_partitions() -> None:
     assert read_partitions(make_gpu(0)) == GpuPartitions(enabled=False, pending=False)
     off = read_partitions(make_mig_gpu(0, H100))
     assert (off.enabled, off.instances) == (False, ())
-    assert [one.placements for one in off.profiles] == [one.placements for one in partitions_of(H100).profiles]
+    assert {one.placements for one in off.profiles} == {()}
+    places = {(one.name, one.placements) for one in partitions_of(H100).profiles}
+    assert {(one.name, one.placements) for one in assume_places(off).profiles} == places
 
 
 def test_an_instance_without_a_device_counts_as_something_else() -> None:
@@ -98,12 +99,12 @@ def test_profiles_of_a_form_that_nobody_knows_yet_are_themselves() -> None:
     assert [target.computes for target in list_targets(wish("new-shape"), (odd,))] == [(1,)]
 
 
-@pytest.mark.parametrize("total_bytes", [0, 1 << 40])
-def test_places_are_assumed_only_from_what_is_known(total_bytes: int) -> None:
+def test_places_are_assumed_only_from_what_is_known() -> None:
     """Without the size of the whole nothing can be said, and what the driver tells is never replaced."""
-    blind = partitions_of(H100, with_placements=False).profiles
-    assumed = assume_placements(blind, total_bytes)
-    assert (assumed == blind) is (total_bytes == 0)
-    told = partitions_of(H100).profiles
-    assert assume_placements(told, total_bytes) == told
-    assert assume_placements((), total_bytes) == ()
+    blind = partitions_of(H100, enabled=False, with_placements=False)
+    assert assume_places(replace(blind, memory_bytes=0)).profiles == blind.profiles
+    assert assume_places(blind).profiles != blind.profiles
+    told = partitions_of(H100, enabled=False)
+    assert assume_places(told) == told
+    on = partitions_of(H100, with_placements=False)
+    assert assume_places(on) == on

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.mig import ComputeInstance, GpuInstance, GpuPartitions
-from nodeagent.rules.mig.partitions import LayoutInfeasible, aim_at, assume_placements, is_met, list_targets
+from nodeagent.rules.mig.partitions import LayoutInfeasible, aim_at, assume_places, is_met, list_targets
 from nodeagent.rules.mig.solve import Kept, Solution, solve
-from tests.support.mig import MIG_MODELS, cut, find_model, follow, list_feasible, partitions_of, wish
+from tests.support.mig import MIG_MODELS, cut, follow, list_feasible, partitions_of, wish
 
 H100 = "h100-sxm5-80gb"
 OF_H100 = "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
@@ -179,10 +179,9 @@ def test_every_profile_fits_as_often_as_the_driver_says(model: str) -> None:
 @pytest.mark.parametrize("model", MIG_MODELS)
 def test_what_is_planned_while_mig_is_off_fits_when_it_is_on(model: str) -> None:
     """The driver tells no places then: what follows from memory and slices is what it tells later."""
-    blind = partitions_of(model, enabled=False, with_placements=False)
-    profiles = assume_placements(blind.profiles, find_model(model).total_bytes)
+    assumed = assume_places(partitions_of(model, enabled=False, with_placements=False))
     for names in list_feasible(model):
-        plan(" ".join(names), replace(blind, profiles=profiles))
+        plan(" ".join(names), assumed)
 
 
 def test_a_grid_of_seven_slots_is_a_grid_too() -> None:

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.mig import GpuPartitions, WriteKind
-from nodeagent.rules.mig.partitions import LayoutInfeasible, assume_placements
+from nodeagent.rules.mig.partitions import LayoutInfeasible
 from nodeagent.rules.mig.steps import Goal, RebootNeeded, check_goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
-from tests.support.mig import cut, find_model, partitions_of, wish
+from tests.support.mig import cut, partitions_of, wish
 
 H100 = "h100-sxm5-80gb"
 OFF = Wanted(enabled=False)
@@ -45,13 +45,12 @@ def test_compute_instances_change_in_place() -> None:
 def test_the_mode_is_switched_before_anything_is_made() -> None:
     """And then the GPU is read anew: only now it tells its places."""
     off = partitions_of(H100, enabled=False, with_placements=False)
-    told = replace(off, profiles=assume_placements(off.profiles, find_model(H100).total_bytes))
     goal = Goal(wanted=wish("1g.10gb"))
-    assert words(goal, told) == ["switch MIG on"]
+    assert words(goal, off) == ["switch MIG on"]
     assert words(goal, replace(off, profiles=())) == ["switch MIG on"]
-    assert words(goal, replace(told, pending=True)) == ["reset the GPU, so that its new mode counts"]
+    assert words(goal, replace(off, pending=True)) == ["reset the GPU, so that its new mode counts"]
     with pytest.raises(RebootNeeded):
-        plan_writes(goal, replace(told, pending=True), was_reset=True)
+        plan_writes(goal, replace(off, pending=True), was_reset=True)
 
 
 def test_the_mode_is_switched_off_on_an_empty_gpu() -> None:
@@ -92,6 +91,7 @@ def test_the_way_back_ends_where_it_began() -> None:
     kinds = [write.kind for write in plan_writes(goal, moved)]
     assert WriteKind.CREATE in kinds
     off = Goal(before=partitions_of(H100, enabled=False))
+    assert words(off, replace(partitions_of(H100, enabled=False), pending=True)) == ["switch MIG off"]
     assert words(off, partitions_of(H100)) == ["switch MIG off"]
     assert plan_writes(off, partitions_of(H100, enabled=False)) == ()
 

@@ -12,8 +12,9 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.offering import Door, DoorHolder
-from nodeagent.rules.offer.doors import DoorPlan, DoorWish, decide_door, list_holders, plan_doors
+from nodeagent.rules.offer.doors import DoorPlan, DoorWish, decide_door, list_holders, list_part_holders, plan_doors
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
+from tests.support.parts import make_bound, make_table, part
 from tests.support.samples import make_address
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -205,3 +206,12 @@ def test_a_change_that_waits_ends_by_itself() -> None:
     assert decide_door(wish(F), [], "drain").is_open
     back = decide_door(replace(wish(F), door=W), [first, second], "drain")
     assert (back.door, back.is_open, back.is_settled) == (W, True, True)
+
+
+def test_whoever_has_a_part_of_a_gpu_holds_its_door() -> None:
+    """By pod and container; a part of another GPU is in nobody's way."""
+    table = make_table(bindings=[make_bound(7, [1], part(0, 30, 8), part(1, 30, 8)), make_bound(8, [2], part(1, 1, 1))])
+    assert [holder.describe() for holder in list_part_holders(gpu_uuid(0), table)] == ["ns/a (main)"]
+    assert [holder.name for holder in list_part_holders(gpu_uuid(1), table)] == ["binding 7", "binding 8"]
+    assert {holder.door for holder in list_part_holders(gpu_uuid(1), table)} == {Door.FRACTIONS}
+    assert list_part_holders(gpu_uuid(2), table) == ()

@@ -1,0 +1,1 @@
+"""The commands about MIG layouts: what there is, what would change, and having it changed."""

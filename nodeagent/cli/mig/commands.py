@@ -1,0 +1,162 @@
+"""`nodeagent mig show|plan|apply|assert|export`."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import json, yaml
+
+from nodeagent.cli.agent.settings import load_for, load_for_looking
+from nodeagent.cli.answers.answer import say_simulated
+from nodeagent.cli.answers.client import find_agent
+from nodeagent.cli.answers.output import write_answer, write_table
+from nodeagent.cli.answers.table import read_environment
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.gpu.source import API, read_gpus
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.cli.mig.view import describe_state, render_plan, tabulate_gpus
+from nodeagent.components.mig.wish import find_layout, render_layouts
+from nodeagent.config.files import read_config_file
+from nodeagent.config.schema import Settings
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.mig import MigState
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.export import export_layout, render_file
+from nodeagent.rules.mig.layouts import Layout, LayoutsRead, read_layouts
+from nodeagent.rules.mig.partitions import is_met, read_partitions
+from nodeagent.rules.mig.show import GpuPlan, plan_gpu
+from nodeagent.rules.mig.wanted import WantedOfNode, want_of_gpus
+
+LOOK_SECONDS = 0.5
+"""Pause between looks at how far a change is."""
+
+
+class ShownRecord(Value, frozen=True):
+    """What `mig show --json` prints."""
+
+    state: MigState | None
+    gpus: tuple[Gpu, ...]
+
+
+class PlanRecord(Value, frozen=True):
+    """What `mig plan --json` prints."""
+
+    layout: str
+    gpus: tuple[GpuPlan, ...]
+    problems: tuple[str, ...] = ()
+
+
+def show(arguments: argparse.Namespace, streams: Streams) -> int:
+    """What GPUs are cut into, and what is asked for."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    answerer, records = read_gpus(arguments, settings, environ)
+    gpus = tuple(record.gpu for record in records.gpus)
+    state = None if getattr(arguments, "gpus", None) else _read_state(settings, environ)
+    shown = ShownRecord(state=state, gpus=gpus)
+    write_table(arguments, streams, shown, tabulate_gpus(gpus, state), describe_state(state), answerer)
+    return ExitCode.OK
+
+
+def plan(arguments: argparse.Namespace, streams: Streams) -> int:
+    """What a layout would change."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    answerer, records = read_gpus(arguments, settings, environ)
+    gpus = tuple(record.gpu for record in records.gpus)
+    want = want_of_gpus(_find(arguments, settings, gpus), gpus)
+    plans = tuple(plan_gpu(gpu, want.gpus[gpu.uuid], read_partitions(gpu)) for gpu in gpus if gpu.uuid in want.gpus)
+    record = PlanRecord(layout=arguments.layout, gpus=plans, problems=want.problems)
+    models: dict[str, str] = {gpu.uuid: gpu.name for gpu in gpus}
+    text = "".join(f"{line}\n" for line in render_plan(plans, want.problems, models))
+    write_answer(arguments, streams, record, text, answerer)
+    return ExitCode.UNWELL if want.problems or any(one.refusal for one in plans) else ExitCode.OK
+
+
+def check(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Whether the GPUs are cut as a layout says; silent where they are, as others' tools are."""
+    environ = read_environment(arguments)
+    settings = load_for_looking(arguments, environ)
+    answerer, records = read_gpus(arguments, settings, environ)
+    gpus = tuple(record.gpu for record in records.gpus)
+    differing = _list_differing(gpus, want_of_gpus(_find(arguments, settings, gpus), gpus))
+    write_answer(arguments, streams, differing, "".join(f"{line}\n" for line in differing), answerer)
+    return ExitCode.UNWELL if differing else ExitCode.OK
+
+
+def export(arguments: argparse.Namespace, streams: Streams) -> int:
+    """The layout that there is now, as a file of layouts."""
+    environ = read_environment(arguments)
+    _, records = read_gpus(arguments, load_for_looking(arguments, environ), environ)
+    file = render_file(arguments.name, export_layout([record.gpu for record in records.gpus]))
+    is_json = arguments.json or arguments.form == "json"
+    streams.out.write(json.format(json.encode(file)).decode() + "\n" if is_json else yaml.encode(file).decode())
+    return ExitCode.OK
+
+
+def apply(arguments: argparse.Namespace, streams: Streams) -> int:
+    """Have the running agent cut the GPUs, and wait until it has if told to."""
+    environ = read_environment(arguments)
+    settings = load_for(arguments, environ).settings
+    agent = find_agent(settings, environ, change=True)
+    who = environ.get("SUDO_USER") or environ.get("USER") or ""
+    done = agent.post(f"{API}/layout", {"layout": arguments.layout or "", "who": who})
+    print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
+    return _wait(arguments, settings, environ, streams) if arguments.wait != 0 else ExitCode.OK
+
+
+def _wait(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams) -> ExitCode:
+    """A line for each step, until the layout is in place, has failed, or the time is up."""
+    until = None if arguments.wait is None else time.monotonic() + arguments.wait
+    told = ""
+    while True:
+        state = find_agent(settings, environ).read(f"{API}/mig", MigState)
+        line = "; ".join(f"GPU {change.index}: {change.doing}" for change in state.changes)
+        if line and line != told:
+            told = line
+            print(line, file=streams.out, flush=True)
+        if not state.changes and state.standing == "success":
+            print(f"{state.layout} is in place", file=streams.out)
+            return ExitCode.OK
+        if not state.changes and state.standing == "failed":
+            raise CommandFailed(f"{state.layout} is not in place: {state.detail}", ExitCode.UNWELL)
+        if until is not None and time.monotonic() >= until:
+            raise CommandFailed(f"not in place after {arguments.wait:g} s; the agent goes on", ExitCode.UNWELL)
+        time.sleep(LOOK_SECONDS)
+
+
+def _read_state(settings: Settings, environ: Mapping[str, str]) -> MigState | None:
+    try:
+        return find_agent(settings, environ).read(f"{API}/mig", MigState)
+    except CommandFailed:
+        return None
+
+
+def _find(arguments: argparse.Namespace, settings: Settings, gpus: Sequence[Gpu]) -> Layout:
+    """The layout that is named, wherever layouts come from."""
+    path = Path(arguments.layouts) if arguments.layouts else settings.mig.layouts_file
+    of_file = _read_file(path) if path is not None else LayoutsRead()
+    configured, problems = render_layouts(settings.mig.layouts)
+    layout, problem = find_layout(arguments.layout, {} if arguments.layouts else configured, of_file.layouts, gpus)
+    told = [*problems, *map(str, of_file.problems)]
+    if layout is None:
+        raise CommandFailed("; ".join([problem, *told]), ExitCode.BAD_INPUT)
+    return layout
+
+
+def _read_file(path: Path) -> LayoutsRead:
+    texts, problems = read_config_file(path)
+    return read_layouts(texts[0].text, str(path)) if texts else LayoutsRead(problems=problems)
+
+
+def _list_differing(gpus: Sequence[Gpu], want: WantedOfNode) -> list[str]:
+    """Why the GPUs are not as a layout says, a line each; one of which it says nothing is not as it says."""
+    lines = list(want.problems)
+    for gpu in gpus:
+        wanted = want.gpus.get(gpu.uuid)
+        if gpu.uuid in want.uncovered:
+            lines.append(f"GPU {gpu.index}: the layout says nothing of it")
+        elif wanted is not None and not is_met(wanted, read_partitions(gpu)):
+            lines.append(f"GPU {gpu.index}: it is not {wanted.describe()}")
+    return lines

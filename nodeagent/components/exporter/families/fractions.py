@@ -1,0 +1,84 @@
+"""Parts of GPUs: what containers were promised and what they use of it; pure.
+
+What is promised is told as long as it stands; what is used only while that is known.
+"""
+
+from collections.abc import Callable, Iterable
+
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
+from nodeagent.components.exporter.attribution.holders import Holder
+from nodeagent.components.exporter.serving.exposition import Family, Labels, make_family
+from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+
+_HUNDREDTH = 100
+
+
+def _ratio(cores: int | None) -> float | None:
+    return None if cores is None else cores / _HUNDREDTH
+
+
+_PROMISED: tuple[tuple[str, str, Callable[[PartUse], float | None]], ...] = (
+    (
+        "nodeagent_fraction_cores_ratio",
+        "Part of the GPU's compute that the container is promised.",
+        lambda part: _ratio(part.cores),
+    ),
+    (
+        "nodeagent_fraction_cores_max_ratio",
+        "Part of the GPU's compute that the container may use while nobody else does, where that is more.",
+        lambda part: _ratio(part.cores_max),
+    ),
+    (
+        "nodeagent_fraction_memory_bytes",
+        "Memory of the GPU that the container is promised.",
+        lambda part: part.memory_bytes,
+    ),
+)
+_USED: tuple[tuple[str, str, Callable[[PartUse | UndividedUse], float | None]], ...] = (
+    (
+        "nodeagent_fraction_cores_used_ratio",
+        "Part of the time in which processes of the container ran on the GPU.",
+        lambda use: _ratio(use.cores_used),
+    ),
+    (
+        "nodeagent_fraction_memory_used_bytes",
+        "Memory of the GPU that processes of the container use.",
+        lambda use: use.memory_used_bytes,
+    ),
+    (
+        "nodeagent_fraction_processes",
+        "Processes of the container on the GPU.",
+        lambda use: None if use.cores_used is None and use.memory_used_bytes is None else len(use.processes),
+    ),
+)
+
+
+def build_fraction_families(usage: PartUsage, style: LabelStyle) -> tuple[Family, ...]:
+    """All of them, a series for each container and GPU."""
+    parts = [(_label(one, part, style), part) for one in usage.containers for part in one.parts]
+    uses: list[tuple[Labels, PartUse | UndividedUse]] = [
+        *parts,
+        *((_label(one, one, style), one) for one in usage.undivided),
+    ]
+    info = [((*_list_names(one, style), ("enforcement", str(one.enforcement))), 1.0) for one in usage.containers]
+    return (
+        *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _PROMISED),
+        *(_make(name, text, [(labels, read(use)) for labels, use in uses]) for name, text, read in _USED),
+        _make("nodeagent_fraction_info", "1 for each container with parts: what keeps it to them.", info),
+    )
+
+
+def _make(name: str, text: str, samples: Iterable[tuple[Labels, float | None]]) -> Family:
+    return make_family(name, "gauge", text, [(labels, value) for labels, value in samples if value is not None])
+
+
+def _label(one: ContainerUse | UndividedUse, use: PartUse | UndividedUse, style: LabelStyle) -> Labels:
+    index = (("gpu", str(use.index)),) if use.index is not None else ()
+    return (*index, ("UUID", str(use.gpu)), *_list_names(one, style))
+
+
+def _list_names(one: ContainerUse | UndividedUse, style: LabelStyle) -> Labels:
+    """Pod and container; a pod whose containers cannot be told apart has none."""
+    container = one.container if isinstance(one, ContainerUse) else ""
+    holder = Holder(namespace=one.pod.namespace, pod=one.pod.name, container=container, uid=one.pod.uid)
+    return tuple((name, text) for name, text in name_holder(holder, style).items() if text)

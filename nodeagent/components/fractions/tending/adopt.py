@@ -1,0 +1,176 @@
+"""What the kubelet holds and the journal does not know of: promised again, and bound where its container runs; pure.
+
+Owns the order of what is believed: the limits that the container was given, then where its processes are, then the GPUs
+that its ids stand for.
+Refuses to bind what has not started: its GPUs are chosen when it does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nodeagent.components.fractions.decide import PartView, list_resources
+from nodeagent.components.fractions.tending.judge import PartLook
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import GpuPart, PartTable
+from nodeagent.model.parts import ContainerState, PartLimit
+from nodeagent.model.ports import ContainerDevices
+from nodeagent.rules.cdi_names import PART_KIND
+from nodeagent.rules.fractions.pairing import Records, find_other_half
+from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.tokens import find_home, plan_tokens
+from nodeagent.rules.placement.space import CORES
+
+
+class Promise(NamedTuple):
+    """Ids that were given out, and by which name the container was told."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    cdi_name: str = ""
+
+
+class Adoption(NamedTuple):
+    """A container that has what nobody remembers giving it."""
+
+    pod: PodIdentity
+    container: str
+    promises: tuple[Promise, ...]
+    parts: tuple[GpuPart, ...]
+    """None where it has not started: they are chosen then."""
+    source: str
+    """What told which GPUs it has."""
+
+
+def list_unknown_names(table: PartTable, look: PartLook, view: PartView) -> tuple[str, ...]:
+    """The unqualified names of containers of which the journal knows nothing, to look for what they were told."""
+    groups = _list_unknown(table, look, view)
+    return tuple(_unqualify(entry.cdi_names) for group in groups for entry in group if entry.cdi_names)
+
+
+def plan_adoptions(
+    table: PartTable, look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+) -> tuple[Adoption, ...]:
+    """All containers that hold ids of which the journal knows nothing; `limits` is what they were told, by name."""
+    return tuple(_adopt(group, look, view, limits) for group in _list_unknown(table, look, view))
+
+
+def _list_unknown(table: PartTable, look: PartLook, view: PartView) -> tuple[tuple[ContainerDevices, ...], ...]:
+    """From the kubelet's notes, of pods that its list still has; those that share their ids are one binding's."""
+    if look.listing is None or look.checkpoint is None:
+        return ()
+    first = list_resources(view.profile)[0]
+    noted = [entry for entry in look.checkpoint.containers if entry.resource == first]
+    # Init containers stand in the notes alone, beside another container of their pod.
+    listed = {frozenset(entry.devices) for entry in look.listing.containers if entry.resource == first}
+    living = {entry.pod.uid for entry in noted if frozenset(entry.devices) in listed}
+    groups: dict[tuple[str, frozenset[DeviceId]], list[ContainerDevices]] = {}
+    for entry in noted:
+        if entry.pod.uid in living and not table.find_reservations(first, entry.devices):
+            groups.setdefault((entry.pod.uid, frozenset(entry.devices)), []).append(entry)
+    return tuple(map(tuple, groups.values()))
+
+
+def _adopt(
+    group: Sequence[ContainerDevices], look: PartLook, view: PartView, limits: Mapping[str, Sequence[PartLimit]]
+) -> Adoption:
+    # The name by which their files are called comes first.
+    named = sorted(group, key=lambda each: _unqualify(each.cdi_names) not in limits)
+    entry = next((each for each in reversed(named) if _runs(each, look)), named[0])
+    pod = _name_pod(entry, look)
+    promises: list[Promise] = []
+    for each in named:
+        promises.append(Promise(each.resource, each.devices, next(iter(each.cdi_names), "")))
+        if held := _find_memory(each, look, view):
+            promises.append(Promise(list_resources(view.profile)[1], held))
+    memory = _find_memory(entry, look, view)
+    told = limits.get(_unqualify(named[0].cdi_names), ())
+    parts, source = _find_parts(entry, memory, look, view, told)
+    if not _runs(entry, look):
+        parts, source = (), "its container has not started"
+    return Adoption(pod, entry.container, tuple(promises), parts, source)
+
+
+def _name_pod(entry: ContainerDevices, look: PartLook) -> PodIdentity:
+    """The notes have the uid, the list has the name of whoever holds the same ids."""
+    assert look.listing is not None
+    assert look.checkpoint is not None
+    return find_other_half(Records(listed=look.listing.containers, noted=look.checkpoint.containers), entry.pod)
+
+
+def _is_listed(entry: ContainerDevices, look: PartLook) -> bool:
+    """Whether the kubelet's list has a container of this name with just these ids."""
+    assert look.listing is not None
+    wanted = (entry.resource, entry.container, frozenset(entry.devices))
+    return any((each.resource, each.container, frozenset(each.devices)) == wanted for each in look.listing.containers)
+
+
+def _find_memory(entry: ContainerDevices, look: PartLook, view: PartView) -> tuple[DeviceId, ...]:
+    if not isinstance(view.profile, CoresProfile) or look.checkpoint is None:
+        return ()
+    wanted = (view.profile.memory, entry.pod.uid, entry.container)
+    return next(
+        (
+            each.devices
+            for each in look.checkpoint.containers
+            if (each.resource, each.pod.uid, each.container) == wanted
+        ),
+        (),
+    )
+
+
+def _runs(entry: ContainerDevices, look: PartLook) -> bool:
+    """Whether the runtime has the container; where it cannot be asked, one that is in the kubelet's list may be so."""
+    if look.containers is None:
+        return _is_listed(entry, look)
+    return any(
+        (each.pod_uid, each.name) == (entry.pod.uid, entry.container) and each.state is not ContainerState.EXITED
+        for each in look.containers
+    )
+
+
+def _find_parts(
+    entry: ContainerDevices,
+    memory: tuple[DeviceId, ...],
+    look: PartLook,
+    view: PartView,
+    limits: Sequence[PartLimit],
+) -> tuple[tuple[GpuPart, ...], str]:
+    whole = {each.gpu: each.memory_bytes for each in view.capacities}
+    told = [each for each in limits if each.gpu in whole]
+    if told:
+        parts = (
+            GpuPart(
+                gpu=each.gpu,
+                cores=CORES if each.cores is None else each.cores,
+                memory_bytes=whole[each.gpu] if each.memory_bytes is None else each.memory_bytes,
+            )
+            for each in told
+        )
+        return tuple(parts), "the limits that it was given"
+    used = [gpu for gpu, pods in (look.users or {}).items() if entry.pod.uid in pods and gpu in whole]
+    gpus = used or find_home(entry.devices, plan_tokens(view.gpus, view.profile, view.memory_ratio))
+    source = "where its processes are" if used else "the GPUs that its ids stand for"
+    return _guess_parts(entry, memory, gpus, view, whole), source
+
+
+def _guess_parts(
+    entry: ContainerDevices,
+    memory: tuple[DeviceId, ...],
+    gpus: Sequence[GpuUuid],
+    view: PartView,
+    whole: Mapping[GpuUuid, int],
+) -> tuple[GpuPart, ...]:
+    """As much as the container asked for: by the number of its ids."""
+    cores = len(entry.devices)
+    if not isinstance(view.profile, CoresProfile) or cores >= CORES:
+        count = max(1, cores // CORES) if isinstance(view.profile, CoresProfile) else cores
+        return tuple(GpuPart(gpu=gpu, cores=CORES, memory_bytes=whole[gpu]) for gpu in gpus[:count])
+    size = len(memory) * view.profile.block_bytes
+    return tuple(GpuPart(gpu=gpu, cores=cores, memory_bytes=size) for gpu in gpus[:1])
+
+
+def _unqualify(names: Sequence[str]) -> str:
+    """The first of the names that are ours, without its kind."""
+    prefix = f"{PART_KIND}="
+    return next((name.removeprefix(prefix) for name in names if name.startswith(prefix)), "")

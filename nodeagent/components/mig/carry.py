@@ -1,0 +1,80 @@
+"""Carries one GPU from what it is to what it shall be, each call written down before it is made.
+
+Owns the way back: a call that fails turns the change round, and one that fails on the way back leaves it half way.
+Refuses to wait and to choose: who is in the way was asked before, and what comes next follows from the GPU as read.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.mig import Write, WriteKind
+from nodeagent.model.ports import ChangeKeeper, PartitionSession
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.change import Outcome, Progress, back_step, write_step
+from nodeagent.rules.mig.partitions import LayoutInfeasible
+from nodeagent.rules.mig.steps import RebootNeeded, plan_writes
+
+ROUNDS: Final = 6
+"""Looks at the GPU that one direction takes at most: mode, reset, instances, and the look that finds all well."""
+_FAILED = (GpuError, DriverError, LayoutInfeasible, JournalUnavailable)
+
+
+class End(Value, frozen=True):
+    """How a change ended, and why."""
+
+    outcome: Outcome
+    detail: str = ""
+
+
+class NotReachedError(GpuError):
+    """All calls succeeded, and the GPU is not as it shall be."""
+
+
+class Carrier:
+    """One change of one GPU; `tell` is told of each call before it is made."""
+
+    def __init__(
+        self, keeper: ChangeKeeper, session: PartitionSession, tell: Callable[[Write], None], now: Callable[[], float]
+    ) -> None:
+        self._keeper, self._session, self._tell, self._now = keeper, session, tell, now
+        self._has_written = False
+
+    async def carry(self, gpu: Gpu, number: int, progress: Progress, busy: Collection[int] = ()) -> End:
+        """Go on with a change until it has ended, in whichever way; it is not settled here."""
+        self._has_written = progress.has_written
+        if not progress.is_going_back:
+            try:
+                await self._reach(gpu, number, progress, busy)
+                return End(outcome=Outcome.DONE)
+            except RebootNeeded:
+                return End(outcome=Outcome.REBOOT, detail="a reset did not bring its new MIG mode into force")
+            except _FAILED as error:
+                if not self._has_written:
+                    return End(outcome=Outcome.UNDONE, detail=str(error))
+                progress = replace(progress, is_going_back=True, reason=str(error), writes=())
+        try:
+            await self._keeper.step_change(number, back_step(progress.reason, self._now()))
+            await self._reach(gpu, number, progress, busy)
+        except (*_FAILED, RebootNeeded) as error:
+            said = str(error) or "its MIG mode needs a reboot"
+            return End(outcome=Outcome.HALF, detail=f"{progress.reason}; then, on the way back: {said}")
+        return End(outcome=Outcome.UNDONE, detail=progress.reason)
+
+    async def _reach(self, gpu: Gpu, number: int, progress: Progress, busy: Collection[int]) -> None:
+        was_reset = progress.was_reset
+        for _ in range(ROUNDS):
+            partitions = await self._session.read(gpu)
+            writes = plan_writes(progress.goal, partitions, busy=busy, was_reset=was_reset)
+            if not writes:
+                return
+            for write in writes:
+                was_reset = was_reset or write.kind is WriteKind.RESET
+                await self._keeper.step_change(number, write_step(write, self._now()))
+                self._tell(write)
+                self._has_written = True
+                await self._session.write(gpu, write)
+        raise NotReachedError(f"GPU {gpu.index} is not as it shall be although the driver refused nothing")

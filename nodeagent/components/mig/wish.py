@@ -1,0 +1,113 @@
+"""Which layout is asked for, by whom, and what is remembered of it over restarts; pure.
+
+Owns the order: what was said last counts, be it by the label or by a person; without either the configuration.
+Refuses to take silence for a wish: a label that is taken off asks for nothing, and changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from nodeagent.config.sections.doors import ALL
+from nodeagent.config.sections.mig import LayoutEntry
+from nodeagent.model.cluster import MIG_CONFIG_LABEL
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.nearest import suggest
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.layouts import Layout, LayoutPart
+from nodeagent.rules.mig.named import name_layouts
+from nodeagent.rules.mig.profiles import ProfileUnreadable, parse_profile
+
+WISH_VERSION = 1
+BY_LABEL = f"the label {MIG_CONFIG_LABEL}"
+BY_CONFIGURATION = "mig.layout of the configuration"
+
+
+class WishUnreadable(ValueError):
+    """What was remembered is not of this form."""
+
+
+class Remembered(Value, frozen=True):
+    """What was asked for last, and what the label said then."""
+
+    layout: str = ""
+    origin: str = ""
+    label: str = ""
+
+
+class Wish(Value, frozen=True):
+    """The layout that is asked for; empty for none."""
+
+    layout: str = ""
+    origin: str = ""
+    number: int = 0
+    """Another one each time a person asks, so that the same can be asked for again."""
+
+
+def encode_remembered(remembered: Remembered) -> bytes:
+    """The bytes that are kept."""
+    return msgspec.json.encode(remembered)
+
+
+def decode_remembered(body: bytes) -> Remembered:
+    """What was kept.
+
+    Raises:
+        WishUnreadable: it is of another form.
+    """
+    try:
+        return msgspec.json.decode(body, type=Remembered)
+    except msgspec.DecodeError as error:
+        raise WishUnreadable(str(error)) from error
+
+
+def note_label(remembered: Remembered, label: str | None) -> Remembered:
+    """What is remembered once the label is known; `None` while nobody could read it."""
+    if label is None or label == remembered.label:
+        return remembered
+    if label:
+        return Remembered(layout=label, origin=BY_LABEL, label=label)
+    return Remembered()
+
+
+def decide_wish(remembered: Remembered, configured: str | None, number: int) -> Wish:
+    """The layout that is asked for now."""
+    if remembered.layout:
+        return Wish(layout=remembered.layout, origin=remembered.origin, number=number)
+    return Wish(layout=configured or "", origin=BY_CONFIGURATION if configured else "", number=number)
+
+
+def render_layouts(entries: Sequence[LayoutEntry]) -> tuple[Mapping[str, Layout], tuple[str, ...]]:
+    """The layouts of the configuration by name, and what is wrong with them."""
+    layouts: dict[str, Layout] = {}
+    problems: list[str] = []
+    for place, entry in enumerate(entries):
+        here = f"mig.layouts[{place}]"
+        counts: dict[str, int] = {}
+        for name, count in entry.devices.items():
+            try:
+                counts[parse_profile(name).name] = count
+            except ProfileUnreadable as error:
+                problems.append(f"{here}.devices: {error}")
+        if counts and not entry.enabled:
+            problems.append(f"{here}.devices: there are none with enabled: false; take them out")
+        selectors = () if ALL in entry.gpus else entry.gpus
+        part = LayoutPart(
+            enabled=entry.enabled,
+            selectors=selectors,
+            profiles={name: count for name, count in counts.items() if count},
+        )
+        layouts[entry.name] = (*layouts.get(entry.name, ()), part)
+    return layouts, tuple(problems)
+
+
+def find_layout(
+    name: str, configured: Mapping[str, Layout], of_file: Mapping[str, Layout], gpus: Sequence[Gpu]
+) -> tuple[Layout | None, str]:
+    """The layout of this name, or why there is none: from the configuration, the file, or made from the hardware."""
+    generated = name_layouts(gpus)
+    for known in (configured, of_file, generated):
+        if name in known:
+            return known[name], ""
+    names = [*configured, *of_file, *generated]
+    return None, f"there is no layout {name}: known are {', '.join(dict.fromkeys(names))}{suggest(name, names)}"

@@ -1,0 +1,91 @@
+"""`extender`: the scheduler's extender, which `nodeagent extender` runs; the agent on a node reads nothing of it."""
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nodeagent.config.compound import ListOf
+from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.fractions import ProfileName
+
+NodePolicy: TypeAlias = Literal["pack", "spread"]
+LEASE_NAME = Text("the name of a Lease", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
+
+
+class ExtenderSettings(Section):
+    """The scheduler's extender (`nodeagent extender`): which node and which GPUs a pod with parts of GPUs gets."""
+
+    listen: Address = knob(
+        ListenAddress(),
+        Address("127.0.0.1", 3456),
+        "address and port; an empty host is every interface",
+        "the address of gpu-admission",
+    )
+    web_config_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "TLS, client certificates and basic authentication, in the exporter-toolkit format; health checks and metrics"
+        " are under it too",
+        "plain HTTP on loopback needs none",
+    )
+    profiles: tuple[ProfileName, ...] = knob(
+        ListOf(OneOf[ProfileName](("tencent", "hami"))),
+        ("tencent",),
+        "by which names pods ask for parts, spelt as in `fractions`: tencent for hundredths and blocks of memory, hami"
+        " for shares; a pod that asks by others passes every filter",
+        "where nvidia.com/gpu counts whole GPUs, it must not be taken for shares",
+    )
+    policy: NodePolicy = knob(
+        OneOf[NodePolicy](("pack", "spread")),
+        "pack",
+        "which nodes come first: pack fills the fullest, spread the emptiest; a pod may say otherwise by"
+        " hami.io/node-scheduler-policy",
+        "whole nodes stay free for pods that need them",
+    )
+    assume_seconds: float = knob(
+        Number(1, 86400),
+        600.0,
+        "how long a choice counts for a pod that is not bound",
+        "as long as kube-scheduler waits for volumes before it binds; a pod that is deleted is free at once",
+    )
+    propose_seconds: float = knob(
+        Number(1, 3600),
+        10.0,
+        "how long the best node counts after the verb filter, where the scheduler chooses itself",
+        "long enough for the binding to be seen",
+    )
+    leader_election: bool = knob(
+        Flag(),
+        default=True,
+        what="share the cluster with other replicas: a choice is answered once it is seen to be the first, and the"
+        " holder of a Lease takes choices off pods that came to nothing",
+        why="two replicas without it may give the same GPU twice",
+    )
+    lease_name: str = knob(
+        LEASE_NAME, "nodeagent-extender", "the Lease, in `kubernetes.namespace`", "the program's name"
+    )
+    lease_seconds: float = knob(
+        Number(2, 3600), 15.0, "how long a Lease is held without being renewed", "as kube-scheduler's own"
+    )
+    confirm_seconds: float = knob(
+        Number(0.1, 60),
+        3.0,
+        "how long a choice may take to be seen in the API server, with several replicas",
+        "kube-scheduler waits 5 seconds for an extender unless it is told otherwise",
+    )
+    requests_per_second: float = knob(
+        Number(1, 10000), 100.0, "requests to the API server in the long run", "one for each pod that is scheduled"
+    )
+    request_burst: int = knob(Whole(1, 10000), 200, "requests to the API server at once", "a deployment scaled up")
+    max_request_bytes: int = knob(
+        Whole(1024, 1 << 30),
+        64 << 20,
+        "longest request body",
+        "without nodeCacheCapable kube-scheduler sends all nodes whole, some ten kilobytes each",
+    )
+    max_concurrent_requests: int = knob(
+        Whole(1, 1024),
+        4,
+        "questions of one verb answered at a time; further ones get 503",
+        "kube-scheduler asks one after the other, and each may be as long as the longest body",
+    )

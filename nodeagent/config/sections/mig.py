@@ -1,0 +1,77 @@
+"""`mig`: whether this agent cuts GPUs, and into what."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nodeagent.config.compound import ListOf, MapOf, Nested
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Section, knob, required
+from nodeagent.config.sections.doors import ALL, DOOR_SELECTOR
+
+WhenBusy: TypeAlias = Literal["wait", "refuse"]
+
+LAYOUT_NAME = Text(
+    "a name of letters, digits, dots, dashes and underscores", r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", 63
+)
+PROFILE = Text("a MIG profile such as 1g.10gb", r"[0-9A-Za-z.,+-]+", 63)
+
+
+class LayoutEntry(Section):
+    """What some GPUs of a named layout are cut into; entries of one name make one layout."""
+
+    name: str = required(LAYOUT_NAME, "the layout that this is a part of")
+    gpus: tuple[str, ...] = knob(
+        ListOf(DOOR_SELECTOR, shortest=1),
+        (ALL,),
+        "the GPUs: all, or by index, UUID, PCI address or model pattern; of several entries for a GPU the last counts",
+        "every GPU",
+    )
+    enabled: bool = knob(Flag(), default=True, what="whether MIG is on", why="or there would be no MIG devices")
+    devices: Mapping[str, int] = knob(
+        MapOf(PROFILE, Whole(0, 999)), {}, "how many MIG devices of each profile", "MIG on, and nothing cut"
+    )
+
+
+class MigSettings(Section):
+    """Cuts GPUs into MIG devices as a label or this section asks for; off, this agent never changes a GPU."""
+
+    manage: bool = knob(
+        Flag(), default=False, what="cut GPUs", why="it needs rights that reading does not, and may be another's work"
+    )
+    layout: str | None = knob(
+        Maybe(LAYOUT_NAME),
+        None,
+        "the layout while the node has no label nvidia.com/mig.config",
+        "GPUs stay as they are",
+        reload=True,
+    )
+    layouts: tuple[LayoutEntry, ...] = knob(
+        ListOf(Nested(LayoutEntry)),
+        (),
+        "layouts by name; they outrank those of the file, which outrank all-disabled, all-enabled, all-balanced and"
+        " all-<profile>, which every node has",
+        "the well-known names go far",
+        reload=True,
+    )
+    layouts_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "a file of layouts in mig-parted's format v1",
+        "the well-known names go far",
+        reload=True,
+    )
+    when_busy: WhenBusy = knob(
+        OneOf[WhenBusy](("wait", "refuse")),
+        "wait",
+        "while somebody has or uses what a change would take away: wait until nobody does, and give it to nobody new"
+        " meanwhile; or refuse the change",
+        "a change that is asked for is wanted, and nobody is to be disturbed",
+        reload=True,
+    )
+    call_timeout_seconds: float = knob(
+        Number(1, 600), 60.0, "how long the driver may take for one call", "cutting takes seconds, a reset longer"
+    )
+    reset_timeout_seconds: float = knob(
+        Number(1, 1800), 120.0, "how long the reset of one GPU may take", "tens of seconds are usual"
+    )

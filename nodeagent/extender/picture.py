@@ -1,0 +1,158 @@
+"""Keeps the picture of the cluster true: lists once, then watches, and begins anew when a watch is lost.
+
+Owns when the picture may be trusted: from the first whole list of both kinds on. While a watch is away the last picture
+stays in use, for what was promised stays promised; that it is away is told by `silent_seconds`.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from random import Random
+from typing import Protocol, TypeVar
+
+import anyio
+
+from nodeagent.core.life.backoff import Backoff, BackoffSettings
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kube.errors import ApiExpired, KubeError
+from nodeagent.edge.kube.fleet import FleetWatch
+from nodeagent.extender.cluster import Cluster
+from nodeagent.model.scheduling import SeenNode, SeenPod
+
+T = TypeVar("T")
+C_contra = TypeVar("C_contra", contravariant=True)
+_BACKOFF = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
+_log = get_logger(component="extender")
+
+
+class Picture:
+    """Two watches and what they feed."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        nodes: FleetWatch[SeenNode],
+        pods: FleetWatch[SeenPod],
+        rng: Random,
+        read_clock: Callable[[], float],
+    ) -> None:
+        self.cluster, self._nodes, self._pods = cluster, nodes, pods
+        self._rng, self._read_clock = rng, read_clock
+        self._listed: set[str] = set()
+        self._lost: dict[str, float] = {}
+        self._changed = anyio.Event()
+        self.relists = 0
+        """How often a whole list was read."""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything was listed once."""
+        return self._listed == {"nodes", "pods"}
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long one of the watches has been away; 0 while both are there."""
+        return max((self._read_clock() - since for since in self._lost.values()), default=0.0)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep, self._nodes, _Nodes(self.cluster), name="nodes")
+            tasks.start_soon(self._keep, self._pods, _Pods(self.cluster, self._read_clock), name="pods")
+
+    async def wait_synced(self) -> None:
+        """Until everything was listed once."""
+        while not self.is_synced:
+            await self._changed.wait()
+
+    async def wait_seen(self, uid: str, version: str) -> None:
+        """Until this pod is seen as it is since this version; by then all that was written before is seen too."""
+        while (pod := self.cluster.pods.get(uid)) is None or _number(pod.version) < _number(version):
+            await self._changed.wait()
+
+    async def _keep(self, watch: FleetWatch[T], book: "_Book[T]") -> None:
+        backoff = Backoff(_BACKOFF, self._rng)
+        while True:
+            began = self._read_clock()
+            try:
+                version = await self._list(watch, book)
+                async with aclosing(watch.watch(version)) as changes:
+                    async for change in changes:
+                        if change.found is not None:
+                            (book.drop if change.kind == "gone" else book.note)(change.found)
+                            self._tell()
+            except ApiExpired:
+                _log.info("watch_expired", what=book.what)
+            except KubeError as error:
+                self._lost.setdefault(book.what, self._read_clock())
+                _log.warning("watch_lost", what=book.what, reason=str(error))
+            await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._read_clock() - began))
+
+    async def _list(self, watch: FleetWatch[T], book: "_Book[T]") -> str:
+        """Page by page, so that what matters of each is all that stays."""
+        names: set[str] = set()
+        version = ""
+        async with aclosing(watch.list()) as pages:
+            async for page in pages:
+                version = page.version
+                names.update(map(book.note, page.items))
+        book.keep(names)
+        self.relists += 1
+        self._lost.pop(book.what, None)
+        self._listed.add(book.what)
+        self._tell()
+        _log.info("listed", what=book.what, count=len(names))
+        return version
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+class _Book(Protocol[C_contra]):
+    """One kind of object in the index."""
+
+    what: str
+
+    def note(self, found: C_contra) -> str:
+        """It is there, or has changed; what it is known by."""
+
+    def drop(self, found: C_contra) -> None:
+        """It is gone."""
+
+    def keep(self, names: Collection[str]) -> None:
+        """After a list: the others are gone."""
+
+
+class _Nodes:
+    def __init__(self, cluster: Cluster) -> None:
+        self.what, self._cluster = "nodes", cluster
+
+    def note(self, found: SeenNode) -> str:
+        self._cluster.note_node(found)
+        return found.name
+
+    def drop(self, found: SeenNode) -> None:
+        self._cluster.drop_node(found.name)
+
+    def keep(self, names: Collection[str]) -> None:
+        self._cluster.keep_nodes(names)
+
+
+class _Pods:
+    def __init__(self, cluster: Cluster, read_clock: Callable[[], float]) -> None:
+        self.what, self._cluster, self._read_clock = "pods", cluster, read_clock
+
+    def note(self, found: SeenPod) -> str:
+        self._cluster.note_pod(found, self._read_clock())
+        return found.uid
+
+    def drop(self, found: SeenPod) -> None:
+        self._cluster.drop_pod(found.uid)
+
+    def keep(self, names: Collection[str]) -> None:
+        self._cluster.keep_pods(names)
+
+
+def _number(version: str) -> int:
+    """Versions of one server are numbers, of which the later is the greater."""
+    return int(version) if version.isascii() and version.isdigit() else 0

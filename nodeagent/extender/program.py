@@ -1,0 +1,190 @@
+"""The extender from start to stop: settings, API server, picture, answers.
+
+Owns who exists in this program, as `app` does in the agent's; nothing of a node's is here: no driver, no GPU, no root.
+"""
+
+import gc
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple
+
+import anyio
+
+from nodeagent.config.schema import Settings
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
+from nodeagent.core.log.lines import configure_logging, get_logger, tell_repeats
+from nodeagent.edge.http.access import Access, open_access
+from nodeagent.edge.http.capacity import decide_capacity, read_descriptor_limit
+from nodeagent.edge.http.hosts import AllowedHosts
+from nodeagent.edge.http.listeners import open_tcp_listener
+from nodeagent.edge.http.routes import Routes
+from nodeagent.edge.http.server import HttpServer, ServerLimits
+from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.credentials import Credentials, find_credentials
+from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
+from nodeagent.edge.kube.lease import KubeLease
+from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.decide import Decider
+from nodeagent.extender.errors import SetupInvalid
+from nodeagent.extender.picture import Picture
+from nodeagent.extender.replica import Replica
+from nodeagent.extender.service import Service
+from nodeagent.extender.settings import plan_patience, plan_profiles
+
+TELL_REPEATS_SECONDS = 10.0
+YOUNG_OBJECTS = 50_000
+"""So many new objects are made before any is looked at; Python's own number is 700."""
+_log = get_logger(component="extender")
+
+
+class ExtenderPlan(NamedTuple):
+    """What one run is made of."""
+
+    settings: Settings
+    environ: Mapping[str, str]
+    announce: Callable[[str], None] = lambda _url: None
+    """Told the address, once questions are taken."""
+
+
+def run_extender(plan: ExtenderPlan) -> None:
+    """Run until told to stop.
+
+    Raises:
+        SetupInvalid: there is no API server to ask.
+        HttpError: the address cannot be had, or TLS cannot be as it is asked for.
+    """
+    settings = plan.settings
+    configure_logging(form=settings.log.format, level=settings.log.level)
+    credentials = find_credentials(settings.kubernetes.kubeconfig, plan.environ)
+    if credentials is None:
+        raise SetupInvalid(
+            "cannot reach the cluster: there is neither kubernetes.kubeconfig nor a pod's service account:"
+            " run the extender in the cluster or set kubernetes.kubeconfig"
+        )
+    try:
+        anyio.run(_run, plan, credentials)
+    finally:
+        tell_repeats(everything=True)
+
+
+async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
+    settings = plan.settings
+    access = _open_access(settings)
+    address = settings.extender.listen
+    watchdog = ExitWatchdog(settings.shutdown.total_seconds)
+    with open_tcp_listener(address.host, address.port, key="extender.listen") as listener:
+        client = KubeClient(credentials, lambda: _plan_client(settings))
+        try:
+            async with anyio.create_task_group() as tasks:
+                stop = tasks.cancel_scope.cancel
+                with Shutdown(on_stop=stop, on_force=stop, on_reload=_refuse_reload, watchdog=watchdog) as shutdown:
+                    await tasks.start(shutdown.run)
+                    picture, replica, service = await _compose(settings, client)
+                    tasks.start_soon(picture.run, name="picture")
+                    tasks.start_soon(replica.run, name="replica")
+                    tasks.start_soon(_tell_repeats, name="repeated log lines")
+                    tasks.start_soon(_settle, picture, name="settling")
+                    async with _make_server(settings, service, access).serving(listener):
+                        host, port = listener.getsockname()[:2]
+                        scheme = "https" if access is not None and access.context is not None else "http"
+                        url = f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+                        _log.info("extender_started", url=url, profiles=list(settings.extender.profiles))
+                        plan.announce(url)
+                        await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(1, shield=True):
+                await client.aclose()
+    _log.info("extender_stopped")
+
+
+async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Replica, Service]:
+    section, clock = settings.extender, SystemClock()
+    spread = Random()  # noqa: S311 - spreads load, keeps no secret
+    silence = settings.kubernetes.watch_silence_seconds
+    cluster = Cluster(plan_profiles(settings), assume_seconds=section.assume_seconds)
+    picture = Picture(
+        cluster,
+        watch_nodes(client, spread, silence_seconds=silence),
+        watch_pods(client, spread, silence_seconds=silence),
+        spread,
+        clock.monotonic,
+    )
+    annotations = PodAnnotations(client)
+    lease = None
+    if section.leader_election:
+        namespace = settings.kubernetes.namespace or await client.read_namespace()
+        lease = KubeLease(client, namespace, section.lease_name, clock)
+    me = f"{settings.kubernetes.pod_name or os.uname().nodename}_{secrets.token_hex(4)}"
+    replica = Replica(lease, me, section.lease_seconds, cluster, annotations, clock.monotonic)
+    service = Service(
+        picture,
+        Decider(cluster, section.policy),
+        annotations,
+        clock,
+        plan_patience(settings),
+        leads=lambda: replica.leads,
+        count_requests=lambda: client.counts,
+    )
+    return picture, replica, service
+
+
+def _make_server(settings: Settings, service: Service, access: Access | None) -> HttpServer:
+    http, section = settings.http, settings.extender
+    limits = ServerLimits(
+        read_seconds=http.read_timeout_seconds,
+        write_seconds=http.write_timeout_seconds,
+        body_bytes_max=section.max_request_bytes,
+    )
+    hosts = AllowedHosts([os.uname().nodename], http.allowed_hosts)
+    return HttpServer(
+        Routes(service.routes(lambda: section.max_concurrent_requests)),
+        on_error=lambda request, error: _log.exception("request_failed", error, request=request),
+        on_exhausted=lambda error: _log.error("connections_exhausted", reason=str(error)),
+        limits=lambda: limits,
+        capacity=decide_capacity(read_descriptor_limit(), http.max_connections, http.max_connections_per_address),
+        hosts=lambda: hosts,
+        access=access,
+    )
+
+
+def _open_access(settings: Settings) -> Access | None:
+    path = settings.extender.web_config_file
+    if path is None:
+        return None
+    return open_access(path, on_error=lambda reason: _log.error("certificates_not_replaced", reason=reason))
+
+
+def _plan_client(settings: Settings) -> ClientSettings:
+    section = settings.extender
+    return ClientSettings(
+        settings.kubernetes.request_timeout_seconds, section.requests_per_second, section.request_burst
+    )
+
+
+async def _settle(picture: Picture) -> None:
+    await picture.wait_synced()
+    settle_heap()
+    _log.info("extender_ready", nodes=len(picture.cluster.nodes), pods=len(picture.cluster.pods))
+
+
+def settle_heap() -> None:
+    """What was listed stays for long: no collection need look at it again, which held up one answer in fifty.
+
+    An answer makes as many objects as there are nodes, and all of them go with it: otherwise each would be looked at.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
+
+
+async def _tell_repeats() -> None:
+    while True:
+        await anyio.sleep(TELL_REPEATS_SECONDS)
+        tell_repeats()
+
+
+def _refuse_reload() -> None:
+    _log.warning("reload_refused", reason="the extender reads its settings when it starts: start it anew")

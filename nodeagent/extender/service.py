@@ -1,0 +1,291 @@
+"""Answers kube-scheduler, probes and people from the picture of the cluster.
+
+Owns what is promised: a choice is counted before anything is waited for, written on the pod before it is answered, and
+taken back where that fails. With several replicas it is answered only when it is seen in the order in which the API
+server took all of them, and nothing before it took the same; so two replicas never give the same GPU twice.
+Refuses to answer filter before the whole cluster was seen once: an empty cluster would be a wrong answer.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+from msgspec import json
+
+from nodeagent import __version__
+from nodeagent.core.clock import Clock
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
+from nodeagent.edge.http.routes import Route, render_problem
+from nodeagent.edge.kube.errors import KubeError
+from nodeagent.edge.kube.fleet import PodAnnotations
+from nodeagent.extender.decide import Choice, Decider, Filtered
+from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed
+from nodeagent.extender.explain import explain_pod
+from nodeagent.extender.gpu_pod import GpuPod
+from nodeagent.extender.metrics import Counts, Tally, render_metrics
+from nodeagent.extender.picture import Picture
+from nodeagent.extender.wire import (
+    Asked,
+    parse_question,
+    render_all,
+    render_filtered,
+    render_refusal,
+    render_scores,
+)
+from nodeagent.model.cluster import ApiCall
+from nodeagent.model.scheduling import SeenPod
+from nodeagent.rules.fractions.wishes import Choice as Written
+from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
+
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+SILENT_SECONDS: Final = 60.0
+"""A watch that is away for longer makes this replica not ready: others may see more."""
+_INDEX: Final = {
+    "POST /scheduler/predicates": "one node with room, its GPUs chosen and written on the pod (filterVerb: predicates)",
+    "POST /scheduler/filter": "all nodes with room; the scheduler chooses, the node decides on the GPUs",
+    "POST /scheduler/prioritize": "a score from 0 to 10 for each node",
+    "GET /explain?pod=NAMESPACE/NAME": "why a pod is where it is, or nowhere",
+    "GET /metrics": "for Prometheus",
+    "GET /livez": "whether it runs",
+    "GET /readyz": "whether it has seen the cluster and still does",
+    "GET /version": "the version",
+}
+_log = get_logger(component="extender")
+
+
+class Patience:
+    """How long what counts; read at each use."""
+
+    def __init__(self, *, assume_seconds: float, propose_seconds: float, confirm_seconds: float | None) -> None:
+        """`confirm_seconds` is `None` where there is no other replica."""
+        self.assume_seconds, self.propose_seconds = assume_seconds, propose_seconds
+        self.confirm_seconds = confirm_seconds
+
+
+class Service:
+    """The handlers; belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        picture: Picture,
+        decider: Decider,
+        annotations: PodAnnotations,
+        clock: Clock,
+        patience: Patience,
+        *,
+        leads: Callable[[], bool],
+        count_requests: Callable[[], Mapping[ApiCall, int]],
+    ) -> None:
+        self._picture, self._cluster, self._decider = picture, picture.cluster, decider
+        self._annotations, self._clock, self._patience = annotations, clock, patience
+        self._leads, self._count_requests = leads, count_requests
+        self.tally = Tally()
+
+    def routes(self, at_most: Callable[[], int]) -> list[Route]:
+        """All that is served; questions of the scheduler so many at a time."""
+        return [
+            Route("POST", "/scheduler/predicates", self._asked("predicates", self._predicates), at_most),
+            Route("POST", "/scheduler/filter", self._asked("filter", self._filter), at_most),
+            Route("POST", "/scheduler/prioritize", self._asked("prioritize", self._prioritize), at_most),
+            Route("GET", "/explain", self._explain, at_most),
+            Route("GET", "/metrics", self._metrics),
+            Route("GET", "/livez", self._livez),
+            Route("GET", "/readyz", self._readyz),
+            Route("GET", "/version", self._version),
+            Route("GET", "/", self._index),
+        ]
+
+    def _asked(
+        self, verb: str, answer: Callable[[Asked], Awaitable[tuple[str, bytes]]]
+    ) -> Callable[[Request], Awaitable[Answer]]:
+        """A handler for one verb: it reads the question, and counts what came of it."""
+
+        async def handle(request: Request) -> Answer:
+            if not self._picture.is_synced:
+                self.tally.note(verb, "not_synced", 0.0)
+                detail = "it has not seen all nodes and pods yet; the scheduler asks again"
+                return render_problem(503, "the extender has just started", detail, headers={"Retry-After": "1"})
+            began = time.perf_counter()
+            try:
+                result, body = await answer(parse_question(request.body))
+            except QuestionMalformed as error:
+                result, body = "malformed", render_refusal(str(error))
+                if verb == "prioritize":
+                    # Its answer has no place for words.
+                    self.tally.note(verb, result, time.perf_counter() - began)
+                    return render_problem(400, "malformed request", str(error))
+            self.tally.note(verb, result, time.perf_counter() - began)
+            return Response(body)
+
+        return handle
+
+    async def _predicates(self, asked: Asked) -> tuple[str, bytes]:
+        pod = self._cluster.read_pod(asked.pod)
+        if pod is None:
+            return "none_of_ours", render_all(asked)
+        refusal = self._refuse(asked.pod)
+        if refusal:
+            return "refused", render_refusal(refusal)
+        self._take_back(pod)
+        found = self._decider.filter(pod, asked.names, only_best=True)
+        if found.chosen is None:
+            await self._clear(asked.pod)
+            return "no_room", render_filtered(asked, found)
+        try:
+            await self._promise(asked.pod, pod, found.chosen)
+        except ChoiceNotWritten as error:
+            _log.warning("choice_not_written", pod=pod.title, node=found.chosen.node, reason=error.reason)
+            return "not_written", render_refusal(str(error))
+        _log.debug("pod_placed", pod=pod.title, node=found.chosen.node)
+        return "placed", render_filtered(asked, found)
+
+    async def _filter(self, asked: Asked) -> tuple[str, bytes]:
+        pod = self._cluster.read_pod(asked.pod)
+        if pod is None:
+            return "none_of_ours", render_all(asked)
+        refusal = self._refuse(asked.pod)
+        if refusal:
+            return "refused", render_refusal(refusal)
+        self._take_back(pod)
+        found = self._decider.filter(pod, asked.names, only_best=False)
+        if found.chosen is not None:
+            # The likeliest place, so that the next pod is not sent there too before this one is seen bound.
+            until = self._clock.monotonic() + self._patience.propose_seconds
+            self._cluster.assume(pod, found.chosen.node, found.chosen.placement.parts, None, until)
+        return _name_result(found), render_filtered(asked, found)
+
+    async def _prioritize(self, asked: Asked) -> tuple[str, bytes]:
+        pod = self._cluster.read_pod(asked.pod)
+        if pod is None:
+            return "none_of_ours", render_scores((name, 0) for name in asked.names)
+        with self._cluster.aside(pod.uid):
+            scores = self._decider.prioritize(pod, asked.names)
+        return "scored", render_scores(scores)
+
+    def _refuse(self, pod: SeenPod) -> str:
+        """Why this pod is not to be scheduled at all."""
+        known = self._cluster.pods.get(pod.uid)
+        node = pod.node or (known.node if known is not None else "")
+        return f"pod {pod.namespace}/{pod.name} is bound to {node} already" if node else ""
+
+    def _take_back(self, pod: GpuPod) -> None:
+        """A pod that is asked about again has not been bound: what was chosen for it before is void."""
+        self._cluster.expire(self._clock.monotonic())
+        self._cluster.release(pod.uid)
+
+    async def _promise(self, seen: SeenPod, pod: GpuPod, choice: Choice) -> None:
+        """Count it, write it, and see that it was the first."""
+        written = self._render(pod, choice)
+        until = self._clock.monotonic() + self._patience.assume_seconds
+        self._cluster.assume(pod, choice.node, choice.placement.parts, written, until)
+        try:
+            version = await self._annotations.write(seen, written)
+            await self._confirm(pod, choice, version)
+        except KubeError as error:
+            self._cluster.release(pod.uid)
+            raise ChoiceNotWritten(pod.title, str(error)) from error
+        except BaseException:
+            self._cluster.release(pod.uid)
+            raise
+
+    async def _confirm(self, pod: GpuPod, choice: Choice, version: str) -> None:
+        """Whether all replicas' choices together still fit."""
+        seconds = self._patience.confirm_seconds
+        if seconds is None:
+            return
+        with anyio.move_on_after(seconds) as scope:
+            await self._picture.wait_seen(pod.uid, version)
+        if scope.cancelled_caught:
+            raise ChoiceNotWritten(pod.title, f"it was written and not seen again within {seconds:g} s")
+        account = self._cluster.find_account(choice.node)
+        gpus = {part.gpu for part in choice.placement.parts}
+        crowded = account is None or any(
+            room.is_overcommitted or (room.users_max is not None and room.users > room.users_max)
+            for room in account.space.rooms
+            if room.gpu in gpus
+        )
+        if crowded:
+            raise ChoiceNotWritten(pod.title, f"another replica chose the same on {choice.node} at the same time")
+
+    async def _clear(self, seen: SeenPod) -> None:
+        """Take an earlier choice off a pod for which there is no room any more; it would count with other replicas."""
+        known = self._cluster.pods.get(seen.uid)
+        if known is None or not known.choice:
+            return
+        try:
+            await self._annotations.write(seen, dict.fromkeys(known.choice), at_version=known.version)
+        except KubeError as error:
+            _log.warning("choice_not_cleared", pod=known.title, reason=str(error))
+
+    def _render(self, pod: GpuPod, choice: Choice) -> dict[str, str]:
+        account = self._cluster.find_account(choice.node)
+        assert account is not None
+        assert pod.demand is not None
+        profile = self._cluster.profiles.find(pod.demand.profile)
+        assert profile is not None
+        indexes = {room.gpu: room.index for room in account.space.rooms}
+        parts = {
+            number: tuple(ChosenPart(index=indexes[part.gpu], part=part) for part in placement.shares)
+            for number, placement in choice.placement.placements.items()
+        }
+        return render_choice(
+            profile,
+            Written(
+                node=choice.node,
+                time_nanoseconds=int(self._clock.wall() * 1e9),
+                parts=parts,
+                containers=pod.containers,
+                init_containers=pod.init_containers,
+                has_uuids=account.published.has_uuids,
+            ),
+        )
+
+    async def _explain(self, request: Request) -> Answer:
+        title = request.query.get("pod", "")
+        if title.count("/") != 1:
+            return render_problem(400, "which pod", "ask for /explain?pod=NAMESPACE/NAME")
+        pod = self._cluster.find_pod(title)
+        if pod is None:
+            detail = (
+                "it has finished, asks for no part of a GPU by the names in extender.profiles, or for what cannot be"
+            )
+            return render_problem(404, f"no pod {title} that is looked at", detail)
+        return Response(json.format(json.encode(explain_pod(self._cluster, self._decider, pod))) + b"\n")
+
+    async def _metrics(self, _request: Request) -> Answer:
+        cluster = self._cluster
+        counts = Counts(
+            nodes=sum(entry.published is not None for entry in cluster.nodes.values()),
+            pods=len(cluster.pods),
+            promises=len(cluster.holds),
+            expired=cluster.expired,
+            relists=self._picture.relists,
+            silent_seconds=self._picture.silent_seconds,
+            is_synced=self._picture.is_synced,
+            leads=self._leads(),
+        )
+        body = render_metrics(self.tally, counts, self._count_requests(), __version__)
+        return Response(body, content_type=METRICS_TYPE)
+
+    async def _livez(self, _request: Request) -> Answer:
+        return Response(b"ok\n", content_type=TEXT)
+
+    async def _readyz(self, _request: Request) -> Answer:
+        if not self._picture.is_synced:
+            return Response(b"[-] not all nodes and pods were listed yet\n", 503, TEXT)
+        silent = self._picture.silent_seconds
+        if silent > SILENT_SECONDS:
+            return Response(f"[-] a watch has been away for {silent:.0f} s\n".encode(), 503, TEXT)
+        return Response(b"[+] the cluster is seen\n", content_type=TEXT)
+
+    async def _version(self, _request: Request) -> Answer:
+        return Response(json.encode({"version": __version__}) + b"\n")
+
+    async def _index(self, _request: Request) -> Answer:
+        return Response(json.format(json.encode(_INDEX)) + b"\n")
+
+
+def _name_result(found: Filtered) -> str:
+    return "room" if found.fitting else "no_room"

@@ -1,0 +1,25 @@
+"""What the extender makes of the settings."""
+
+from nodeagent.config.schema import Settings
+from nodeagent.extender.service import Patience
+from nodeagent.rules.fractions.demands import Profiles
+from nodeagent.rules.fractions.profiles import plan_cores, plan_shares
+
+
+def plan_profiles(settings: Settings) -> Profiles:
+    """The names that mean parts of GPUs in this cluster, as nodes have them configured too."""
+    names, section = settings.extender.profiles, settings.fractions
+    return Profiles(
+        cores=plan_cores(section) if "tencent" in names else None,
+        shares=plan_shares(section) if "hami" in names else None,
+    )
+
+
+def plan_patience(settings: Settings) -> Patience:
+    """How long what counts; alone, nothing need be confirmed."""
+    section = settings.extender
+    return Patience(
+        assume_seconds=section.assume_seconds,
+        propose_seconds=section.propose_seconds,
+        confirm_seconds=section.confirm_seconds if section.leader_election else None,
+    )

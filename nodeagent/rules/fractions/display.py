@@ -1,0 +1,77 @@
+"""Use in the words of Tencent's gpu-manager; pure.
+
+Owns the translation, for its service and for its metrics alike. As there, a GPU of which nothing is known is left out
+rather than told as unused, and so is a pod of which that leaves nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.display import ContainerStat, DeviceInfo, Devices, PodStat, Spec
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.usage import ContainerUse, PartUsage, PartUse, UndividedUse
+from nodeagent.rules.ids import render_bus_id
+
+MIB: Final = 1 << 20
+UNNAMED: Final = ""
+"""The container under which stands what nobody can divide among several of a pod."""
+
+
+def tell_use(usage: PartUsage, inventory: Inventory) -> tuple[PodStat, ...]:
+    """All pods of which something is known, in the order of their first binding."""
+    gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+    by_pod: dict[PodIdentity, list[ContainerUse]] = {}
+    for one in usage.containers:
+        by_pod.setdefault(one.pod, []).append(one)
+    undivided: dict[PodIdentity, list[UndividedUse]] = {}
+    for rest in usage.undivided:
+        undivided.setdefault(rest.pod, []).append(rest)
+    told = (
+        PodStat(pod=pod, stat=_tell_pod(pod, containers, undivided.get(pod, ()), gpus))
+        for pod, containers in by_pod.items()
+    )
+    return tuple(each for each in told if each.stat.stat)
+
+
+def _tell_pod(
+    pod: PodIdentity, containers: Iterable[ContainerUse], rest: Iterable[UndividedUse], gpus: dict[GpuUuid, Gpu]
+) -> ContainerStat:
+    containers = tuple(containers)
+    stat = {one.container: _tell_devices(one.parts, gpus) for one in containers}
+    stat[UNNAMED] = _tell_devices(rest, gpus)
+    return ContainerStat(
+        stat={name: devices for name, devices in stat.items() if devices.dev},
+        project=pod.namespace,
+        # Both stand in the pod's own words, an environment variable and an annotation: the agent does not read them.
+        user="",
+        cluster="",
+        spec={one.container: _tell_spec(one) for one in containers},
+    )
+
+
+def _tell_devices(uses: Iterable[PartUse | UndividedUse], gpus: dict[GpuUuid, Gpu]) -> Devices:
+    return Devices(
+        dev=tuple(
+            DeviceInfo(
+                id=render_bus_id(gpu.pci.address),
+                card_idx=str(gpu.index),
+                gpu=float(use.cores_used),
+                mem=float(use.memory_used_bytes // MIB),
+                pids=use.processes,
+                device_mem=float(gpu.memory_total_bytes // MIB),
+            )
+            for use in uses
+            if (gpu := gpus.get(use.gpu)) is not None
+            and use.cores_used is not None
+            and use.memory_used_bytes is not None
+        )
+    )
+
+
+def _tell_spec(one: ContainerUse) -> Spec:
+    return Spec(
+        gpu=sum(part.cores for part in one.parts) / 100,
+        mem=float(sum(part.memory_bytes for part in one.parts) // MIB),
+    )

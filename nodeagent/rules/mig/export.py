@@ -1,0 +1,49 @@
+"""The layout that GPUs have now, in the format of files of layouts: what was made can be had again elsewhere.
+
+Owns which GPUs are one entry. Refuses to write YAML: that is whoever prints it's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nodeagent.model.gpu import Gpu
+from nodeagent.rules.mig.layouts import VERSION, DeviceFilter, Layout, LayoutPart
+from nodeagent.rules.mig.partitions import list_profile_names, read_partitions
+
+
+def export_layout(gpus: Sequence[Gpu]) -> Layout:
+    """An entry for all GPUs of a model that are cut alike; those that know no MIG are left out.
+
+    An instance without a device in it cannot be said in this format, and is not.
+    """
+    ordered = sorted(gpus, key=lambda gpu: gpu.pci.address)
+    groups: dict[tuple[int, bool, tuple[tuple[str, int], ...]], list[int]] = {}
+    for place, gpu in enumerate(ordered):
+        if gpu.mig is not None:
+            counts = list_profile_names(read_partitions(gpu))
+            groups.setdefault((gpu.pci.device_id, gpu.mig_enabled, tuple(sorted(counts.items()))), []).append(place)
+    is_mixed = len({gpu.pci.device_id for gpu in gpus}) > 1
+    return tuple(
+        LayoutPart(
+            enabled=enabled,
+            indexes=None if len(places) == len(ordered) else tuple(places),
+            filters=(DeviceFilter(device_id=device_id),) if is_mixed else (),
+            profiles=dict(profiles),
+        )
+        for (device_id, enabled, profiles), places in groups.items()
+    )
+
+
+def render_file(name: str, layout: Layout) -> dict[str, Any]:
+    """A file with this one layout, as plain values."""
+    return {"version": VERSION, "mig-configs": {name: [_render_part(part) for part in layout]}}
+
+
+def _render_part(part: LayoutPart) -> dict[str, Any]:
+    filters = [f"0x{one.device_id:08X}" for one in part.filters]
+    return {
+        **({"device-filter": filters} if filters else {}),
+        "devices": "all" if part.indexes is None else list(part.indexes),
+        "mig-enabled": part.enabled,
+        "mig-devices": dict(part.profiles),
+    }

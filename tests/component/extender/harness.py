@@ -1,0 +1,121 @@
+"""An extender's parts over a small API server, without its port."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+
+from nodeagent.core.clock import SystemClock
+from nodeagent.edge.http.messages import Request, Response
+from nodeagent.edge.http.routes import Match, Routes
+from nodeagent.edge.kube.client import KubeClient
+from nodeagent.edge.kube.credentials import Kubeconfig
+from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
+from nodeagent.extender.cluster import Cluster
+from nodeagent.extender.decide import Decider
+from nodeagent.extender.picture import Picture
+from nodeagent.extender.service import Patience, Service
+from tests.component.edge_kube.harness import EAGER
+from tests.fakes.fleet import FakeFleet
+from tests.support.scheduling import PROFILES
+
+Json = dict[str, Any]
+
+
+class OpenExtender:
+    """One replica, asked by calls."""
+
+    def __init__(self, server: FakeFleet, client: KubeClient, *, confirm_seconds: float | None) -> None:
+        clock = SystemClock()
+        self.server, self.client = server, client
+        self.cluster = Cluster(PROFILES, assume_seconds=60.0)
+        self.annotations = PodAnnotations(client)
+        self.picture = Picture(
+            self.cluster,
+            watch_nodes(client, Random(1), silence_seconds=20),
+            watch_pods(client, Random(1), silence_seconds=20),
+            Random(1),
+            clock.monotonic,
+        )
+        self.leads = False
+        self.service = Service(
+            self.picture,
+            Decider(self.cluster, "pack"),
+            self.annotations,
+            clock,
+            Patience(assume_seconds=60.0, propose_seconds=5.0, confirm_seconds=confirm_seconds),
+            leads=lambda: self.leads,
+            count_requests=lambda: client.counts,
+        )
+        self._routes = Routes(self.service.routes(lambda: 4))
+
+    async def call(self, method: str, path: str, body: bytes = b"", **query: str) -> Response:
+        match = self._routes.find(method, path)
+        assert isinstance(match, Match), match
+        answer = await match.handler(Request(method, path, query=query, body=body))
+        assert isinstance(answer, Response)
+        return answer
+
+    async def ask(self, verb: str, pod: str, names: list[str] | None = None) -> Any:
+        """As kube-scheduler does, of a pod as the server has it."""
+        document = self.server.objects["pods"][pod]
+        args = {"Pod": document, "NodeNames": names or list(self.server.objects["nodes"]), "Nodes": None}
+        answer = await self.call("POST", f"/scheduler/{verb}", json.dumps(args).encode())
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)
+
+    async def get(self, path: str, **query: str) -> tuple[int, str]:
+        answer = await self.call("GET", path, b"", **query)
+        return answer.status, answer.body.decode()
+
+    async def wait_seen(self, pod: str) -> None:
+        """Until the pod is seen as the server has it."""
+        metadata = self.server.objects["pods"][pod]["metadata"]
+        await self.picture.wait_seen(metadata["uid"], metadata["resourceVersion"])
+
+    async def schedule(self, pod: str) -> str:
+        """Ask, and bind as the scheduler would; the node, or nothing."""
+        found = await self.ask("predicates", pod)
+        assert found["Error"] == "", found
+        if not found["NodeNames"]:
+            return ""
+        (node,) = found["NodeNames"]
+        document = self.server.objects["pods"][pod]
+        self.server.put("pods", pod, document | {"spec": document["spec"] | {"nodeName": node}})
+        return str(node)
+
+
+@asynccontextmanager
+async def open_server() -> AsyncIterator[FakeFleet]:
+    async with FakeFleet().running() as server:
+        yield server
+
+
+@asynccontextmanager
+async def open_extender(
+    server: FakeFleet, tmp_path: Path, *, confirm_seconds: float | None = None, synced: bool = True
+) -> AsyncIterator[OpenExtender]:
+    """With its watches running, and everything seen once."""
+    client = KubeClient(Kubeconfig(server.write_kubeconfig(tmp_path / "kubeconfig")), lambda: EAGER)
+    extender = OpenExtender(server, client, confirm_seconds=confirm_seconds)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(extender.picture.run)
+            if synced:
+                with anyio.fail_after(10):
+                    await extender.picture.wait_synced()
+            try:
+                yield extender
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        await client.aclose()
+
+
+def capacity(gpus: int = 2, blocks: int = 8) -> Mapping[str, str]:
+    """Of a node of the original."""
+    return {"tencent.com/vcuda-core": str(gpus * 100), "tencent.com/vcuda-memory": str(blocks)}

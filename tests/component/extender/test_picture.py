@@ -1,0 +1,78 @@
+"""The picture of the cluster stays true through everything that happens to its watches."""
+
+from pathlib import Path
+
+from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
+from tests.support.scheduling import limit
+from tests.support.waiting import wait_until
+
+INDEX = {"tencent.com/predicate-gpu-idx-0": "0"}
+
+
+def used(extender: OpenExtender, node: str = "n") -> int:
+    account = extender.cluster.find_account(node)
+    return sum(room.cores_used for room in account.space.rooms) if account is not None else -1
+
+
+async def test_what_happens_is_seen(tmp_path: Path) -> None:
+    """A node comes, changes and goes; a pod is bound, finishes, is deleted."""
+    async with open_server() as server, open_extender(server, tmp_path) as extender:
+        assert used(extender) == -1
+        server.put_node("n", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        server.put_pod("b", limit(20, 1), node="n", annotations=INDEX)
+        server.put_pod("other", {"cpu": "1"}, node="n")
+        await wait_until(lambda: used(extender) == 50)
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX, phase="Succeeded")
+        await wait_until(lambda: used(extender) == 20)
+        server.drop("pods", "b")
+        await wait_until(lambda: used(extender) == 0)
+        server.drop("nodes", "n")
+        await wait_until(lambda: used(extender) == -1)
+        assert extender.cluster.pods == {}
+
+
+async def test_a_lost_server_is_found_again(tmp_path: Path) -> None:
+    """What happened meanwhile is in the new list; what was promised meanwhile is kept."""
+    async with open_server() as server:
+        server.put_node("n", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        server.put_pod("b", limit(20, 1))
+        async with open_extender(server, tmp_path) as extender:
+            assert await extender.schedule("b") == "n"
+            await extender.wait_seen("b")
+            assert used(extender) == 50
+            before = extender.picture.relists
+            await server.stop()
+            server.drop("pods", "a")
+            server.put_node("m", capacity=capacity())
+            await server.start()
+            await wait_until(lambda: (used(extender), used(extender, "m")) == (20, 0))
+            assert extender.picture.relists > before
+            assert extender.picture.is_synced
+
+
+async def test_a_version_that_is_too_old_is_listed_anew(tmp_path: Path) -> None:
+    """As after a long pause; nothing is lost, and nobody is told that a watch is away."""
+    async with open_server() as server:
+        server.put_node("n", capacity=capacity())
+        async with open_extender(server, tmp_path) as extender:
+            before = extender.picture.relists
+            await wait_until(lambda: server.watching == 2)
+            server.version += 10
+            server.oldest = server.version
+            server.bookmark()
+            await wait_until(lambda: extender.picture.relists == before + 2)
+            assert extender.picture.silent_seconds == 0
+
+
+async def test_bookmarks_tell_nothing_and_are_remembered(tmp_path: Path) -> None:
+    """The next watch goes on from there."""
+    async with open_server() as server:
+        server.put_node("n", capacity=capacity())
+        async with open_extender(server, tmp_path) as extender:
+            server.bookmark()
+            server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+            await extender.wait_seen("a")
+            assert used(extender) == 30
+            assert extender.picture.relists == 2

@@ -1,0 +1,1 @@
+"""The component that gives GPUs in parts."""

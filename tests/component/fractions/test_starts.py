@@ -1,0 +1,483 @@
+"""Promised, bound, started again, refused: what the kubelet gets from who gives GPUs in parts, on virtual time."""
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.errors import (
+    CallerUnclear,
+    ControlRefused,
+    DeviceUnhealthy,
+    DeviceUnknown,
+    JournalUnavailable,
+    NoRoom,
+    PartsUnavailable,
+    RequestInvalid,
+)
+from nodeagent.model.events import PartBound, PartRefused
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.journal import Enforcement
+from nodeagent.model.parts import ContainerRequest, PartLimit, PartWish, PodRequest
+from nodeagent.model.plugin import ContainerMount
+from nodeagent.model.ports import PodListing
+from tests.component.fractions.harness import FakePods, Held, World
+from tests.support.books import CORE, MEMORY
+from tests.support.gpus import gpu_uuid, make_inventory
+from tests.support.parts import make_settings, part, used
+from tests.support.placement import GIB
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_container_gets_a_gpu_its_limits_and_its_name(world: World) -> None:
+    """What it was told at its admission means its GPU when it starts, and nothing before."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        assert (world.specs.files, world.table.bindings) == ({}, {})
+        binding = await world.start(held)
+        assert (binding.pod, binding.container) == (held.pod, "main")
+        assert binding.parts == (part(0, 30, 8),)
+        name = held.cdi_name.partition("=")[2]
+        limit = PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30)
+        assert world.folders.limits == {name: (limit,)}
+        _, mounts = world.specs.files[name][name]
+        assert mounts == (
+            ContainerMount(container_path="/run/nodeagent/vgpu/limits", host_path=f"/state/{name}/limits"),
+            ContainerMount(
+                container_path="/run/nodeagent/vgpu/usage", host_path=f"/state/{name}/usage", read_only=False
+            ),
+        )
+        (fact,) = world.facts(PartBound)
+        assert (fact.number, fact.gpus, fact.reason) == (binding.number, (gpu_uuid(0),), binding.why)
+
+
+async def test_names_tell_nothing_and_differ(world: World) -> None:
+    """Whoever reads a pod's containers learns nothing of the node."""
+    async with world.running():
+        names = [(await world.admit(f"pod-{number}", 1, 1)).cdi_name for number in range(20)]
+        assert len(set(names)) == 20
+        assert all("GPU" not in name for name in names)
+
+
+async def test_a_promise_is_durable_before_it_is_answered(world: World) -> None:
+    """What cannot be written down is not promised, and not bound."""
+    async with world.running():
+        held = await world.admit("early", 10, 4)
+        world.store.failure = "no space left on device"
+        with pytest.raises(JournalUnavailable):
+            await world.admit("late", 10, 4)
+        with pytest.raises(JournalUnavailable):
+            await world.start(held)
+        assert world.table.bindings == {}
+        world.store.failure = ""
+        await anyio.sleep(30)
+        await world.start(held)
+    assert {each.reason for each in world.facts(PartRefused)} != {""}
+
+
+async def test_the_same_container_started_again_has_what_it_had(world: World) -> None:
+    """Also when the component, and when the journal's keeper was built anew in between; its files are made whole."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        before = await world.start(held)
+        assert await world.start(held) == before
+    world.specs.files.clear()
+    world.folders.limits.clear()
+    async with world.running():
+        assert await world.start(held) == before
+        assert len(world.folders.limits) == 1
+    assert len(world.facts(PartBound)) == 1
+
+
+async def test_containers_that_share_their_ids_one_after_the_other(world: World) -> None:
+    """The init container and the one after it hold the same ids, and were told a name each: both mean one binding."""
+    async with world.running():
+        first = await world.admit("train", 30, 32, container="init-data")
+        second = await world.admit("train", 30, 32, share=first)
+        assert first.cores == second.cores
+        assert first.cdi_name != second.cdi_name
+        assert await world.start(first) == await world.start(second)
+        assert world.specs.find(first.cdi_name) == world.specs.find(second.cdi_name)
+        assert len(world.table.bindings) == 1
+        assert len(world.specs.files) == 1
+
+
+async def test_a_larger_container_after_a_smaller_one_takes_its_place(world: World) -> None:
+    """Only the second counts then, and the files of the first go; after a reboot both start again, in turn."""
+    async with world.running():
+        first = await world.admit("train", 30, 32, container="init-data")
+        second = await world.admit("train", 90, 64, share=first)
+        await world.start(first)
+        binding = await world.start(second)
+        assert world.table.bindings == {binding.number: binding}
+        assert list(world.specs.files) == list(world.folders.limits) == [second.cdi_name.partition("=")[2]]
+        assert used(world.table) == {gpu_uuid(0): (90, 16 * GIB, 1)}
+        await anyio.sleep(60)
+        for each in (first, second):
+            await world.start(each)
+            assert len(world.table.bindings) == len(world.specs.files) == len(world.folders.limits) == 1
+
+
+async def test_files_that_cannot_be_removed_do_not_keep_the_next_from_starting(world: World) -> None:
+    """They are in nobody's way."""
+    async with world.running():
+        first = await world.admit("train", 30, 32, container="init-data")
+        second = await world.admit("train", 90, 64, share=first)
+        await world.start(first)
+
+        world.specs.keeps = "read-only file system"
+        await world.start(second)
+        assert len(world.specs.files) == 2
+
+
+async def fill(world: World) -> list[Held]:
+    """Two GPUs of which each has 12 GiB left: the kubelet still counts 96 blocks, and 20 GiB fit on neither."""
+    held = [await world.admit(name, 10, 80) for name in ("first", "second")]
+    for each in held:
+        await world.start(each)
+    return held
+
+
+async def test_without_room_a_container_waits_and_is_told_of(world: World) -> None:
+    """Refused with the reason, a condition says so, and it succeeds by itself when room has come."""
+    async with world.running():
+        first, _ = await fill(world)
+        third = await world.admit("third", 30, 80)
+        for _ in range(2):
+            with pytest.raises(NoRoom, match="no room for 30 cores and 20 GiB of memory of one GPU: GPU 0, 1: "):
+                await world.start(third)
+        (detail,) = world.details("part-no-room").values()
+        assert detail.startswith("ns/third (main): no room for 30 cores")
+        assert [each.count for each in world.facts(PartRefused)] == [30, 30]
+        world.end(first)
+        await anyio.sleep(60)
+        assert (await world.start(third)).parts == (part(0, 30, 20),)
+        assert world.details("part-no-room") == {}
+
+
+async def test_a_container_that_waited_and_went_is_told_of_no_more(world: World) -> None:
+    """Its pod was deleted; a component that was built anew knows of nobody who waits."""
+    async with world.running():
+        await fill(world)
+        for name, cores, blocks in (("third", 30, 49), ("fourth", 95, 4)):
+            with pytest.raises(NoRoom):
+                await world.start(await world.admit(name, cores, blocks))
+        assert set(world.details("part-no-room")) == {"ns/third (main)", "ns/fourth (main)"}
+        world.end(next(each for each in world.held if each.pod.name == "third"))
+        await anyio.sleep(60)
+        assert set(world.details("part-no-room")) == {"ns/fourth (main)"}
+    async with world.running():
+        assert world.details("part-no-room") == {}
+
+
+async def test_racing_containers_never_get_more_than_there_is(world: World) -> None:
+    """The kubelet counts blocks of all GPUs together: three of 20 GiB fit the count, and the third fits no GPU."""
+    outcomes: list[str] = []
+    async with world.running():
+        everybody = [await world.admit(f"pod-{number}", 10, 80) for number in range(3)]
+
+        async def start(number: int) -> None:
+            try:
+                await world.start(everybody[number])
+            except NoRoom:
+                outcomes.append("no room")
+            else:
+                outcomes.append("started")
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(start, number)
+        assert sorted(outcomes) == ["no room", "started", "started"]
+        assert used(world.table) == {gpu_uuid(0): (10, 20 * GIB, 1), gpu_uuid(1): (10, 20 * GIB, 1)}
+
+
+async def test_ids_that_are_unknown_or_unhealthy_are_refused(world: World) -> None:
+    """Nothing is written down for them."""
+    async with world.running():
+        plugin = world.plugin()
+        with pytest.raises(DeviceUnknown):
+            await plugin.allocate([DeviceId("core-n0-gdeadbeef-0")])
+        inventory = make_inventory([replace(gpu, lost="fell off") for gpu in world.inventory.gpus])
+        (healthy, *_) = [device.id for device in await plugin.wait_devices(None)]
+        await world.change(inventory)
+        with pytest.raises(DeviceUnhealthy, match="nothing of its GPU can be given now"):
+            await plugin.allocate([healthy])
+        assert world.table.reservations == {}
+
+
+async def test_what_can_never_be_served_is_refused_at_the_admission(world: World) -> None:
+    """One GPU and a half; the words are the pod's."""
+    async with world.running():
+        with pytest.raises(RequestInvalid, match="150 is more than one GPU"):
+            await world.admit("odd", 150, 8)
+        (refused,) = world.facts(PartRefused)
+        assert (refused.resource, refused.count) == (CORE, 150)
+        assert "150 is more than one GPU" in refused.reason
+
+
+async def test_nobody_is_guessed(world: World) -> None:
+    """Until the kubelet's records say whose the ids are the container does not start, and nothing is bound."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        listing, checkpoint = world.kubelet.listing, world.kubelet.checkpoint
+        world.kubelet.listing, world.kubelet.checkpoint = PodListing(), None
+        with pytest.raises(CallerUnclear, match="has not written down yet"):
+            await world.start(held)
+        world.kubelet.listing = None
+        with pytest.raises(CallerUnclear, match=r"cannot list pods.*; cannot read the checkpoint|cannot read"):
+            await world.start(held)
+        assert world.table.bindings == {}
+        world.kubelet.listing, world.kubelet.checkpoint = listing, checkpoint
+        await world.start(held)
+
+
+@pytest.mark.parametrize("missing", ["listing", "checkpoint"])
+async def test_one_of_the_kubelets_records_is_enough(world: World, missing: str) -> None:
+    """The other one may be missing, or late, and the next start still finds the binding."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        setattr(world.kubelet, missing, None)
+        binding = await world.start(held)
+        assert binding.pod == (
+            PodIdentity(namespace="", name="", uid=held.pod.uid)
+            if missing == "listing"
+            else PodIdentity(namespace="ns", name="train")
+        )
+        await anyio.sleep(60)
+        assert world.table.bindings == {binding.number: binding}
+        world.note()
+        complete = replace(binding, pod=held.pod)
+        assert await world.start(held) == complete
+        assert await world.start(held) == complete
+        assert world.durable_bindings() == [complete]
+    assert len(world.facts(PartBound)) == 1
+
+
+@pytest.mark.parametrize("missing", ["listing", "checkpoint"])
+async def test_who_it_was_is_found_out_later(world: World, missing: str) -> None:
+    """At the next look, without another start; the end of a pod of which half is known could not be told for sure."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        setattr(world.kubelet, missing, None)
+        binding = await world.start(held)
+        world.note()
+        await anyio.sleep(11)
+        assert world.durable_bindings() == [replace(binding, pod=held.pod)]
+
+
+async def test_an_init_container_is_known_by_the_others_of_its_pod(world: World) -> None:
+    """The kubelet's list leaves it out, and its notes have no names."""
+    async with world.running():
+        first = await world.admit("train", 30, 32, container="init-data")
+        await world.admit("train", 90, 64, share=first)
+        assert (await world.start(first)).pod == first.pod
+
+
+async def test_a_start_takes_five_seconds_at_most(world: World) -> None:
+    """The kubelet waits for thirty; whoever hangs is named, and the next try finds the binding."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        world.specs.hangs = True
+        began = anyio.current_time()
+        with pytest.raises(PartsUnavailable, match="did not answer within 5 s"):
+            await world.start(held)
+        assert anyio.current_time() - began == pytest.approx(5)
+        world.specs.hangs = False
+        await world.start(held)
+        assert len(world.table.bindings) == 1
+
+
+async def test_files_that_cannot_be_written_keep_the_container_from_starting(world: World) -> None:
+    """It would run without limits, or not at all; its GPU stays its own meanwhile."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        for fake in (world.folders, world.specs):
+            fake.broken = "read-only file system"
+            with pytest.raises(PartsUnavailable, match="read-only file system"):
+                await world.start(held)
+            fake.broken = ""
+        assert len(world.table.bindings) == 1
+        assert [each.resource for each in world.facts(PartRefused)] == [CORE, CORE]
+        await world.start(held)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_container_does_not_start_again_on_a_gpu_that_is_broken(world: World, *, is_gone: bool) -> None:
+    """Its binding stays: the GPU may come back."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        before = await world.start(held)
+        first, second = world.inventory.gpus
+        gpus = [second] if is_gone else [replace(first, lost="fell off the bus"), second]
+        await world.change(make_inventory(gpus))
+        with pytest.raises(DeviceUnhealthy, match="not on this node any more" if is_gone else "fell off the bus"):
+            await world.start(held)
+        await world.change(world.inventory)
+        assert await world.start(held) == before
+
+
+async def test_the_schedulers_choice_is_read_from_the_pod(world: World) -> None:
+    """It comes a moment later than the pod; one that makes no sense is in nobody's way."""
+    pods = world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        said = PodRequest(
+            pod=held.pod,
+            annotations={"tencent.com/predicate-gpu-idx-0": "1"},
+            containers=(ContainerRequest(name="main"),),
+        )
+
+        async def put_later() -> None:
+            await anyio.sleep(0.5)
+            pods.put(said)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(put_later)
+            assert (await world.start(held)).parts == (part(1, 30, 8),)
+        other = await world.admit("infer", 30, 32)
+        pods.put(said, replace(said, pod=other.pod, annotations={"tencent.com/predicate-gpu-idx-0": "x"}))
+        assert (await world.start(other)).parts
+
+
+async def test_an_api_server_that_does_not_know_the_pod_is_waited_for_a_second(world: World) -> None:
+    """Then the container starts without its word; a pod of the same name that is another is no answer."""
+    world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        wish = {"tencent.com/predicate-gpu-idx-0": "1"}
+        world.pods.put(PodRequest(pod=replace(held.pod, uid="before"), annotations=wish))
+        began = anyio.current_time()
+        assert (await world.start(held)).parts == (part(0, 30, 8),)
+        assert anyio.current_time() - began == pytest.approx(1)
+
+
+async def test_pods_are_followed_again_after_trouble(world: World) -> None:
+    """What was known stays known meanwhile."""
+    world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        world.pods.put(
+            PodRequest(
+                pod=held.pod,
+                annotations={"tencent.com/predicate-gpu-idx-0": "1"},
+                containers=(ContainerRequest(name="main"),),
+            )
+        )
+        await anyio.sleep(0.1)
+        world.pods.broken = "the API server has hung up"
+        world.pods.put()
+        await anyio.sleep(1)
+        assert (await world.start(held)).parts == (part(1, 30, 8),)
+        await anyio.sleep(20)
+        begun = world.pods.begun
+        assert begun > 2
+        world.pods.broken = ""
+        await anyio.sleep(20)
+        assert world.pods.begun == begun + 1
+
+
+async def test_the_library_is_mounted_where_it_holds_containers(world: World) -> None:
+    """With the file that has it loaded; a pod may choose otherwise, and without it nothing starts that needs it."""
+    pods = world.pods = FakePods()
+    world.live.replace(make_settings(enforcement="library"))
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        free = await world.admit("infer", 30, 32)
+        pods.put(
+            PodRequest(pod=held.pod),
+            PodRequest(pod=free.pod, annotations={"nodeagent.io/gpu-enforcement": "advise"}),
+        )
+        world.library.broken = "read-only file system"
+        with pytest.raises(PartsUnavailable, match="read-only file system"):
+            await world.start(held)
+        await world.start(free)
+        world.library.broken = ""
+        assert (await world.start(held)).enforcement is Enforcement.LIBRARY
+        name = held.cdi_name.partition("=")[2]
+        assert {mount.container_path for mount in world.specs.files[name][name][1]} == {
+            "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage",
+            "/run/nodeagent/vgpu/libvgpu.so", "/etc/ld.so.preload",
+        }  # fmt: skip
+        name = free.cdi_name.partition("=")[2]
+        assert len(world.specs.files[name][name][1]) == 2
+
+
+async def test_limits_of_a_running_container_are_changed(world: World) -> None:
+    """Within what its GPU has left, durably, and in the file that it reads; who asked is told."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        before = await world.start(held)
+        said = await world.relay.set_part(PartWish(pod="train", cores=50, memory_bytes=GIB, who="me"))
+        assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
+        assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
+        (limits,) = world.folders.limits.values()
+        assert (limits[0].cores, limits[0].memory_bytes) == (50, GIB)
+        assert world.facts(PartBound)[-1].reason == "set by me"
+        assert (await world.start(held)).parts == (part(0, 50, 1),)
+        with pytest.raises(ControlRefused, match="32 GiB"):
+            await world.relay.set_part(PartWish(pod="ns/train", memory_bytes=33 * GIB, who="me"))
+        world.folders.broken = "read-only file system"
+        with pytest.raises(ControlRefused, match="read-only file system"):
+            await world.relay.set_part(PartWish(pod="train", container="main", cores=10, who="me"))
+
+
+async def test_whose_limits_are_meant_must_be_clear(world: World) -> None:
+    """None, or several of one name; and nobody changes them while nobody gives parts."""
+    async with world.running():
+        first = await world.admit("train", 30, 32)
+        second = await world.admit("train", 30, 32, container="side")
+        for each in (first, second):
+            await world.start(each)
+        for pod, why in (("other", "no part of other"), ("train", r"means ns/train \(main\), ns/train \(side\)")):
+            with pytest.raises(ControlRefused, match=why):
+                await world.relay.set_part(PartWish(pod=pod, cores=1, who="me"))
+        await world.relay.set_part(PartWish(pod="train", container="side", cores=1, who="me"))
+    with pytest.raises(ControlRefused):
+        await world.relay.set_part(PartWish(pod="train", container="side", cores=2, who="me"))
+
+
+async def test_nothing_is_answered_while_nobody_is_there(world: World) -> None:
+    """Plugins outlive the component: they fail at once, and work when it is back."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        plugin = world.plugin()
+    with pytest.raises(PartsUnavailable, match="is starting or has failed"):
+        await plugin.allocate(held.cores)
+    with pytest.raises(PartsUnavailable):
+        await plugin.pre_start(held.cores)
+    async with world.running():
+        assert world.plugin() is plugin
+        await world.start(held)
+
+
+async def test_a_component_that_knows_no_gpus_gives_nothing(world: World) -> None:
+    """Whoever asks too early is told to ask again."""
+    component = world.build()
+    with pytest.raises(PartsUnavailable, match="not known yet"):
+        await component.allocate(CORE, [])
+    with pytest.raises(PartsUnavailable, match="not known yet"):
+        await component.pre_start(CORE, [])
+
+
+async def test_memory_alone_starts_nothing(world: World) -> None:
+    """The cores' call does it all."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.plugin(MEMORY).pre_start(held.memory)
+        assert world.table.bindings == {}
+        world.kubelet.listing = world.kubelet.checkpoint = None
+        await world.plugin(MEMORY).pre_start(held.memory)
+
+
+async def test_a_journal_that_is_not_kept_keeps_containers_from_starting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keeper is being built anew; the component is still there."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        with monkeypatch.context() as patched:
+            patched.setattr(world.journal, "parts", lambda: None)
+            with pytest.raises(JournalUnavailable, match="it has not been read yet"):
+                await world.plugin().pre_start(held.cores)
+        await world.start(held)

@@ -1,0 +1,421 @@
+"""A layout asked for is a layout in place, and nobody else is disturbed."""
+
+import anyio
+import pytest
+
+from nodeagent.components.mig.wish import BY_LABEL
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.mig import LayoutEntry, MigSettings
+from nodeagent.model.errors import ControlRefused
+from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Step
+from nodeagent.rules.mig.change import Intent, begin_step
+from nodeagent.rules.mig.layouts import LayoutPart, LayoutsRead
+from tests.component.mig.harness import World
+from tests.support.mig import partitions_of, wish
+from tests.support.virtual_time import FakeClock
+
+pytestmark = pytest.mark.virtual_time
+
+OFF = partitions_of("h100-sxm5-80gb", enabled=False)
+WHOLE = ["whole"]
+SEVEN = ["1g.10gb"] * 7
+BALANCED = ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
+
+
+async def test_a_label_has_all_gpus_cut(clock: FakeClock) -> None:
+    """One after the other, and what it is at each moment is told."""
+    world = World(clock)
+    async with world.running():
+        assert world.state.standing == ""
+        await world.gpus.inject("slow", ["0.1"])
+        world.ask("all-1g.10gb")
+        pending = await world.until(lambda state: bool(state.changes))
+        assert (pending.standing, pending.origin, len(pending.changes)) == ("pending", BY_LABEL, 1)
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert world.book.ended == ["done"] * 8
+        assert not world.codes()
+        world.ask("all-disabled")
+        await world.until(lambda state: state.layout == "all-disabled" and state.standing == "success")
+        assert await world.profiles() == [WHOLE] * 8
+
+
+async def test_a_gpu_that_is_right_is_not_touched(clock: FakeClock) -> None:
+    """A container on it keeps running while others change; no journal, no call, no word about it."""
+    world = World(clock, "a100-80gb-mig")
+    async with world.running():
+        before = (await world.look()).gpus
+        world.hold(*(device.uuid for device in before[0].mig_devices))
+        world.gpus.set_holders({before[0].mig_devices[0].uuid: "pod"})
+        world.ask("all-1g.10gb")
+        await world.until_standing("success")
+        after = (await world.look()).gpus
+        assert after[0].mig_devices == before[0].mig_devices
+        assert {fact.gpu for fact in world.facts(MigChangeEnded)} == {gpu.uuid for gpu in before[1:]}
+
+
+async def test_a_change_waits_for_those_who_have_what_goes(clock: FakeClock) -> None:
+    """It says for whom, gives what goes to nobody new, and goes on when they are gone."""
+    world = World(clock)
+    async with world.running():
+        gpu = (await world.look()).gpus[0]
+        world.hold(gpu.uuid)
+        world.advertise(gpu.uuid)
+        world.ask("all-balanced")
+        state = await world.until(lambda state: any("waits" in one.doing for one in state.changes))
+        assert state.changes[0].doing == "waits for ns/train-0 (main)"
+        assert "waits for ns/train-0" in state.explain_hidden(gpu.uuid, gpu.uuid)
+        assert state.explain_hidden((await world.look()).gpus[1].uuid, "x") == ""
+        assert "mig-change-waits" in world.codes()
+        await anyio.sleep(100)
+        assert await world.profiles() == [WHOLE] * 8
+        world.hold()
+        await world.until_standing("success")
+        assert await world.profiles() == [BALANCED] * 8
+        assert not world.codes()
+
+
+async def test_processes_are_waited_for_too(clock: FakeClock) -> None:
+    """Also those that no pod has."""
+    world = World(clock)
+    async with world.running():
+        gpu = (await world.look()).gpus[0]
+        world.gpus.set_holders({gpu.uuid: "host"})
+        await anyio.sleep(5)
+        world.bus.publish_state(await world.gpus.read_sample(), source="inventory")
+        world.ask("all-1g.10gb")
+        state = await world.until(lambda state: any("waits" in one.doing for one in state.changes))
+        assert "waits for process " in state.changes[0].doing
+        world.gpus.set_holders({})
+        await anyio.sleep(1)
+        world.bus.publish_state(await world.gpus.read_sample(), source="inventory")
+        await world.until_standing("success")
+
+
+async def test_a_change_may_be_refused_instead(clock: FakeClock) -> None:
+    """Where it is so configured."""
+    world = World(clock, when_busy="refuse")
+    async with world.running():
+        world.hold((await world.look()).gpus[0].uuid)
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert state.detail == "GPU 0 is used by ns/train-0 (main), and mig.when_busy is refuse"
+        assert world.codes() == {"mig-change-failed"}
+        assert await world.profiles() == [WHOLE] * 8
+        world.hold()
+        assert await world.relay.apply_layout("", "me") == "all-1g.10gb is asked for: 8 of 8 GPUs change"
+        await world.until_standing("success")
+        assert not world.codes()
+
+
+async def test_another_wish_ends_the_waiting(clock: FakeClock) -> None:
+    """What is asked for last counts; a label that is taken off asks for nothing."""
+    world = World(clock)
+    async with world.running():
+        gpus = (await world.look()).gpus
+        world.hold(gpus[0].uuid)
+        world.ask("all-1g.10gb")
+        await world.until(lambda state: any("waits" in one.doing for one in state.changes))
+        world.ask("all-disabled")
+        world.hold(gpus[0].uuid, gpus[1].uuid)
+        await world.until_standing("success")
+        assert world.state.layout == "all-disabled"
+        world.ask("")
+        await world.until(lambda state: not state.layout)
+        assert (world.state.standing, await world.profiles()) == ("", [WHOLE] * 8)
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        (
+            "all-1g.5gb",
+            "there is no layout all-1g.5gb: known are mine, of-file, all-disabled, all-enabled, all-1g.10gb",
+        ),
+        ("mine", "GPU 0 (NVIDIA H100 80GB HBM3): 4g.40gb does not fit 2 times: at most 1 of it can be on one GPU"),
+        ("of-file", "there is no GPU 9 on this node, the last one is 7"),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_changes(clock: FakeClock, layout: str, reason: str) -> None:
+    """With the text that says what does not fit, and what would."""
+    world = World(clock, layouts=(LayoutEntry(name="mine", devices={"4g.40gb": 2}),))
+    world.file = LayoutsRead(layouts={"of-file": (LayoutPart(enabled=True, indexes=(9,)),)})
+    async with world.running():
+        world.ask(layout)
+        state = await world.until_standing("failed")
+        assert state.detail.startswith(reason)
+        assert world.book.ended == []
+        assert [(fact.value, fact.reason) for fact in world.facts(WishRefused)] == [(layout, state.detail)]
+        with pytest.raises(ControlRefused) as refused:
+            await world.relay.apply_layout(layout, "me")
+        assert reason in str(refused.value)
+
+
+async def test_layouts_with_faults_are_told(clock: FakeClock) -> None:
+    """The sound ones beside them can be used."""
+    entries = (
+        LayoutEntry(name="bad", devices={"1g": 1}),
+        LayoutEntry(name="off", enabled=False, devices={"1g.10gb": 1}),
+        LayoutEntry(name="good", gpus=("1",), devices={"1g.10gb": 2, "2g.20gb": 0}),
+        LayoutEntry(name="good", gpus=("2",), devices={"7g.80gb": 1}),
+    )
+    world = World(clock, layouts=entries, layout="good")
+    async with world.running():
+        await world.until_standing("success")
+        assert (await world.profiles())[:4] == [WHOLE, ["1g.10gb", "1g.10gb"], ["7g.80gb"], WHOLE]
+        (told,) = [one for one in world.conditions.all_set() if one.code == "mig-layouts-invalid"]
+        assert "mig.layouts[0].devices: '1g' is no MIG profile" in told.detail
+        assert "mig.layouts[1].devices: there are none with enabled: false" in told.detail
+
+
+@pytest.mark.parametrize("kind", ["mode-on", "create", "create-compute"])
+async def test_a_gpu_that_fails_is_brought_back(clock: FakeClock, kind: str) -> None:
+    """To what it was; those before it keep what they have, those behind it are not begun."""
+    world = World(clock)
+    async with world.running():
+        world.ask("all-disabled")
+        await world.until_standing("success")
+        await world.gpus.inject("mig-refuse", [kind])
+        world.ask("all-balanced")
+        state = await world.until_standing("failed")
+        assert state.detail.startswith("GPU 0: cannot ")
+        assert await world.profiles() == [WHOLE] * 8
+        assert world.book.ended == ["undone"]
+        assert world.codes() == {"mig-change-failed"}
+        await anyio.sleep(100)
+        assert world.state.standing == "failed"
+        world.ask("all-1g.10gb")
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+
+
+async def test_a_gpu_that_cannot_be_brought_back_is_told_as_half_way(clock: FakeClock) -> None:
+    """With what to do; a layout that can be had later mends it."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("mig-refuse", ["create-compute"])
+        await world.gpus.inject("mig-refuse", ["destroy"])
+        world.ask("all-balanced")
+        state = await world.until_standing("failed")
+        assert "then, on the way back: cannot destroy" in state.detail
+        assert world.codes() == {"mig-change-failed", "mig-half-way"}
+        world.ask("all-1g.10gb")
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert not world.codes()
+
+
+async def test_a_journal_that_cannot_be_written_lets_nothing_begin(clock: FakeClock) -> None:
+    """What is not written down is not done."""
+    world = World(clock)
+    world.book.breaks_after = 0
+    async with world.running():
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert "no space left on device" in state.detail
+        assert await world.profiles() == [WHOLE] * 8
+
+
+async def test_a_journal_that_breaks_before_the_first_call_undoes_nothing(clock: FakeClock) -> None:
+    """There is nothing to undo."""
+    world = World(clock)
+    world.book.breaks_after = 1
+    async with world.running():
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        assert world.book.ended == ["undone"]
+        assert await world.profiles() == [WHOLE] * 8
+
+
+@pytest.mark.parametrize("step", range(1, 17))
+async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: int) -> None:
+    """At any step: the next life of the agent reads the GPU, and ends in the layout that was asked for."""
+    world = World(clock)
+    world.book.kill_at = step
+    async with world.running():
+        world.ask("all-1g.10gb")
+        await anyio.sleep_forever()
+    assert len(world.book.under_way) == 1
+    async with world.running():
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert world.book.ended == ["done"] * 8
+
+
+async def test_what_was_asked_for_last_is_had_again_after_a_boot(clock: FakeClock) -> None:
+    """Instances do not survive one; without an API server too."""
+    world = World(clock)
+    async with world.running():
+        await world.relay.apply_layout("all-balanced", "me")
+        await world.until_standing("success")
+    again = World(clock)
+    again.store.body = world.store.body
+    async with again.running():
+        state = await again.until_standing("success")
+        assert (state.layout, state.origin) == ("all-balanced", "me")
+        assert await again.profiles() == [BALANCED] * 8
+
+
+async def test_what_cannot_be_remembered_is_not_made_up(clock: FakeClock) -> None:
+    """Neither from a broken file, nor from a disk that fails."""
+    world = World(clock)
+    world.store.body = b"{"
+    async with world.running():
+        assert (await world.until(lambda state: True)).layout == ""
+        world.store.trouble = "disk full"
+        await world.relay.apply_layout("all-enabled", "me")
+        await world.until_standing("success")
+        assert await world.profiles() == [[]] * 8
+        assert await world.relay.apply_layout("all-enabled", "me") == "all-enabled is in place"
+    assert world.store.body is None
+
+
+async def test_a_label_is_waited_for_before_the_last_wish_is_taken(clock: FakeClock) -> None:
+    """It may have changed while the agent was away; an API server that stays away delays nothing for long."""
+    world = World(clock)
+    world.store.body = b'{"layout": "all-1g.10gb", "origin": "x", "label": "all-1g.10gb"}'
+    world.has_cluster = True
+    async with world.running():
+        await anyio.sleep(3)
+        assert world.state.layout == ""
+        world.ask("all-disabled")
+        await world.until_standing("success")
+        assert await world.profiles() == [WHOLE] * 8
+
+
+async def test_a_gpu_that_somebody_cuts_otherwise_is_told(clock: FakeClock) -> None:
+    """It is left to them until somebody asks again."""
+    world = World(clock, layout="all-1g.10gb")
+    async with world.running():
+        await world.until_standing("success")
+        await world.gpus.inject("mig", ["3", "7g.80gb"])
+        await world.look()
+        await anyio.sleep(60)
+        assert world.codes() == {"mig-drifted"}
+        assert (await world.profiles())[3] == ["7g.80gb"]
+        await world.relay.apply_layout("", "me")
+        await world.until(lambda state: state.standing == "success" and "mig-drifted" not in world.codes())
+        assert (await world.profiles())[3] == SEVEN
+
+
+async def test_ampere_is_reset_for_its_mode(clock: FakeClock) -> None:
+    """One GPU after the other."""
+    world = World(clock, "a100-40gb")
+    async with world.running():
+        world.ask("all-balanced")
+        await world.until_standing("success")
+        assert await world.profiles() == [["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]] * 2
+
+
+async def test_a_change_that_cannot_be_resumed_is_told(clock: FakeClock) -> None:
+    """One of a later version, one of a GPU that is gone; others go on."""
+    world = World(clock)
+    gpu, gone = (await world.gpus.read_inventory()).gpus[0].uuid, GpuUuid("GPU-gone")
+    await world.book.begin_change("mig", gpu, Step(name="x", at_seconds=0.0))
+    before = partitions_of("h100-sxm5-80gb", enabled=False)
+    await world.book.begin_change(
+        "mig", gone, begin_step(Intent(layout="x", wanted=wish("1g.10gb"), before=before), 0.0)
+    )
+    async with world.running():
+        assert world.codes() == {"mig-half-way"}
+        told = sorted(one.detail for one in world.conditions.all_set())
+        assert told[0] == "GPU-gone is not on this node any more"
+        assert told[1].startswith(f"change 1 of {gpu} cannot be read")
+        world.ask("all-enabled")
+        await world.until_standing("success")
+        assert world.book.ended == ["done"] * 8
+
+
+async def test_nothing_is_begun_before_the_journal_is_known(clock: FakeClock) -> None:
+    """It may hold a change that is half done."""
+    world = World(clock, layout="all-enabled")
+    world.book.is_known = False
+    async with world.running():
+        await anyio.sleep(30)
+        assert world.state.layout == ""
+        world.book.is_known = True
+        await world.until_standing("success")
+
+
+async def test_a_gpu_that_goes_in_between_ends_the_change(clock: FakeClock) -> None:
+    """Of those behind it nothing is begun."""
+    world = World(clock)
+    async with world.running():
+        gpus = (await world.look()).gpus
+        world.hold(gpus[0].uuid)
+        world.ask("all-enabled")
+        await world.until(lambda state: bool(state.changes))
+        await world.gpus.inject("unplug", ["1"])
+        await world.look()
+        world.hold()
+        state = await world.until_standing("failed")
+        assert state.detail == f"{gpus[1].uuid} is not on this node any more"
+        assert world.book.ended == ["done"]
+
+
+async def test_a_lost_gpu_is_refused(clock: FakeClock) -> None:
+    """Before anything changes on the others."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("lost", ["2"])
+        await world.look()
+        world.ask("all-enabled")
+        state = await world.until_standing("failed")
+        assert state.detail.startswith("GPU 2 (NVIDIA H100 80GB HBM3) is lost: ")
+        assert await world.profiles() == [WHOLE] * 8
+
+
+async def test_what_is_not_seen_is_told(clock: FakeClock) -> None:
+    """Nobody could be given it."""
+    world = World(clock)
+    world.is_blind = True
+    async with world.running():
+        world.ask("all-enabled")
+        state = await world.until_standing("failed")
+        assert "was cut, and is not seen so" in state.detail
+
+
+async def test_a_session_that_cannot_go_on_is_told_as_half_way(clock: FakeClock) -> None:
+    """Whoever is killed in between, and finds a journal that cannot be written."""
+    world = World(clock)
+    world.book.kill_at = 4
+    async with world.running():
+        world.ask("all-balanced")
+        await anyio.sleep_forever()
+    world.book.settles = False
+    async with world.running():
+        await world.until(lambda state: "mig-half-way" in world.codes())
+
+
+async def test_a_driver_that_hangs_leaves_the_gpu_as_it_was(clock: FakeClock) -> None:
+    """Nothing was begun before it could be read."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("hang", ["partition"])
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert "did not come back" in state.detail
+        assert world.book.ended == []
+
+
+async def test_a_reload_is_a_reason_to_try_again(clock: FakeClock) -> None:
+    """Whoever mends a layout reloads."""
+    world = World(clock, layout="mine")
+    async with world.running():
+        await world.until_standing("failed")
+        world.live.replace(Settings(mig=MigSettings(manage=True, layout="mine", layouts=(LayoutEntry(name="mine"),))))
+        world.bus.publish_fact(ConfigurationReloaded(changed=("mig.layouts",)), source="control")
+        await world.until_standing("success")
+        assert await world.profiles() == [[]] * 8
+
+
+async def test_nobody_asked_has_nothing_to_repeat(clock: FakeClock) -> None:
+    """And where nobody cuts GPUs nobody can be asked."""
+    world = World(clock)
+    with pytest.raises(ControlRefused, match=r"set mig\.manage to true"):
+        await world.relay.apply_layout("all-enabled", "me")
+    async with world.running():
+        with pytest.raises(ControlRefused, match="no layout is asked for"):
+            await world.relay.apply_layout("", "me")

@@ -1,0 +1,150 @@
+"""The scheduler's extender beside a real kube-scheduler that asks it, with the rights it is shipped with.
+
+Owns its process, its port and the scheduler's configuration; whoever stops the scheduler starts it here again.
+"""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.integration.cluster.agent import COMMAND, NAMESPACE
+from tests.integration.cluster.api import Json
+from tests.integration.cluster.commands import render_scheduler
+from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.errors import ApiUnreachable
+from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
+from tests.integration.cluster.namespace import join_namespace
+from tests.integration.cluster.processes import spawn, wait_until, write_record
+from tests.integration.cluster.render import render_kubeconfig
+
+RIGHTS = CHECKOUT / "deploy" / "rbac-extender.yaml"
+RECORD = "extender"
+READY_SECONDS = 30.0
+MANAGED = ("tencent.com/vcuda-core", "tencent.com/vcuda-memory")
+FORCED: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+"""Of a pod that no kubelet knows nobody else says that it has ended."""
+
+
+def request_extender_token(cluster: Cluster) -> str:
+    """A token of its account."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nodeagent-extender/token"
+    return str(cluster.api.post(path, {"spec": {}})["status"]["token"])
+
+
+@dataclasses.dataclass(slots=True)
+class ExtenderUnderTest:
+    """One extender; start and stop it as often as the scenario needs."""
+
+    cluster: Cluster
+    port: int = dataclasses.field(default_factory=lambda: choose_free_ports(1)[0])
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def directory(self) -> Path:
+        return self.cluster.layout.agent
+
+    def start(self) -> None:
+        """With a token of its own account; returns at once."""
+        layout = self.cluster.layout
+        token = request_extender_token(self.cluster)
+        kubeconfig = self.directory / "extender.kubeconfig"
+        kubeconfig.write_text(render_kubeconfig(layout, self.cluster.state.ports, token))
+        settings = {
+            "kubernetes.kubeconfig": str(kubeconfig),
+            "kubernetes.namespace": NAMESPACE,
+            "extender.listen": f"127.0.0.1:{self.port}",
+            "extender.assume_seconds": "20",
+        }
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+        with layout.log(RECORD).open("ab") as output:
+            self.process = subprocess.Popen(
+                (COMMAND[0], "extender", *words),
+                env=environment,
+                cwd=self.directory,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        write_record(self.process.pid, layout.records / RECORD)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        assert self.process is not None, "start it first"
+        self.process.send_signal(number)
+        self.process.wait(25)
+
+    def wait_ready(self) -> None:
+        """Until it has seen the cluster."""
+
+        def probe() -> str | None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5):
+                    return None
+            except OSError as error:
+                return f"{error}"
+
+        wait_until("the extender to be ready", probe, timeout_seconds=READY_SECONDS)
+
+    def restart_scheduler(self) -> None:
+        """The real kube-scheduler, told of the extender."""
+        layout = self.cluster.layout
+        configuration: dict[str, Any] = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(layout.kubeconfig("scheduler"))},
+            "leaderElection": {"leaderElect": False},
+            "extenders": [
+                {
+                    "urlPrefix": f"http://127.0.0.1:{self.port}/scheduler",
+                    "filterVerb": "predicates",
+                    "nodeCacheCapable": True,
+                    "httpTimeout": "10s",
+                    "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
+                }
+            ],
+        }
+        file = self.directory / "scheduler.yaml"
+        file.write_text(yaml.safe_dump(configuration))
+        self.cluster.stop("scheduler", signal.SIGKILL)
+        program, *_ = render_scheduler(layout, self.cluster.state.ports)
+        command = join_namespace(layout, (program, f"--config={file}", "--secure-port=0"))
+        spawn(command, layout.log("scheduler"), layout.records / "scheduler", self.cluster.environment)
+
+    def close(self) -> None:
+        """Everything as it was: no extender, and the scheduler that every other scenario has."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop(signal.SIGKILL)
+        self.cluster.stop("scheduler", signal.SIGKILL)
+        self.cluster.start("scheduler")
+
+
+def create_node(cluster: Cluster, name: str, annotations: dict[str, str], capacity: dict[str, str]) -> None:
+    """A node that exists in the API only: no kubelet ever answers for it, and pods there stay as they are bound."""
+    plain = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    metadata = {"name": name, "annotations": annotations, "labels": {"kubernetes.io/hostname": name}}
+    cluster.api.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    status = {"capacity": plain | capacity, "allocatable": plain | capacity}
+    cluster.api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+
+
+def drop_everything(cluster: Cluster, nodes: tuple[str, ...]) -> None:
+    """Pods of nodes without a kubelet, and those nodes."""
+
+    def probe() -> str | None:
+        try:
+            left = cluster.api.get("/api/v1/namespaces/default/pods")["items"]
+            for pod in left:
+                cluster.api.delete(f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}", FORCED)
+        except ApiUnreachable as error:
+            return str(error)
+        return f"{len(left)} pods" if left else None
+
+    wait_until("all pods to be gone", probe, timeout_seconds=READY_SECONDS)
+    for name in nodes:
+        cluster.api.delete(f"/api/v1/nodes/{name}")

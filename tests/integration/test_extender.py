@@ -1,0 +1,218 @@
+"""Parts of GPUs scheduled by a real kube-scheduler that asks the extender: one real node, twenty in the API alone.
+
+What is held: no GPU is ever promised twice, every choice is what the evaluators say of what was chosen before it, and
+whatever happens meanwhile, all that has room is placed in the end.
+"""
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
+from nodeagent.rules.fractions.published import ANNOTATION
+from tests.integration.cluster.agent import AgentUnderTest
+from tests.integration.cluster.api import Json
+from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.errors import ApiRefused
+from tests.integration.cluster.extender import (
+    FORCED,
+    RIGHTS,
+    ExtenderUnderTest,
+    create_node,
+    drop_everything,
+    request_extender_token,
+)
+from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.pods import PATH, Pods, render_pod
+from tests.integration.cluster.processes import wait_until
+from tests.integration.conftest import MakeAgent
+from tests.support.placement import eight
+from tests.support.scheduling import FakeScheduler, publish
+
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+INDEX, CHOSEN, TIME = (f"tencent.com/predicate-{name}" for name in ("gpu-idx-0", "node", "time"))
+GPUS, BLOCKS = 8, 128
+NODES = tuple(f"api-{number:02}" for number in range(20))
+PODS = 300
+CALM = 100
+SETTLE_SECONDS = 120.0
+FRACTIONS: dict[str, dict[str, Any]] = {
+    "fractions": {"enabled": True},
+    "doors": {"rules": [{"gpus": "all", "door": "fractions"}]},
+    "kubelet": {"pod_resources_poll_seconds": 0.5},
+}
+
+
+@pytest.fixture
+def extender(node: Cluster) -> Iterator[ExtenderUnderTest]:
+    """With its rights, and a scheduler that asks it; twenty nodes of eight GPUs that say so by annotation."""
+    node.run("kubectl", "apply", "-f", str(RIGHTS))
+    made = ExtenderUnderTest(node)
+    capacity = {CORE: str(100 * GPUS), MEMORY: str(BLOCKS * GPUS)}
+    for name in NODES:
+        create_node(node, name, {ANNOTATION: publish(eight())}, capacity)
+    try:
+        made.start()
+        made.wait_ready()
+        made.restart_scheduler()
+        yield made
+    finally:
+        made.close()
+        drop_everything(node, NODES)
+
+
+def draw_limits(chance: Random) -> dict[str, int]:
+    """Mixed: small and large parts, a whole GPU, several."""
+    cores = chance.choice((5, 10, 20, 30, 50, 70, 90, 100, 200, 400))
+    return {CORE: cores} | ({MEMORY: chance.randrange(1, BLOCKS // 2)} if cores < 100 else {})
+
+
+def list_pods(node: Cluster) -> list[Json]:
+    return list(node.api.get(PATH)["items"])
+
+
+def limits_of(pod: Json) -> dict[str, str]:
+    return dict(pod["spec"]["containers"][0]["resources"]["limits"])
+
+
+def wait_settled(node: Cluster, count: int) -> list[Json]:
+    """Until each pod is bound, or is said to have no room by every node."""
+    found: list[Json] = []
+
+    def probe() -> str | None:
+        nonlocal found
+        found = list_pods(node)
+        open_ones = [pod["metadata"]["name"] for pod in found if not pod["spec"].get("nodeName") and not refusal(pod)]
+        if len(found) != count:
+            return f"{len(found)} of {count} pods"
+        return f"{len(open_ones)} undecided: {open_ones[:3]}" if open_ones else None
+
+    wait_until("every pod to be decided on", probe, timeout_seconds=SETTLE_SECONDS)
+    return found
+
+
+def refusal(pod: Json) -> str:
+    """What the scheduler says of a pod for which there is no room."""
+    conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
+    scheduled = conditions.get("PodScheduled", {})
+    return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
+
+
+def check_sums(pods: list[Json]) -> None:
+    """By the pods' own annotations no GPU of a node without a kubelet is promised more than it has."""
+    cores: defaultdict[tuple[str, str], int] = defaultdict(int)
+    blocks: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for pod in pods:
+        name, notes = pod["spec"].get("nodeName", ""), pod["metadata"].get("annotations", {})
+        if name not in NODES:
+            continue
+        assert notes[CHOSEN] == name
+        limits, gpus = limits_of(pod), notes[INDEX].split(",")
+        whole = int(limits[CORE]) >= 100
+        assert len(set(gpus)) == (int(limits[CORE]) // 100 if whole else 1)
+        for gpu in gpus:
+            cores[name, gpu] += 100 if whole else int(limits[CORE])
+            blocks[name, gpu] += BLOCKS if whole else int(limits[MEMORY])
+    assert cores
+    assert max(cores.values()) <= 100
+    assert max(blocks.values()) <= BLOCKS
+
+
+def see(pod: Json) -> SeenPod:
+    metadata = pod["metadata"]
+    container = SeenContainer(name="main", limits=limits_of(pod))
+    return SeenPod(namespace="default", name=metadata["name"], uid=metadata["uid"], containers=(container,))
+
+
+def create_pods(pods: Pods, chance: Random, numbers: range, *, only_api: bool) -> None:
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(NODES)}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}
+    spec = {"affinity": {"nodeAffinity": required}} if only_api else {}
+    for number in numbers:
+        pods.create(render_pod(f"part-{number:03}", limits=draw_limits(chance), spec=spec))
+
+
+@pytest.mark.timeout(600)
+def test_choices_are_what_the_evaluators_say(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
+    """One pod after the other, in the order of their choices: the same node and the same GPUs."""
+    create_pods(pods, Random(23), range(CALM), only_api=True)
+    found = wait_settled(node, CALM)
+    check_sums(found)
+    told = [SeenNode(name=name, annotations={ANNOTATION: publish(eight())}) for name in NODES]
+    scheduler = FakeScheduler(*told)
+    bound = [pod for pod in found if pod["spec"].get("nodeName")]
+    for pod in sorted(bound, key=lambda pod: int(pod["metadata"]["annotations"][TIME])):
+        notes = pod["metadata"]["annotations"]
+        name, gpus = scheduler.schedule(see(pod))
+        assert (name, gpus[0]) == (notes[CHOSEN], min(int(index) for index in notes[INDEX].split(","))), pod
+    for pod in found:
+        if not pod["spec"].get("nodeName"):
+            assert "GPU" in refusal(pod)
+            assert scheduler.schedule(see(pod)) == ("", ())
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_promised_twice_whatever_happens(
+    node: Cluster, pods: Pods, extender: ExtenderUnderTest, make_agent: MakeAgent
+) -> None:
+    """The extender is killed, the API server restarted, pods are deleted before they are bound, a node goes."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=FRACTIONS)
+    chance = Random(42)
+    create_pods(pods, chance, range(CALM), only_api=False)
+    extender.stop(signal.SIGKILL)
+    create_pods(pods, chance, range(CALM, CALM + 50), only_api=False)
+    extender.start()
+    extender.wait_ready()
+    for number in range(CALM + 40, CALM + 50):
+        node.api.delete(f"{PATH}/part-{number:03}", FORCED)
+    node.begin_outage()
+    node.end_outage()
+    extender.restart_scheduler()
+    create_pods(pods, chance, range(CALM + 50, PODS), only_api=False)
+    gone = NODES[-1]
+    node.api.delete(f"/api/v1/nodes/{gone}")
+    for pod in list_pods(node):
+        if pod["spec"].get("nodeName") == gone:
+            node.api.delete(f"{PATH}/{pod['metadata']['name']}", FORCED)
+    found = wait_settled(node, len(list_pods(node)))
+    check_sums(found)
+    check_real_node(agent, pods, found)
+
+
+def check_real_node(agent: AgentUnderTest, pods: Pods, found: list[Json]) -> None:
+    """Every pod of the real node runs, where its choice says: the node obeyed, for nothing else was in the way."""
+    here = [pod for pod in found if pod["spec"].get("nodeName") == NODE_NAME]
+    assert here
+    indexes = {one["gpu"]["uuid"]: one["gpu"]["index"] for one in agent.get_json("/api/v1/gpus")["gpus"]}
+    for pod in here:
+        pods.wait(pod["metadata"]["name"], "Running")
+    bindings = {each["binding"]["pod"]["name"]: each["binding"] for each in agent.get_json("/api/v1/parts")["bound"]}
+    for pod in here:
+        wanted = {int(index) for index in pod["metadata"]["annotations"][INDEX].split(",")}
+        assert {indexes[part["gpu"]] for part in bindings[pod["metadata"]["name"]]["parts"]} == wanted
+
+
+def test_a_request_that_can_never_be_is_said_on_the_pod(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
+    """By key, value and remedy, in what `kubectl describe pod` shows."""
+    name = pods.create(render_pod("odd", limits={CORE: 150}))
+    pod = pods.wait_for(name, "refused", lambda found: bool(refusal(found)))
+    assert "150 is more than one GPU and not a number of whole GPUs" in refusal(pod)
+
+
+def test_the_extender_may_change_nothing_but_choices(node: Cluster, pods: Pods, extender: ExtenderUnderTest) -> None:
+    """By the admission policy that its rights come with."""
+    name = pods.create(render_pod("held", limits={CORE: 800 * 8}))
+    mine = node.api_as(request_extender_token(node))
+    said = mine.patch(f"{PATH}/{name}", {"metadata": {"annotations": {"tencent.com/predicate-node": "x"}}})
+    assert said["metadata"]["annotations"]["tencent.com/predicate-node"] == "x"
+    for change in (
+        {"metadata": {"annotations": {"other": "x"}}},
+        {"metadata": {"labels": {"other": "x"}}},
+        {"spec": {"activeDeadlineSeconds": 5}},
+    ):
+        with pytest.raises(ApiRefused, match="the extender changes"):
+            mine.patch(f"{PATH}/{name}", change)

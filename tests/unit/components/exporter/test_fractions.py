@@ -1,0 +1,54 @@
+"""Parts of GPUs as series: limits as long as they stand, use while it is known."""
+
+from nodeagent.components.exporter.attribution.device_labels import LabelStyle
+from nodeagent.components.exporter.families.fractions import build_fraction_families
+from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.usage.measure import measure
+from nodeagent.model.usage import PartUsage
+from tests.support.exposition import Series, read_text
+from tests.support.samples import make_inventory, make_uuid
+from tests.unit.components.exporter.builders import find, find_value
+from tests.unit.components.usage.builders import GIB, bind, place, run, sample, tabulate
+
+
+def read(usage: PartUsage, style: LabelStyle | None = None) -> Series:
+    return read_text(render_exposition(build_fraction_families(usage, style or LabelStyle())).decode())
+
+
+def test_promised_and_used_are_told_of_each_gpu() -> None:
+    """In ratios and bytes, under the labels of the pods' own series."""
+    table = tabulate(bind(1, "a", cores=30, gib=8), bind(2, "b", cores=20, core_limit=60))
+    now = sample(run(10, 12, 3), run(11, 5, 1))
+    series = read(measure(table, make_inventory(), now, {10: place("a"), 11: place("a")}, {}))
+    labels = {"gpu": "0", "UUID": str(make_uuid(0)), "namespace": "ml", "pod": "a", "container": "main"}
+    assert find_value(series, "nodeagent_fraction_cores_ratio", **labels) == 0.3
+    assert find_value(series, "nodeagent_fraction_memory_bytes", **labels) == 8 * GIB
+    assert find_value(series, "nodeagent_fraction_cores_used_ratio", **labels) == 0.17
+    assert find_value(series, "nodeagent_fraction_memory_used_bytes", **labels) == 4 * GIB
+    assert find_value(series, "nodeagent_fraction_processes", **labels) == 2
+    assert find_value(series, "nodeagent_fraction_cores_max_ratio", pod="b") == 0.6
+    assert not find(series, "nodeagent_fraction_cores_max_ratio", pod="a"), "it may use no more than its part"
+    assert find_value(series, "nodeagent_fraction_info", pod="b", enforcement="advise") == 1
+    assert find_value(series, "nodeagent_fraction_processes", pod="b") == 0
+
+
+def test_what_is_not_known_is_absent() -> None:
+    """What is promised stays; a GPU that is gone has no number."""
+    series = read(measure(tabulate(bind(1, "a", gpus=(7,))), make_inventory(), None, {}, {}))
+    assert {name for name, _ in series} == {
+        "nodeagent_fraction_cores_ratio",
+        "nodeagent_fraction_memory_bytes",
+        "nodeagent_fraction_info",
+    }
+    assert find_value(series, "nodeagent_fraction_cores_ratio", UUID=str(make_uuid(7))) == 0.3
+    assert not find(series, "nodeagent_fraction_cores_ratio", gpu="7")
+
+
+def test_what_cannot_be_divided_has_no_container() -> None:
+    """A sum over the pod is right; no container has what may be its neighbour's."""
+    table = tabulate(bind(1, "a", "left"), bind(2, "a", "right"))
+    usage = measure(table, make_inventory(), sample(run(10)), {10: place("a", "l")}, {})
+    series = read(usage, LabelStyle(pod_uid=True))
+    (labels,) = [dict(labels) for name, labels in series if name == "nodeagent_fraction_cores_used_ratio"]
+    assert labels == {"gpu": "0", "UUID": str(make_uuid(0)), "namespace": "ml", "pod": "a", "pod_uid": "u-a"}
+    assert len([name for name, _ in series if name == "nodeagent_fraction_memory_bytes"]) == 2

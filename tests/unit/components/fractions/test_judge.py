@@ -1,0 +1,125 @@
+"""What has become of promises and bindings, by what each source says or cannot say."""
+
+import pytest
+
+from nodeagent.components.fractions.decide import describe_binding
+from nodeagent.components.fractions.tending.judge import PartLook, judge_all
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.journal import PartTable
+from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.rules.fractions.recovery import Action
+from tests.support.books import CORE, MEMORY
+from tests.support.gpus import gpu_uuid
+from tests.support.parts import ids, make_bound, make_pod, make_promise, make_table, part
+
+POD = make_pod()
+NAMED, NUMBERED = PodIdentity(namespace="ns", name="a"), PodIdentity(namespace="", name="", uid="uid-a")
+OTHER = PodIdentity(namespace="ns", name="b")
+
+
+def hold(pod: PodIdentity, devices: str = "abc", resource: ResourceName = CORE) -> ContainerDevices:
+    return ContainerDevices(pod=pod, container="main", resource=resource, devices=ids(devices))
+
+
+LISTED = PodListing(pods=(NAMED, OTHER), containers=(hold(NAMED),))
+EMPTY = PodListing(pods=(OTHER,))
+NOTED = KubeletCheckpoint(containers=(hold(NUMBERED),))
+NOBODY = KubeletCheckpoint()
+PROMISED = make_table([make_promise(1, "abc")])
+
+
+def bound(pod: PodIdentity = POD) -> PartTable:
+    return make_table([make_promise(1, "abc"), make_promise(2, "m", MEMORY)],
+                      [make_bound(3, (1, 2), part(0, 3, 8), pod=pod)])  # fmt: skip
+
+
+def look(
+    listing: PodListing | None = EMPTY,
+    checkpoint: KubeletCheckpoint | None = NOBODY,
+    *,
+    containers: tuple[PodContainer, ...] | None = (),
+    user: str | None = "",
+) -> PartLook:
+    """Long after a look that found all of it over; `user` is the pod whose process uses the GPU."""
+    users = None if user is None else {gpu_uuid(0): frozenset({user} - {""})}
+    return PartLook(listing, checkpoint, containers, users, 100.0)
+
+
+def judge(table: PartTable, seen: PartLook) -> list[Action]:
+    judgement = judge_all(table, seen, {1: 0.0, 3: 0.0})
+    return [finding.action for finding in judgement.findings.values()]
+
+
+@pytest.mark.parametrize(
+    ("listing", "checkpoint", "action"),
+    [
+        (LISTED, NOBODY, Action.KEEP),
+        (EMPTY, NOTED, Action.KEEP),
+        (LISTED, None, Action.KEEP),
+        (EMPTY, NOBODY, Action.ROLL_BACK),
+        (None, NOTED, Action.FREEZE),
+        (EMPTY, None, Action.FREEZE),
+    ],
+)
+def test_a_promise_is_kept_while_anybody_has_its_ids(
+    listing: PodListing | None, checkpoint: KubeletCheckpoint | None, action: Action
+) -> None:
+    """Init containers stand in the kubelet's notes alone: without those nobody can say that nobody has them."""
+    assert judge(PROMISED, look(listing, checkpoint)) == [action]
+
+
+@pytest.mark.parametrize(
+    ("pod", "seen", "action"),
+    [
+        (POD, look(LISTED), Action.KEEP),
+        (POD, look(PodListing(pods=(NAMED,)), NOTED), Action.KEEP),
+        (POD, look(PodListing(pods=(NAMED,))), Action.RELEASE),
+        (POD, look(), Action.RELEASE),
+        (POD, look(EMPTY, NOTED), Action.RELEASE),
+        (POD, look(None), Action.FREEZE),
+        (POD, look(user="uid-a"), Action.ORPHAN),
+        (POD, look(user="uid-b"), Action.RELEASE),
+        (POD, look(user=None), Action.KEEP),
+        (POD, look(containers=None), Action.KEEP),
+        (NAMED, look(LISTED, NOTED), Action.KEEP),
+        (NUMBERED, look(LISTED, NOTED), Action.KEEP),
+        (NUMBERED, look(LISTED), Action.RELEASE),
+        (NUMBERED, look(LISTED, None), Action.FREEZE),
+    ],
+)
+def test_a_binding_ends_when_all_agree(pod: PodIdentity, seen: PartLook, action: Action) -> None:
+    """Kubelet, processes and containers; who cannot be asked is not taken for one that says no."""
+    assert judge(bound(pod), seen) == [action]
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        (ContainerState.RUNNING, Action.ORPHAN),
+        (ContainerState.UNKNOWN, Action.ORPHAN),
+        (ContainerState.EXITED, Action.RELEASE),
+    ],
+)
+def test_a_container_that_lives_keeps_its_part(state: ContainerState, action: Action) -> None:
+    """Whatever the kubelet says; another container of the pod does not."""
+    container = PodContainer(id="1", pod_uid="uid-a", name="main", state=state)
+    assert judge(bound(), look(containers=(container,))) == [action]
+    other = PodContainer(id="1", pod_uid="uid-a", name="side", state=state)
+    assert judge(bound(), look(containers=(other,))) == [Action.RELEASE]
+
+
+def test_one_look_decides_nothing() -> None:
+    """What seems over is remembered with the time of the first look, and forgotten when it is seen again."""
+    first = judge_all(bound(), look(), {})
+    assert (first.over_since, first.list_ended(), first.list_orphans()) == ({3: 100.0}, {}, ())
+    assert judge_all(bound(), look(LISTED), {3: 0.0}).over_since == {}
+    second = judge_all(bound(), look(), {3: 0.0})
+    assert second.list_ended().keys() == {3}
+    assert judge_all(bound(), look(user="uid-a"), {}).list_orphans() == (3,)
+
+
+def test_whose_a_binding_is_can_be_said() -> None:
+    """By pod, container and number."""
+    assert describe_binding(bound().bindings[3]).startswith("ns/a (main)")

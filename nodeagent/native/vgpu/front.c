@@ -78,10 +78,10 @@ static struct choice choose_own(const struct call *call, int which, enum loader_
 static struct choice choose_hook(const struct call *call, const struct hook *hook, enum loader_function asked)
 {
     void *original = hooks_original(hook);
-    /* Last of all, so that the loader's own error stays. */
+    /* Where this finds nothing, nothing is asked after it: the program is to hear of that. */
     if (is_located(call)) {
         void *found = ask_loader(call, asked);
-        const struct hook *before = hooks_before(hook->library, found);
+        const struct hook *before = found ? hooks_before(hook->library, found) : NULL;
         return answer(before ? before->place : found);
     }
     /* A program that asks whether there is a driver must not find this library's functions instead. */

@@ -9,6 +9,7 @@
 #include "contexts.h"
 #include "durations.h"
 #include "files.h"
+#include "identity.h"
 #include "ledger.h"
 #include "pools.h"
 #include "vmm.h"
@@ -22,6 +23,7 @@ extern void *__dso_handle __attribute__((weak, visibility("hidden")));
 
 static void forget(void)
 {
+    identity_after_fork();
     files_after_fork();
     ledger_after_fork();
     blocks_after_fork();

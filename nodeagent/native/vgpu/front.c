@@ -20,7 +20,7 @@ extern char dlmopen_place[] __asm__("dlmopen");
 static const struct {
     const char *name;
     void *place;
-} own[LOADER_FUNCTIONS] = {
+} own[LOADER_OWNED] = {
     [LOADER_DLSYM] = {"dlsym", dlsym_place},
     [LOADER_DLVSYM] = {"dlvsym", dlvsym_place},
     [LOADER_DLOPEN] = {"dlopen", dlopen_place},
@@ -40,7 +40,7 @@ static struct choice answer(void *value)
 static int find_own(const char *name)
 {
     int which = 0;
-    while (which < LOADER_FUNCTIONS && text_compare(name, own[which].name) != 0)
+    while (which < LOADER_OWNED && text_compare(name, own[which].name) != 0)
         which++;
     return which;
 }
@@ -77,12 +77,13 @@ static struct choice choose_own(const struct call *call, int which, enum loader_
 
 static struct choice choose_hook(const struct call *call, const struct hook *hook, enum loader_function asked)
 {
+    void *original = hooks_original(hook);
+    /* Where this finds nothing, nothing is asked after it: the program is to hear of that. */
     if (is_located(call)) {
         void *found = ask_loader(call, asked);
-        const struct hook *before = hooks_before(hook->library, found);
+        const struct hook *before = found ? hooks_before(hook->library, found) : NULL;
         return answer(before ? before->place : found);
     }
-    void *original = hooks_original(hook);
     /* A program that asks whether there is a driver must not find this library's functions instead. */
     if (!original)
         return answer(((dlsym_type)loader_real(LOADER_DLSYM))(RTLD_NEXT, call->second));
@@ -98,7 +99,7 @@ static struct choice choose(const struct call *call, enum loader_function asked)
         return go_on(asked);
     if (name[0] == 'd') {
         int which = find_own(name);
-        return which < LOADER_FUNCTIONS ? choose_own(call, which, asked) : go_on(asked);
+        return which < LOADER_OWNED ? choose_own(call, which, asked) : go_on(asked);
     }
     const struct hook *hook = hooks_find(name);
     return hook ? choose_hook(call, hook, asked) : go_on(asked);

@@ -56,11 +56,19 @@ static bool read_life(const char *path, struct life *life)
     return true;
 }
 
+/* Read once: an emulator of another processor says another start time to each thread. */
+static _Atomic uint64_t own;
+
 uint64_t identity_own(void)
 {
     struct life life;
+    uint64_t known = atomic_load_explicit(&own, memory_order_relaxed);
+    if (known)
+        return known;
     uint64_t start = read_life("/proc/self/stat", &life) ? life.start & VGPU_OWNER_START_MASK : 0;
-    return ((uint64_t)getpid() & VGPU_OWNER_PID_MASK) << VGPU_OWNER_PID_SHIFT | start;
+    known = ((uint64_t)getpid() & VGPU_OWNER_PID_MASK) << VGPU_OWNER_PID_SHIFT | start;
+    atomic_store_explicit(&own, known, memory_order_relaxed);
+    return known;
 }
 
 uint64_t identity_namespace(void)
@@ -93,4 +101,9 @@ bool identity_is_alive(uint64_t identity)
     }
     errno = kept;
     return !gone;
+}
+
+void identity_after_fork(void)
+{
+    atomic_store(&own, 0);
 }

@@ -14,4 +14,7 @@ uint64_t identity_namespace(void);
 /* Of a process of the same namespace. One that has ended and was not waited for is dead: its memory is given back. */
 bool identity_is_alive(uint64_t identity);
 
+/* In the child of a fork: it is another one. */
+void identity_after_fork(void);
+
 #endif

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-enum loader_function { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_DLMOPEN, LOADER_FUNCTIONS };
+enum loader_function { LOADER_DLSYM, LOADER_DLVSYM, LOADER_DLOPEN, LOADER_DLMOPEN, LOADER_OWNED, LOADER_DLERROR = LOADER_OWNED, LOADER_FUNCTIONS };
 enum library { LIBRARY_CUDA, LIBRARY_NVML, LIBRARIES };
 
 typedef void *(*dlsym_type)(void *, const char *);
@@ -20,7 +20,7 @@ void *loader_real(enum loader_function which);
 /* Its handle, which keeps it loaded from here on, or NULL. */
 void *loader_library(enum library which);
 
-/* Of that library; NULL where it has none of that name, or is not loaded. */
+/* Of that library; NULL where it has none of that name, or is not loaded, and no program hears of that by dlerror. */
 void *loader_find(enum library which, const char *name);
 
 /* Whether this is a name under which that library is opened. */

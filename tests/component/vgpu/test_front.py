@@ -11,7 +11,7 @@ from tests.component.vgpu.build import build_library, build_program, build_small
 from tests.component.vgpu.cuda_talk import LATEST, OUT, call_driver
 from tests.component.vgpu.limited import limit, list_environ
 from tests.component.vgpu.place import Place
-from tests.fakes.cuda.driver import FakeDriver, build_driver
+from tests.fakes.cuda.driver import SONAME, FakeDriver, build_driver
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
@@ -70,6 +70,29 @@ def test_a_program_without_a_driver_finds_none(place: Place) -> None:
     done = take(environ, "global", 1)
     assert "undefined symbol: cu" in done.stdout
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("library", "names"),
+    [
+        (SONAME, ["cuMemAlloc_v2"]),
+        (SONAME, ["cuNobody"]),
+        (SONAME, ["cuGetProcAddress_v2_ptsz", "cuMemAlloc_v2"]),
+        ("libm.so.6", ["cuInit", "nvmlDeviceGetMemoryInfo", "dlsym", "cos"]),
+    ],
+)
+def test_what_the_library_asks_the_loader_no_program_hears_of(
+    place: Place, driver: FakeDriver, library: str, names: list[str]
+) -> None:
+    """A driver lacks some of what there are hooks for, and that is no error of the program's question; its own is."""
+    place.create(LIMIT)
+    command = [str(build_program("errors")), library, *names]
+    with_library, without = (
+        subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        for environ in (list_environ(place, driver), driver.environ())
+    )
+    assert with_library == without
+    assert len(without.split()) == len(names)
 
 
 def test_a_new_program_is_limited_too(place: Place, driver: FakeDriver) -> None:

@@ -54,3 +54,13 @@ def test_programs_under_a_sanitizer_of_their_own_start(place: Place, driver: Fak
     environ = list_environ(place, driver, ASAN_OPTIONS="detect_leaks=0")
     done = subprocess.run([program, "8", str(LIMIT // 7)], env=environ, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("7\n", "")
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="wants valgrind")
+def test_valgrind_finds_nothing(place: Place, driver: FakeDriver) -> None:
+    """In the library as it is handed out."""
+    place.create(LIMIT)
+    command = ["valgrind", "--quiet", "--error-exitcode=9", str(build_program("race")), "2", "300", "65536"]
+    done = subprocess.run(command, env=list_environ(place, driver), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.read().sum_used(0) == driver.read().sum_used() == 0

@@ -72,7 +72,7 @@ static void drop_dead(void)
 {
     for (int i = 0; i < PROCESSES; i++) {
         struct process *process = &account->processes[i];
-        if (process->pid && read_start(process->pid) != process->start)
+        if (process->pid && process != own && read_start(process->pid) != process->start)
             memset(process, 0, sizeof *process);
     }
 }

@@ -46,7 +46,9 @@ class ContainerSide:
         specs = []
         if self._live.now.cdi.enabled:
             modules = (*CDI_MODULES, *SHIM_MODULES) if self._has_shim else CDI_MODULES
-            build = self._choose_build("cdi", CDI_GATE, self._build_cdi, modules)
+            # The runtime component waits for the shim, and the device plugin for that where the runtime is managed.
+            waits = self._has_shim and RUNTIME_GATE in self.list_gates_of_plugins()
+            build = self._choose_build("cdi", RUNTIME_GATE if waits else CDI_GATE, self._build_cdi, modules)
             specs.append(ComponentSpec("cdi", build, needs=("driver_ready",), opens=(CDI_GATE,), stop_stage=10))
         if not self.is_simulation:
             build = self._choose_build("runtime", RUNTIME_GATE, self._build_runtime, RUNTIME_MODULES)

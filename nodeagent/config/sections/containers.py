@@ -77,7 +77,7 @@ class RuntimeSettings(Section):
     legacy_class: bool = knob(
         Flag(),
         default=False,
-        what="add the runtime class entry named nvidia",
+        what="add the runtime class entry named nvidia, for NVIDIA's program; with runtime.shim it is the agent's own",
         why="only pods that ask for that runtime class need it",
     )
     shim: bool = knob(

@@ -6,7 +6,6 @@ refused allocation is real: the kubelet, the agent, containerd, the dynamic link
 
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,7 +134,7 @@ def wait_told(pods: Pods, name: str, told: tuple[int, ...]) -> None:
 
 
 def test_a_program_is_refused_exactly_at_its_limit(agent: AgentUnderTest, pods: Pods) -> None:
-    """By CUDA's own error; it sees its part as all there is, a larger one while it runs, and nothing of its neighbour."""
+    """By CUDA's own error; it sees its part as all there is, a larger one while it runs, nothing of its neighbour."""
     out_of_memory = 2
     pods.run(render_hog(agent, "small", 1))
     wait_told(pods, "small", (256, out_of_memory, 0, 256))
@@ -144,5 +143,4 @@ def test_a_program_is_refused_exactly_at_its_limit(agent: AgentUnderTest, pods: 
     assert read_told(pods, "small") == (256, out_of_memory, 0, 256)
     agent.run("fractions", "set", "default/small", "--memory", "300MiB")
     wait_told(pods, "small", (300, out_of_memory, 0, 300))
-    time.sleep(0.5)
     assert read_told(pods, "large") == (1024, out_of_memory, 0, 1024)

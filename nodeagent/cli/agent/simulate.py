@@ -7,19 +7,19 @@ from pathlib import Path
 
 from nodeagent.app.plan import Endpoints, SimulationPlan
 from nodeagent.cli.agent.launch import launch
+from nodeagent.cli.agent.scenes import find_scene, list_nodes
 from nodeagent.cli.agent.settings import load_for
 from nodeagent.cli.agent.simulations import claim_place
 from nodeagent.cli.answers.places import SimulationRecord, list_simulations, write_record
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.edge.simulated.profile import list_profiles
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Run the agent on a made-up node until it is told to stop."""
     if arguments.profile in {"help", "list"}:
-        print("\n".join(list_profiles()), file=streams.out)
+        print("\n".join(list_nodes()), file=streams.out)
         return ExitCode.OK
     if arguments.pods < 0:
         raise CommandFailed(f"--pods {arguments.pods}: give a number of 0 or more", ExitCode.BAD_INPUT)
@@ -53,8 +53,10 @@ def list_simulation_overrides(profile: str, directory: Path) -> tuple[str, ...]:
         "kubelet.device_plugins_dir": directory / "kubelet" / "device-plugins",
         "kubelet.pod_resources_socket": directory / "kubelet" / "pod-resources" / "kubelet.sock",
     }
+    scene = find_scene(profile)
     return (
-        f"gpus.source=simulated:{profile}",
+        f"gpus.source=simulated:{scene.profile}",
+        *scene.settings,
         "log.level=warning",
         "kubernetes.enabled=false",
         "labels.sinks=nfd_file",

@@ -107,7 +107,7 @@ SIMULATE = Command(
             "which node to make up; `nodeagent simulate --profile help` lists them",
             metavar="PROFILE",
             default="dgx-h100",
-            offers="nodeagent.edge.simulated.profile:list_profiles",
+            offers="nodeagent.cli.agent.scenes:list_nodes",
         ),
         Argument(("--pods",), "how many pods come and go at a time", metavar="N", default=6, parse=int),
         Argument(("--for",), "stop by itself after so long", metavar="DURATION", parse=parse_duration),
@@ -121,6 +121,7 @@ SIMULATE = Command(
     examples=(
         Example("nodeagent simulate", "a DGX H100 with its status page on http://127.0.0.1:9400/"),
         Example("nodeagent simulate --profile a100-80gb-mig --for 30s", "MIG devices, for half a minute"),
+        Example("nodeagent simulate --profile fractions", "four GPUs whole and four in parts, with pods on both"),
         Example(
             "nodeagent simulate --simulation mine --profile t4", "under a name: nodeagent status --simulation mine"
         ),

@@ -35,11 +35,11 @@ class Caller(Talk):
 
 
 @contextmanager
-def call_driver(driver: FakeDriver, environ: Mapping[str, str] | None = None) -> Iterator[Caller]:
-    """Such a program on this driver."""
+def call_driver(driver: FakeDriver | None, environ: Mapping[str, str] | None = None) -> Iterator[Caller]:
+    """Such a program on this driver, or on the machine's own."""
     with subprocess.Popen(
         [build_program("cuda_talk")],
-        env={**driver.environ(), **(environ or {})},
+        env={**(driver.environ() if driver else {}), **(environ or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

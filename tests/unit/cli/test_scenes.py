@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nodeagent.cli.agent.scenes import SCENES, list_nodes
 from nodeagent.cli.agent.simulate import list_simulation_overrides
-from nodeagent.config.load import load
+from nodeagent.config.load import load_settings
 from nodeagent.edge.simulated.profile import list_profiles
 
 
@@ -14,7 +14,7 @@ def test_a_scene_is_hardware_with_settings(tmp_path: Path) -> None:
     for name, scene in SCENES.items():
         assert scene.profile in list_profiles()
         overrides = list_simulation_overrides(name, tmp_path)
-        settings = load(None, overrides=overrides).settings
+        settings = load_settings(environ={}, overrides=overrides).settings
         assert settings.gpus.source == f"simulated:{scene.profile}"
         assert settings.fractions.enabled
         assert [rule.door for rule in settings.doors.rules] == ["fractions"]

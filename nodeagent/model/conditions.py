@@ -490,7 +490,8 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         code="mig-config-not-applied",
         severity="warning",
         title="the node's label asks for a MIG configuration that the GPUs do not have",
-        remedy="have a MIG manager carry it out, or correct the label nvidia.com/mig.config; what there is stays",
+        remedy="turn `mig.manage` on, have a MIG manager carry it out, or correct the label nvidia.com/mig.config;"
+        " what there is stays",
         show_after_seconds=30.0,
     ),
     ConditionDefinition(

@@ -64,6 +64,7 @@ ENDLESS: Final = frozenset(
 NO_RUNTIME: Final = "the machine has no container runtime, and the answer says so"
 NO_PCI: Final = "fake GPUs are on no PCI bus"
 WELL: Final = "the GPU is well, there is nothing to clear"
+NO_CUTTING: Final = "the agent of the machine cuts no GPUs"
 NO_PART: Final = "the GPUs of the machine are given whole"
 NOT_MISSED: Final = "the GPU is there, nobody misses it"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
@@ -79,6 +80,8 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),
     "nodeagent gpu forget GPU-UUID": (2, NOT_MISSED),
+    "nodeagent mig apply all-balanced --wait": (2, NO_CUTTING),
+    "nodeagent mig assert all-1g.10gb": (1, "the GPUs of the machine are whole"),
     "nodeagent runtime detect": (1, NO_RUNTIME),
     "nodeagent runtime plan": (4, NO_RUNTIME),
     "nodeagent runtime plan --set runtime.legacy_class=true": (4, NO_RUNTIME),

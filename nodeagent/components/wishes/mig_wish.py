@@ -2,7 +2,8 @@
 
 Owns the reading of the configurations that every MIG manager knows by name: `all-disabled`, `all-enabled`,
 `all-balanced` and `all-<profile>`. Refuses to guess at others: what they mean lies in a file of the manager's, whose
-label `nvidia.com/mig.config.state` is then all that is known. The agent writes neither label: it partitions no GPU.
+label `nvidia.com/mig.config.state` is then all that is known. It is for agents that cut no GPUs themselves: where
+`mig.manage` is on, another part carries the wish out and tells of it.
 """
 
 from collections import Counter
@@ -81,7 +82,7 @@ def _compare(config: str, state: str, gpus: Sequence[Gpu]) -> MigWish:
         return MigWish(standing=WishStanding.MET, config=config)
     indexes = ", ".join(str(gpu.index) for gpu in differing)
     claimed = " although another manager says that it is" if state == "success" else ""
-    detail = f"GPU {indexes} is not cut as {config} asks{claimed}: nodeagent partitions no GPUs, a MIG manager does"
+    detail = f"GPU {indexes} is not cut as {config} asks{claimed}: mig.manage is off, so a MIG manager has to do it"
     return MigWish(standing=WishStanding.UNMET, config=config, detail=detail)
 
 

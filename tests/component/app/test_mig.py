@@ -126,3 +126,18 @@ def test_a_driver_that_refuses_leaves_gpus_as_they_were(short_dir: Path, fake: F
         assert list_profiles(agent) == [[]] * 8
         assert not any(gpu.mig_mode for gpu in fake.state.gpus if gpu.present)
         agent.wait_for("/api/v1/conditions", "mig-change-failed")
+
+
+def test_resources_that_stay_never_go_through_zero(short_dir: Path) -> None:
+    """While other GPUs change, the kubelet has those of a GPU that is right all the time."""
+    words = ("--pods", "0", "--set", "mig.manage=true", "--set", "device_plugin.mig_strategy=mixed")
+    with running_simulation(short_dir, "--profile", "a100-80gb-mig", *words) as agent:
+        agent.wait_for("/readyz", "\nready\n")
+        before = agent.get_json("/api/v1/gpus")["gpus"][0]["gpu"]["mig"]["devices"]
+        agent.post("/api/v1/layout", {"layout": "all-1g.10gb"})
+        wait_standing(agent, "all-1g.10gb", "success")
+        told = agent.get_json("/api/v1/events?types=DevicesAdvertised&follow=false")
+        counts = [event["value"]["healthy"] for event in told if event["value"]["resource"] == "nvidia.com/mig-1g.10gb"]
+        assert len(counts) > 1
+        assert min(counts) >= 7
+        assert agent.get_json("/api/v1/gpus")["gpus"][0]["gpu"]["mig"]["devices"] == before

@@ -67,9 +67,12 @@ class Hand:
             return await self.carry(session, change.number, read_progress(change))
 
 
-async def test_random_pairs_end_in_the_old_or_the_new_layout(clock: FakeClock) -> None:
+@pytest.mark.parametrize(
+    "seed", [11, *(pytest.param(seed, marks=[pytest.mark.nightly, pytest.mark.timeout(300)]) for seed in range(5))]
+)
+async def test_random_pairs_end_in_the_old_or_the_new_layout(clock: FakeClock, seed: int) -> None:
     """With one call that fails, or a kill at any step, or both; nothing is left under way."""
-    random = Random(11)
+    random = Random(seed)
     hand = Hand(clock)
     await anyio.sleep(1)
     for _ in range(150):

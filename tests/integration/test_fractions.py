@@ -26,7 +26,7 @@ RIGHTS = CHECKOUT / "deploy" / "rbac-pod-labels.yaml"
 BLOCK_BYTES = 256 << 20
 PROFILE = "simulated:dgx-h100"
 SETTINGS: dict[str, dict[str, Any]] = {
-    "fractions": {"enabled": True},
+    "fractions": {"enabled": True, "limit_compute": True},
     "doors": {"rules": [{"gpus": ["0", "1", "2", "3"], "door": "fractions"}]},
     "kubelet": {"pod_resources_poll_seconds": 0.5},
     "journal": {"free_after_seconds": 2},

@@ -61,7 +61,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PLACE, PartOffers, PartReasons, PartWish
+from nodeagent.model.parts import PLACE, PartLimit, PartOffers, PartReasons, PartWish
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
 from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartLibrary, PartSpecs, PodListing
 from nodeagent.rules.cdi_names import PART_KIND, qualify
@@ -255,7 +255,7 @@ class Fractions:
             view = self._find_view()
             try:
                 binding = await self._ledger.bind(changed, view.capacities)
-                await self._folders.write(name_files(binding), plan_limits(binding, view.capacities))
+                await self._folders.write(name_files(binding), self._plan_limits(binding, view))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
         self._tell_bound(binding, f"set by {wish.who}")
@@ -343,7 +343,7 @@ class Fractions:
         self._bus.publish_state(PartReasons(bound=dict(self._bound_why), waiting=waiting), source=self.name)
 
     async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
-        folder = await self._folders.write(names[0], plan_limits(binding, view.capacities))
+        folder = await self._folders.write(names[0], self._plan_limits(binding, view))
         mounts = [
             ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
             ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
@@ -355,6 +355,9 @@ class Fractions:
                 ContainerMount(container_path=PRELOAD, host_path=files.preload),
             ]
         await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
+
+    def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
+        return plan_limits(binding, view.capacities, compute=self._live.now.fractions.limit_compute)
 
     def _find_view(self) -> PartView:
         if self._view is None:

@@ -146,15 +146,21 @@ def publish_view(view: PartView) -> str:
     return render_published(plan_published(view.profile, plan_account(view, PartTable()), view.inventory.gpus))
 
 
-def plan_limits(binding: Binding, capacities: Iterable[GpuPart]) -> tuple[PartLimit, ...]:
-    """What a container is held to on each of its GPUs; nothing holds one that has all of it."""
+def plan_limits(binding: Binding, capacities: Iterable[GpuPart], *, compute: bool) -> tuple[PartLimit, ...]:
+    """What a container is held to on each of its GPUs; nothing holds one that has all of it.
+
+    Args:
+        binding: the container's.
+        capacities: how much each GPU has to give.
+        compute: whether it is held to its part of compute too.
+    """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(
         PartLimit(
             gpu=part.gpu,
             memory_bytes=None if part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1) else part.memory_bytes,
-            cores=part.cores if 0 < part.cores < CORES else None,
-            cores_max=(binding.core_limit or part.cores) if 0 < part.cores < CORES else None,
+            cores=part.cores if compute and 0 < part.cores < CORES else None,
+            cores_max=(binding.core_limit or part.cores) if compute and 0 < part.cores < CORES else None,
         )
         for part in binding.parts
     )

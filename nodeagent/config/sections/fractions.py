@@ -87,6 +87,13 @@ class FractionsSettings(Section):
         "unix socket at which the same is told over gRPC; gpu-manager's is /var/run/gpu-manager.sock",
         "as for `fractions.usage_listen`",
     )
+    limit_compute: bool = knob(
+        Flag(),
+        default=False,
+        what="hold containers to their part of compute too, where something holds them to their part",
+        why="memory is what programs fail by; how compute is limited has not been measured on real hardware yet",
+        reload=True,
+    )
     publish: bool = knob(
         Flag(),
         default=True,

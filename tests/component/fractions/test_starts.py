@@ -39,7 +39,7 @@ async def test_a_container_gets_a_gpu_its_limits_and_its_name(world: World) -> N
         assert (binding.pod, binding.container) == (held.pod, "main")
         assert binding.parts == (part(0, 30, 8),)
         name = held.cdi_name.partition("=")[2]
-        limit = PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30)
+        limit = PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
         assert world.folders.limits == {name: (limit,)}
         _, mounts = world.specs.files[name][name]
         assert mounts == (
@@ -412,7 +412,12 @@ async def test_limits_of_a_running_container_are_changed(world: World) -> None:
         assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
         assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
         (limits,) = world.folders.limits.values()
-        assert (limits[0].cores, limits[0].memory_bytes) == (50, GIB)
+        assert (limits[0].cores, limits[0].memory_bytes) == (None, GIB)
+        world.live.replace(make_settings(limit_compute=True))
+        await world.relay.set_part(PartWish(pod="train", cores=40, who="me"))
+        (limits,) = world.folders.limits.values()
+        assert (limits[0].cores, limits[0].memory_bytes) == (40, GIB)
+        await world.relay.set_part(PartWish(pod="train", cores=50, who="me"))
         assert world.facts(PartBound)[-1].reason == "set by me"
         assert (await world.start(held)).parts == (part(0, 50, 1),)
         with pytest.raises(ControlRefused, match="32 GiB"):

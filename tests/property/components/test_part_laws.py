@@ -102,7 +102,7 @@ def test_no_gpu_is_given_more_than_it_has(view: PartView, story: list[tuple[int,
             again = node.start(Start(caller, None))
             assert (again.binding, again.placement) == (node.table.bindings[newest], None)
             assert not any(view.unfit[each.gpu] for each in again.binding.parts)
-            assert len(plan_limits(again.binding, view.capacities)) == max(1, cores // 100)
+            assert len(plan_limits(again.binding, view.capacities, compute=True)) == max(1, cores // 100)
         for gpu, (given_cores, given_bytes, _) in used(node.table).items():
             assert given_cores <= whole[gpu].cores
             assert given_bytes <= whole[gpu].memory_bytes

@@ -142,7 +142,7 @@ def _find_parts(
         parts = (
             GpuPart(
                 gpu=each.gpu,
-                cores=CORES if each.cores is None else each.cores,
+                cores=_count_cores(entry, view) if each.cores is None else each.cores,
                 memory_bytes=whole[each.gpu] if each.memory_bytes is None else each.memory_bytes,
             )
             for each in told
@@ -152,6 +152,11 @@ def _find_parts(
     gpus = used or find_home(entry.devices, plan_tokens(view.gpus, view.profile, view.memory_ratio))
     source = "where its processes are" if used else "the GPUs that its ids stand for"
     return _guess_parts(entry, memory, gpus, view, whole), source
+
+
+def _count_cores(entry: ContainerDevices, view: PartView) -> int:
+    """Of a container that nothing limits: what it asked for, by the number of its ids."""
+    return min(len(entry.devices), CORES) if isinstance(view.profile, CoresProfile) else CORES
 
 
 def _guess_parts(

@@ -72,7 +72,7 @@ LIMIT = PartLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
     ("limits", "users", "parts", "source"),
     [
         ({"p1": (LIMIT,)}, {1: "uid-a"}, (part(0, 30, 1),), "the limits that it was given"),
-        ({"p1": (PartLimit(gpu=gpu_uuid(0)),)}, {}, (part(0, 100, 32),), "the limits that it was given"),
+        ({"p1": (PartLimit(gpu=gpu_uuid(0)),)}, {}, (part(0, 30, 32),), "the limits that it was given"),
         ({"p1": (PartLimit(gpu=gpu_uuid(9)),)}, {}, (part(1, 30, 1),), "the GPUs that its ids stand for"),
         ({}, {0: "uid-a", 1: "uid-b"}, (part(0, 30, 1),), "where its processes are"),
         ({}, {}, (part(1, 30, 1),), "the GPUs that its ids stand for"),

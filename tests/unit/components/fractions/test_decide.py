@@ -162,14 +162,18 @@ def test_a_container_is_held_to_its_part_and_to_nothing_where_it_has_all() -> No
     """Memory of the whole GPU, and compute that is not counted or all of it, are no limits."""
     capacities = make_view(make_parted(2)).capacities
     some = make_bound(1, [1], part(0, 30, 8))
-    assert plan_limits(some, capacities) == (PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30),)
-    assert plan_limits(replace(some, core_limit=80), capacities)[0].cores_max == 80
+    assert plan_limits(some, capacities, compute=True) == (
+        PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB, cores=30, cores_max=30),
+    )
+    assert plan_limits(replace(some, core_limit=80), capacities, compute=True)[0].cores_max == 80
     both = make_bound(1, [1], part(0, 100, 32), part(1, 0, 4))
-    assert plan_limits(both, capacities) == (
+    assert plan_limits(both, capacities, compute=True) == (
         PartLimit(gpu=gpu_uuid(0)),
         PartLimit(gpu=gpu_uuid(1), memory_bytes=4 * GIB),
     )
-    assert plan_limits(some, ())[0].memory_bytes == 8 * GIB
+    assert plan_limits(some, (), compute=True)[0].memory_bytes == 8 * GIB
+    (unlimited,) = plan_limits(some, capacities, compute=False)
+    assert unlimited == PartLimit(gpu=gpu_uuid(0), memory_bytes=8 * GIB)
 
 
 def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None:

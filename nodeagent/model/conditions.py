@@ -293,6 +293,13 @@ CATALOGUE: tuple[ConditionDefinition, ...] = (
         remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
     ),
     ConditionDefinition(
+        code="part-library-absent",
+        severity="warning",
+        title="a container uses a GPU without the library that holds it to its part",
+        remedy="a program that is linked statically, or an image with a loader of its own: see docs/vgpu.md",
+        show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
         code="part-over-memory",
         severity="warning",
         title="a container uses more of a GPU's memory than its part",

@@ -122,6 +122,14 @@ class PartFolders(Protocol):
         """
         ...
 
+    async def is_used(self, name: str) -> bool:
+        """Whether the library has ever come up in a process of the container.
+
+        Raises:
+            NodeagentError: it cannot be read, or says what cannot be true.
+        """
+        ...
+
     async def list_names(self) -> tuple[str, ...]:
         """The folders that there are.
 

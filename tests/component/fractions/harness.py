@@ -73,6 +73,7 @@ class FakeFolders:
 
     def __init__(self) -> None:
         self.limits: dict[str, tuple[PartLimit, ...]] = {}
+        self.used = set[str]()
         self.broken = ""
 
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
@@ -86,6 +87,9 @@ class FakeFolders:
 
     async def read(self, name: str) -> tuple[PartLimit, ...]:
         return self.limits.get(name, ())
+
+    async def is_used(self, name: str) -> bool:
+        return name in self.used
 
     async def list_names(self) -> tuple[str, ...]:
         return tuple(self.limits)

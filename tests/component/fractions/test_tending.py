@@ -9,6 +9,7 @@ from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from tests.component.fractions.harness import FakePlaces, World
 from tests.support.gpus import gpu_uuid
+from tests.support.parts import make_settings
 
 pytestmark = pytest.mark.virtual_time
 
@@ -82,3 +83,36 @@ async def test_what_the_journal_has_lost_is_taken_in_when_it_can_be_written(worl
         (adopted,) = world.table.bindings.values()
         assert (adopted.pod, adopted.parts) == (held.pod, before.parts)
         assert await world.start(held) == adopted
+
+
+async def test_a_container_without_the_library_is_named(world: World) -> None:
+    """Its pod works on the GPU, and nothing of the library was seen; one that does not work is not accused."""
+    places = world.places = FakePlaces()
+    world.live.replace(make_settings(enforcement="library"))
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.start(held)
+        places.known[7] = ProcessPlace(pod_uid=held.pod.uid, container_id="c")
+        name = held.cdi_name.partition("=")[2]
+        for pids, used, named in (((), False, 0), ((7,), False, 1), ((7,), True, 0)):
+            world.folders.used = {name} if used else set()
+            for _ in range(30):
+                sample = GpuSample(uuid=gpu_uuid(0), processes=tuple(ProcessSample(pid=pid) for pid in pids))
+                world.tell(NodeSample(time_seconds=world.clock.wall(), gpus=(sample,)))
+                await anyio.sleep(1)
+            assert len(world.details("part-library-absent")) == named
+
+
+async def test_what_was_left_of_a_container_is_taken_away(world: World) -> None:
+    """Folders that no binding has, once the kubelet's list and its notes could be read; others stay."""
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.start(held)
+        kept = set(world.folders.limits)
+        world.folders.limits["left"] = ()
+        world.specs.keeps = "read-only file system"
+        await anyio.sleep(30)
+        assert set(world.folders.limits) == {*kept, "left"}
+        world.specs.keeps = ""
+        await anyio.sleep(30)
+        assert set(world.folders.limits) == kept

@@ -11,7 +11,7 @@ import anyio
 
 from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.judge import PartLook, find_identities, judge_all
+from nodeagent.components.fractions.tending.judge import PartLook, find_identities, judge_all, list_users_of_library
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -131,6 +131,8 @@ class Tending:
             except AllocationError as error:
                 self._log.warning("parts_not_written", error=str(error))
                 return
+        await self._tell_without_library(look)
+        await self._prune(look)
         orphans = {str(number): describe_binding(table.bindings[number]) for number in judgement.list_orphans()}
         self._conditions.replace("part-orphaned", orphans)
         if look.listing is not None:
@@ -140,6 +142,28 @@ class Tending:
             self._bus.publish_fact(PartReleased(number=number, reason=why), source="fractions")
             if binding is not None:
                 await self.remove_files(binding)
+
+    async def _tell_without_library(self, look: PartLook) -> None:
+        """Name the containers whose pods use a GPU, and in which the library that holds them never came up."""
+        found: dict[str, str] = {}
+        for binding in list_users_of_library(self._table(), look):
+            # Whatever makes it unreadable, nothing of the library is seen in it.
+            if not await _try(partial(self._files.folders.is_used, name_files(binding))):
+                found[str(binding.number)] = describe_binding(binding)
+        self._conditions.replace("part-library-absent", found)
+
+    async def _prune(self, look: PartLook) -> None:
+        """Take away what was left of containers that have ended, once it is sure that nobody is to be adopted."""
+        if look.listing is None or look.checkpoint is None:
+            return
+        names = await _try(self._files.folders.list_names) or ()
+        known = {name_files(binding) for binding in self._table().bindings.values()}
+        for name in (name for name in names if name not in known):
+            try:
+                await self._files.specs.remove_part(name)
+                await self._files.folders.remove(name)
+            except NodeagentError as error:
+                self._log.warning("part_files_left", name=name, error=str(error))
 
     async def _adopt_all(self, look: PartLook) -> None:
         """Take in what the kubelet holds and the journal does not know of."""

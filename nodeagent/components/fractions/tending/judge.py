@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.fractions.bind import is_same_pod
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, PartTable, Reservation
+from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
 from nodeagent.model.parts import ContainerState, PodContainer
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Records, find_other_half
@@ -165,3 +165,14 @@ def _ask_runtime(binding: Binding, containers: tuple[PodContainer, ...] | None) 
         for each in containers
     )
     return Container.PRESENT if living else Container.ABSENT
+
+
+def list_users_of_library(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
+    """The bindings that the library is to hold, and whose pods have processes on their GPUs, as far as that is seen."""
+    users = look.users or {}
+    return tuple(
+        binding
+        for binding in table.bindings.values()
+        if binding.enforcement is Enforcement.LIBRARY
+        and any(binding.pod.uid in users.get(part.gpu, frozenset()) for part in binding.parts)
+    )

@@ -15,7 +15,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
 from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, change_limits, create_limits, read_limits
-from nodeagent.edge.host.vgpu.usage_file import create_usage
+from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.parts import PartFolder, PartLimit
 
@@ -47,6 +47,10 @@ class HostPartFolders:
         """What a container was told."""
         return await self._run(lambda: self._read(name), "reading the limits of a container")
 
+    async def is_used(self, name: str) -> bool:
+        """Whether the library has ever come up in a process of the container."""
+        return await self._run(lambda: self._is_used(name), "reading what a container uses")
+
     async def list_names(self) -> tuple[str, ...]:
         """The folders that there are."""
         return await self._run(self._list_names, "listing the limits of containers")
@@ -76,6 +80,10 @@ class HostPartFolders:
     def _read(self, name: str) -> tuple[PartLimit, ...]:
         limits = self._root / name / LIMITS
         return tuple(map(_parse, read_limits(limits).devices)) if _is_there(limits) else ()
+
+    def _is_used(self, name: str) -> bool:
+        usage = read_usage(self._root / name / USAGE)
+        return bool(usage.processes or usage.passing_starts or usage.refusing_starts)
 
     def _list_names(self) -> tuple[str, ...]:
         try:

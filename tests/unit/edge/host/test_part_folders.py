@@ -36,6 +36,9 @@ class Folders:
     def remove(self, name: str) -> None:
         self._ask(lambda port: port.remove(name))
 
+    def is_used(self, name: str) -> bool:
+        return self._ask(lambda port: port.is_used(name))
+
     def list_names(self) -> tuple[str, ...]:
         return self._ask(lambda port: port.list_names())
 
@@ -63,6 +66,7 @@ def test_a_container_finds_its_limits_and_a_place_for_its_use(folders: Folders) 
     (device,) = read_limits(limits).devices
     assert (device.memory_bytes, device.core_percent, device.soft) == (1 << 30, 30, False)
     assert read_usage(Path(folder.usage)).processes == ()
+    assert not folders.is_used("p1")
     before = limits.stat()
     folders.write("p1", [ONE])
     assert limits.stat().st_mtime_ns == before.st_mtime_ns

@@ -229,5 +229,5 @@ async def node(short_dir: Path, *indexes: int) -> AsyncIterator[tuple[StandInKub
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)
         with anyio.fail_after(120):
-            yield kubelet, Agent(short_dir, kubelet, make_settings(*indexes))
+            yield kubelet, Agent(short_dir, kubelet, make_settings(*indexes, limit_compute=True))
         tasks.cancel_scope.cancel()

@@ -29,6 +29,10 @@ class Wish(msgspec.Struct):
     size: int
     rounds: int
     pause_seconds: float
+    also: dict[str, int] = {}
+    """What each pod asks for beside it; with it, the start of its container counts too."""
+    standing: int = 0
+    """How many pods like it are there all the while."""
 
 
 def tell(event: str, at: float | None = None, **values: Any) -> None:
@@ -53,16 +57,24 @@ class TellingClient(BlockingPluginClient):
 
 
 async def admit(kubelet: StandInKubelet, wish: Wish) -> list[float]:
-    """Milliseconds of preference and allocation together, pod by pod; what was garbage here is collected in between."""
-    await kubelet.wait_until(lambda: kubelet.count_free(wish.resource) >= wish.size)
-    kubelet.call_times.clear()
+    """Milliseconds of what the plugins are asked, pod by pod; what was garbage here is collected in between."""
+    resources = {wish.resource: wish.size, **wish.also}
+    for resource, size in resources.items():
+        await kubelet.wait_until(lambda: kubelet.count_free(resource) >= size)  # noqa: B023 - awaited within the turn
+    for number in range(wish.standing):
+        await kubelet.add_pod("bench", f"standing-{number}", resources)
+    millis: list[float] = []
     for number in range(wish.rounds):
+        kubelet.call_times.clear()
+        kubelet.start_seconds.clear()
         gc.disable()
-        await kubelet.add_pod("bench", f"pod-{number}", {wish.resource: wish.size})
+        await kubelet.add_pod("bench", f"pod-{number}", resources)
         gc.enable()
+        asked = sum(times.prefer_seconds + times.allocate_seconds for times in kubelet.call_times)
+        millis.append(1000 * (asked + (sum(kubelet.start_seconds) if wish.also else 0)))
         kubelet.delete_pod("bench", f"pod-{number}")
         await anyio.sleep(wish.pause_seconds)  # lists and pod resources have their turn
-    return [1000 * (times.prefer_seconds + times.allocate_seconds) for times in kubelet.call_times]
+    return millis
 
 
 async def run(directory: Path, caller: str) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,20 @@ class KubeletProcess:
         return found
 
     def admit(
-        self, size: int, rounds: int, resource: str = RESOURCE, pause_seconds: float = POD_PAUSE_SECONDS
+        self,
+        size: int,
+        rounds: int,
+        resource: str = RESOURCE,
+        pause_seconds: float = POD_PAUSE_SECONDS,
+        *,
+        also: Mapping[str, int] | None = None,
+        standing: int = 0,
     ) -> list[float]:
-        """Milliseconds of preference and durable allocation together, pod by pod."""
+        """Milliseconds of preference and durable allocation together, pod by pod; with `also` of the start too."""
         assert self._process.stdin is not None
         began = time.perf_counter()
         wish = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}
+        wish |= {"also": dict(also or {}), "standing": standing}
         self._process.stdin.write(json.dumps(wish) + "\n")
         self._process.stdin.flush()
         millis: list[float] = self.wait("admitted", since=began)["millis"]

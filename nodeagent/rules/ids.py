@@ -9,6 +9,7 @@ named by what outlives a reboot, and briefly: the kubelet writes down all ids ea
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -106,8 +107,12 @@ def render_token(token: Token) -> DeviceId:
     return DeviceId(f"{token.kind}-n{node}-g{token.group}-{token.number}")
 
 
+@lru_cache(maxsize=1 << 15)
 def parse_token(device_id: str) -> Token | None:
-    """The inverse of `render_token`; `None` for whatever that could not have made."""
+    """The inverse of `render_token`; `None` for whatever that could not have made.
+
+    Remembered, because the kubelet names all that are free whenever a pod comes, thousands on a large node.
+    """
     found = _TOKEN.fullmatch(device_id)
     if found is None:
         return None

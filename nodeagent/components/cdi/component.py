@@ -131,7 +131,7 @@ class Cdi:
         assert self._planned is not None
         specs = render_specs(SpecPlan(specs=(plan_part(names, gpus, mounts, self._planned[0]),)))
         (content,) = specs.values()
-        await self._directories.write_spec(name_part_file(names[0]), content)
+        await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
 
     async def remove_part(self, name: str) -> None:
         """Take the specification of one container away; the port's contract is in `model.ports`."""

@@ -119,6 +119,7 @@ class Fractions:
         self._library = library
         self._requests = Requests(open_pods)
         self._view: PartView | None = None
+        self._origin: tuple[object, ...] = ()
         self._published: tuple[PartView, str] | None = None
         self._turn = anyio.Lock(fast_acquire=True)
         self._tending = Tending(
@@ -172,13 +173,8 @@ class Fractions:
         if inventory is None or offering is None or table is None:
             return False
         driver = self._bus.latest(DriverState)
-        self._view = view = plan_view(
-            inventory.value,
-            offering.value,
-            health.value if health is not None else None,
-            self._live.now.fractions,
-            driver.value.obstacle if driver is not None else "",
-        )
+        verdicts, obstacle = health.value if health else None, driver.value.obstacle if driver else ""
+        view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
             plugin = self._relay.plugins.get(resource)
@@ -193,9 +189,19 @@ class Fractions:
         self._bus.publish_state(offers, source=self.name, cause=cause)
         return True
 
+    def _look_at(
+        self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
+    ) -> PartView:
+        """The view of now; the one before where nothing that it is made of has changed, as when a pod comes."""
+        origin = (inventory, offering, health, obstacle, self._live.now.fractions)
+        if self._view is None or origin != self._origin:
+            self._origin = origin
+            return plan_view(inventory, offering, health, self._live.now.fractions, obstacle)
+        return self._view
+
     def _render_published(self, view: PartView) -> str:
         """What the node says to schedulers; made anew only when one of the GPUs has changed."""
-        if self._published is None or self._published[0] != view:
+        if self._published is None or self._published[0] is not view:
             self._published = (view, publish_view(view))
         return self._published[1]
 

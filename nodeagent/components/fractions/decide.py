@@ -1,7 +1,8 @@
 """What can be given in parts now: the profile in force, the ids that count it, the account of the GPUs; pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from functools import cached_property
+from typing import Final
 
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.gpu import Gpu, Inventory
@@ -12,16 +13,17 @@ from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.units import render_bytes
+from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
 from nodeagent.rules.fractions.published import plan_published, render_published
-from nodeagent.rules.fractions.tokens import TokenGroup, plan_tokens
+from nodeagent.rules.fractions.tokens import plan_tokens
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
 _FIT: Final = (Verdict.HEALTHY, Verdict.SUSPECT)
 
 
-class PartView(NamedTuple):
-    """All that is known of the GPUs behind the door `fractions`."""
+class PartView(Value, frozen=True, dict=True):
+    """All that is known of the GPUs behind the door `fractions`, and what follows from it whoever has what."""
 
     inventory: Inventory
     gpus: tuple[Gpu, ...]
@@ -30,6 +32,34 @@ class PartView(NamedTuple):
     """Why nothing of each can be given now; empty where something can."""
     profile: Profile
     memory_ratio: float
+
+    @cached_property
+    def empty(self) -> Space:
+        """The account before anything is given."""
+        withheld = {gpu.uuid: self.unfit.get(gpu.uuid, "it is not given in parts") for gpu in self.inventory.gpus}
+        return plan_space(
+            self.inventory,
+            self.profile.block_bytes,
+            withheld={gpu: reason for gpu, reason in withheld.items() if reason},
+            users_max=self.profile.shares_per_gpu if isinstance(self.profile, SharesProfile) else None,
+            memory_ratio=self.memory_ratio,
+        )
+
+    @cached_property
+    def lists(self) -> Mapping[ResourceName, tuple[AdvertisedDevice, ...]]:
+        """By resource the ids that the kubelet counts: thousands on a large node."""
+        lists: dict[ResourceName, list[AdvertisedDevice]] = {}
+        for group in plan_tokens(self.gpus, self.profile, self.memory_ratio):
+            healthy = not self.unfit[group.gpu]
+            lists.setdefault(group.resource, []).extend(
+                AdvertisedDevice(id=token, healthy=healthy, numa_node=group.numa_node) for token in group.list_ids()
+            )
+        return {name: tuple(devices) for name, devices in lists.items()}
+
+    @cached_property
+    def ids(self) -> Mapping[ResourceName, frozenset[DeviceId]]:
+        """The same without their health."""
+        return {name: frozenset(device.id for device in devices) for name, devices in self.lists.items()}
 
     @property
     def largest_bytes(self) -> int:
@@ -68,7 +98,13 @@ def plan_view(
         gpu.uuid: blocked or ("" if gpu.uuid in is_open else closed[gpu.uuid]) or explain_unfitness(gpu, health)
         for gpu in gpus
     }
-    return PartView(inventory, gpus, unfit, plan_profile(settings), settings.memory_overcommit_ratio)
+    return PartView(
+        inventory=inventory,
+        gpus=gpus,
+        unfit=unfit,
+        profile=plan_profile(settings),
+        memory_ratio=settings.memory_overcommit_ratio,
+    )
 
 
 def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
@@ -88,15 +124,10 @@ def plan_lists(view: PartView, table: PartTable) -> dict[ResourceName, tuple[Adv
 
     An id that somebody holds stays in the list, unhealthy, when its GPU is gone: the kubelet would show it healthy.
     """
-    groups: dict[ResourceName, list[TokenGroup]] = {name: [] for name in list_resources(view.profile)}
-    for group in plan_tokens(view.gpus, view.profile, view.memory_ratio):
-        groups[group.resource].append(group)
-    held = _list_held(table)
-    return {
-        name: _render_list(each, view.unfit, held.get(name, ()))
-        for name, each in groups.items()
-        if each or name in held
-    }
+    lists = {name: view.lists.get(name, ()) for name in list_resources(view.profile)}
+    for name, gone in _list_gone(view, table).items():
+        lists[name] += tuple(AdvertisedDevice(id=token, healthy=False) for token in sorted(gone))
+    return {name: devices for name, devices in lists.items() if devices}
 
 
 def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
@@ -104,37 +135,21 @@ def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
     return (profile.core, profile.memory) if isinstance(profile, CoresProfile) else (profile.share,)
 
 
-def _list_held(table: PartTable) -> dict[ResourceName, set[DeviceId]]:
-    held: dict[ResourceName, set[DeviceId]] = {}
+def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[DeviceId]]:
+    """By resource the ids that somebody holds and no GPU stands for any more."""
+    gone: dict[ResourceName, set[DeviceId]] = {}
     for reservation in table.reservations.values():
-        held.setdefault(reservation.resource, set()).update(reservation.devices)
-    return held
-
-
-def _render_list(
-    groups: Iterable[TokenGroup], unfit: Mapping[GpuUuid, str], held: Iterable[DeviceId]
-) -> tuple[AdvertisedDevice, ...]:
-    devices = [
-        AdvertisedDevice(id=token, healthy=not unfit[group.gpu], numa_node=group.numa_node)
-        for group in groups
-        for token in group.list_ids()
-    ]
-    known = {device.id for device in devices}
-    return (*devices, *(AdvertisedDevice(id=token, healthy=False) for token in sorted(set(held) - known)))
+        if reservation.resource in list_resources(view.profile):
+            known = view.ids.get(reservation.resource, frozenset())
+            if not known.issuperset(reservation.devices):
+                gone.setdefault(reservation.resource, set()).update(set(reservation.devices) - known)
+    return gone
 
 
 def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) -> Space:
     """What of each GPU is given, without the bindings of these numbers."""
-    withheld = {gpu.uuid: view.unfit.get(gpu.uuid, "it is not given in parts") for gpu in view.inventory.gpus}
-    space = plan_space(
-        view.inventory,
-        view.profile.block_bytes,
-        withheld={gpu: reason for gpu, reason in withheld.items() if reason},
-        users_max=view.profile.shares_per_gpu if isinstance(view.profile, SharesProfile) else None,
-        memory_ratio=view.memory_ratio,
-    )
     gone = set(leaving)
-    return space.occupy(
+    return view.empty.occupy(
         part for binding in table.bindings.values() if binding.number not in gone for part in binding.parts
     )
 
@@ -143,7 +158,7 @@ def publish_view(view: PartView) -> str:
     """What the node object says of these GPUs, for schedulers; nothing where there are none."""
     if not view.gpus:
         return ""
-    return render_published(plan_published(view.profile, plan_account(view, PartTable()), view.inventory.gpus))
+    return render_published(plan_published(view.profile, view.empty, view.inventory.gpus))
 
 
 def plan_limits(binding: Binding, capacities: Iterable[GpuPart], *, compute: bool) -> tuple[PartLimit, ...]:

@@ -52,8 +52,10 @@ class SpecDirectories(Protocol):
         """The path of a file of ours."""
         ...
 
-    async def write_spec(self, name: str, content: bytes) -> None:
+    async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Put one in place, whole, with the directory where it is missing.
+
+        What is made anew at the next start of its container need not be durable.
 
         Raises:
             NodeagentError: it cannot be written; the one before stays.

@@ -44,7 +44,7 @@ class FakeDirectories:
         self._seen = dict(self.contents)
         return tuple(SpecContent(path=path, content=self.contents[path]) for path in sorted(self.contents))
 
-    async def write_spec(self, name: str, content: bytes) -> None:
+    async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         await self._work()
         self.writes.append(name)
         self.contents[self.locate(name)] = content

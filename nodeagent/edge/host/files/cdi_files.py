@@ -99,9 +99,14 @@ class SpecFiles:
         """Every file that a runtime would read."""
         return await _run(self._worker, self.read_nowait, "reading CDI specifications", self._own)
 
-    async def write_spec(self, name: str, content: bytes) -> None:
+    async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Put one in place, whole."""
-        await _run(self._worker, lambda: self.write_nowait(name, content), "writing a CDI specification", self._own)
+        await _run(
+            self._worker,
+            lambda: self.write_nowait(name, content, durable=durable),
+            "writing a CDI specification",
+            self._own,
+        )
 
     async def remove_spec(self, name: str) -> None:
         """Take one of ours away."""
@@ -131,7 +136,7 @@ class SpecFiles:
             for name in _names(place)
         )
 
-    def write_nowait(self, name: str, content: bytes) -> None:
+    def write_nowait(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """As `write_spec`, in this thread."""
         path = self._own / name
         try:
@@ -139,7 +144,7 @@ class SpecFiles:
         except OSError as error:
             raise FileNotWritten(path, "create its directory", error, replaced=False) from error
         remove_stale_temporaries(path)
-        write_atomically(path, content, mode=_FILE_MODE)
+        write_atomically(path, content, mode=_FILE_MODE, durable=durable)
 
     def remove_nowait(self, name: str) -> None:
         """As `remove_spec`, in this thread."""

@@ -181,4 +181,4 @@ def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None
     published = read_published(publish_view(make_view()))
     assert [gpu.uuid for gpu in published.gpus] == [gpu.uuid for gpu in make_view().inventory.gpus]
     assert all(not room.users for room in published.space.rooms)
-    assert publish_view(make_view()._replace(gpus=())) == ""
+    assert publish_view(replace(make_view(), gpus=())) == ""

@@ -13,6 +13,7 @@ from tests.component.oci_shim.conftest import SOURCES
 from tests.component.oci_shim.support import TABLE, make_spec
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the shim is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),

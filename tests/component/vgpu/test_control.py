@@ -15,7 +15,7 @@ from tests.component.vgpu.build import HERE, VGPU
 from tests.component.vgpu.control_model import ONE, STEP_MS, WHOLE, Device, Tenant, next_factor
 from tests.support.compiled import compile_once
 
-pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
+pytestmark = [pytest.mark.long, pytest.mark.may_block("nothing here runs on an event loop")]
 
 MEAN_ERROR, SWING = 0.05, 0.15
 REST_MS = 3000

@@ -18,6 +18,7 @@ LIMIT: Final = 1 << 20
 OUT_OF_MEMORY: Final = 2
 FAKE: Final = Path(__file__).parents[2] / "fakes/cuda/src"
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.skipif(platform.machine() == MACHINE, reason="this is that processor"),
     pytest.mark.skipif(shutil.which(f"qemu-{MACHINE}") is None, reason="wants the emulator of user programs"),

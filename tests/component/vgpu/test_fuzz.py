@@ -11,6 +11,7 @@ from tests.component.vgpu.build import HERE, VGPU
 from tests.support.compiled import compile_once
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),

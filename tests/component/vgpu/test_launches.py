@@ -22,6 +22,7 @@ from tests.component.vgpu.place import UUIDS, Place
 from tests.fakes.cuda.driver import FakeDriver
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),

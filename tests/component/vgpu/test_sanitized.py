@@ -20,6 +20,7 @@ SANITIZERS = {
 FLAGS = ("-fno-sanitize-recover=all", "-Wno-tsan")  # the fence is for the writer in another process
 OPTIONS = "halt_on_error=1:abort_on_error=1:detect_leaks=0:report_signal_unsafe=0:exitcode=66"
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
     pytest.mark.may_block("nothing here runs on an event loop"),

@@ -77,7 +77,7 @@ class KubeletProcess:
         also: Mapping[str, int] | None = None,
         standing: int = 0,
     ) -> list[float]:
-        """Milliseconds of preference and durable allocation together, pod by pod; with `also` of allocations and start."""
+        """Milliseconds of preference and durable allocation, pod by pod; with `also` of allocations and start."""
         assert self._process.stdin is not None
         began = time.perf_counter()
         wish = {"resource": resource, "size": size, "rounds": rounds, "pause_seconds": pause_seconds}

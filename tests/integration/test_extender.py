@@ -26,7 +26,7 @@ from tests.integration.cluster.extender import (
     drop_everything,
     request_extender_token,
 )
-from tests.integration.cluster.layout import NODE_NAME
+from tests.integration.cluster.layout import CHECKOUT, NODE_NAME
 from tests.integration.cluster.pods import PATH, Pods, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
@@ -35,6 +35,7 @@ from tests.support.scheduling import FakeScheduler, publish
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 INDEX, CHOSEN, TIME = (f"tencent.com/predicate-{name}" for name in ("gpu-idx-0", "node", "time"))
+FOLLOWING = CHECKOUT / "deploy" / "rbac-pod-labels.yaml"
 GPUS, BLOCKS = 8, 128
 NODES = tuple(f"api-{number:02}" for number in range(20))
 PODS = 300
@@ -160,7 +161,16 @@ def test_nothing_is_promised_twice_whatever_happens(
     node: Cluster, pods: Pods, extender: ExtenderUnderTest, make_agent: MakeAgent
 ) -> None:
     """The extender is killed, the API server restarted, pods are deleted before they are bound, a node goes."""
-    agent = make_agent(gpus="simulated:dgx-h100", settings=FRACTIONS)
+    # What the node is told of choices stands on the pods, which it must be allowed to follow.
+    node.run("kubectl", "apply", "-f", str(FOLLOWING))
+    try:
+        promise_through_trouble(node, pods, extender, make_agent(gpus="simulated:dgx-h100", settings=FRACTIONS))
+    finally:
+        node.run("kubectl", "delete", "-f", str(FOLLOWING))
+
+
+def promise_through_trouble(node: Cluster, pods: Pods, extender: ExtenderUnderTest, agent: AgentUnderTest) -> None:
+    """The story itself."""
     chance = Random(42)
     create_pods(pods, chance, range(CALM), only_api=False)
     extender.stop(signal.SIGKILL)

@@ -182,20 +182,25 @@ def test_without_room_a_container_waits_and_starts_by_itself(agent: AgentUnderTe
 
 
 @pytest.mark.timeout(400)
-def test_eighty_pods_at_once_each_have_their_own(agent: AgentUnderTest, pods: Pods) -> None:
+def test_eighty_pods_at_once_each_have_their_own(agent: AgentUnderTest, pods: Pods, node: Cluster) -> None:
     """In shuffled order, many of them alike, whole GPUs among them, the agent killed in the middle: nothing swapped."""
     sizes = [(5, 4)] * 30 + [(3, 8)] * 20 + [(7, 2)] * 12 + [(1, 1)] * 14
     random.Random(7).shuffle(sizes)
     parts = {f"p{number:02}": size for number, size in enumerate(sizes)}
     manifests = {name: render_part(name, cores, blocks) for name, (cores, blocks) in parts.items()}
     manifests |= {name: render_pod(name, limits={GPU: 1}) for name in ("whole-0", "whole-1", "whole-2", "whole-3")}
-    for count, manifest in enumerate(manifests.values()):
-        pods.create(manifest)
-        if count == len(parts) // 2:
-            agent.stop(signal.SIGKILL)
-            agent.start()
-    rejected = [name for name, manifest in manifests.items() if not settle(pods, name, manifest)]
-    assert len(rejected) < len(manifests) // 2, f"only who was admitted while nobody answered: {rejected}"
+    early, late = list(manifests)[: len(manifests) // 2], list(manifests)[len(manifests) // 2 :]
+    for name in early:
+        pods.create(manifests[name])
+    agent.stop(signal.SIGKILL)
+    agent.start()
+    agent.wait_ready()
+    for resource, count in ((GPU, 4), (CORE, 400), (MEMORY, 4 * 318)):
+        wait_count(node, resource, count)
+    for name in late:
+        pods.create(manifests[name])
+    rejected = {name for name, manifest in manifests.items() if not settle(pods, name, manifest)}
+    assert rejected <= set(early), "only who was admitted while nobody answered"
     for name, (cores, blocks) in parts.items():
         check_pod(agent, pods, name, cores, blocks)
     check_sums(agent)

@@ -117,4 +117,6 @@ def is_endless(command: str) -> bool:
     """Whether it runs until it is stopped."""
     ends = ("--for", "--once", "fault", "help")
     start = re.match(r"nodeagent \w+( --watch| --follow)?", command)
+    if command in ENDLESS:
+        return True
     return start is not None and start[0] in ENDLESS and not any(word in command.split() for word in ends)

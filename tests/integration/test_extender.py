@@ -156,6 +156,7 @@ def test_choices_are_what_the_evaluators_say(node: Cluster, pods: Pods, extender
             assert scheduler.schedule(see(pod)) == ("", ())
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_nothing_is_promised_twice_whatever_happens(
     node: Cluster, pods: Pods, extender: ExtenderUnderTest, make_agent: MakeAgent

@@ -50,6 +50,8 @@ def renew_node(cluster: Cluster) -> None:
     """Let the kubelet start anew: empty plugin directories, and a Node object made from nothing."""
     cluster.stop("kubelet")
     for directory in watched_directories(cluster.layout):
+        # Who leaves the node takes an empty directory along.
+        directory.mkdir(exist_ok=True)
         for path in directory.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     cluster.api.delete(f"/api/v1/nodes/{NODE_NAME}")
@@ -78,6 +80,5 @@ def find_stains(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 def find_strange_files(directories: Iterable[Path]) -> tuple[str, ...]:
     """Files that are not there on a new node. The kubelet's checkpoint is one: it remembers devices."""
-    return tuple(
-        str(path) for folder in directories for path in sorted(folder.iterdir()) if path.name not in ALWAYS_THERE
-    )
+    there = [folder for folder in directories if folder.is_dir()]
+    return tuple(str(path) for folder in there for path in sorted(folder.iterdir()) if path.name not in ALWAYS_THERE)

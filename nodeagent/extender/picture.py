@@ -69,7 +69,7 @@ class Picture:
 
     async def wait_seen(self, uid: str, version: str) -> None:
         """Until this pod is seen as it is since this version; by then all that was written before is seen too."""
-        while (pod := self.cluster.pods.get(uid)) is None or _number(pod.version) < _number(version):
+        while (pod := self.cluster.pods.get(uid)) is None or number_of(pod.version) < number_of(version):
             await self._changed.wait()
 
     async def _keep(self, watch: FleetWatch[T], book: "_Book[T]") -> None:
@@ -159,6 +159,6 @@ class _Pods:
         self._cluster.keep_pods(names)
 
 
-def _number(version: str) -> int:
+def number_of(version: str) -> int:
     """Versions of one server are numbers, of which the later is the greater."""
     return int(version) if version.isascii() and version.isdigit() else 0

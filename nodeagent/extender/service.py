@@ -25,7 +25,7 @@ from nodeagent.extender.errors import ChoiceNotWritten, QuestionMalformed
 from nodeagent.extender.explain import explain_pod
 from nodeagent.extender.gpu_pod import GpuPod
 from nodeagent.extender.metrics import Counts, Tally, render_metrics
-from nodeagent.extender.picture import Picture
+from nodeagent.extender.picture import Picture, number_of
 from nodeagent.extender.wire import (
     Asked,
     parse_question,
@@ -39,6 +39,8 @@ from nodeagent.model.scheduling import SeenPod
 from nodeagent.rules.fractions.wishes import Choice as Written
 from nodeagent.rules.fractions.wishes import ChosenPart, render_choice
 
+VERSIONS_MAX: Final = 10_000
+"""Pods of which the version that came of our writing is remembered."""
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SILENT_SECONDS: Final = 60.0
 """A watch that is away for longer makes this replica not ready: others may see more."""
@@ -80,6 +82,7 @@ class Service:
     ) -> None:
         self._picture, self._cluster, self._decider = picture, picture.cluster, decider
         self._annotations, self._clock, self._patience = annotations, clock, patience
+        self._versions: dict[str, str] = {}
         self._leads, self._count_requests = leads, count_requests
         self.tally = Tally()
 
@@ -181,7 +184,8 @@ class Service:
         until = self._clock.monotonic() + self._patience.assume_seconds
         self._cluster.assume(pod, choice.node, choice.placement.parts, written, until)
         try:
-            version = await self._annotations.write(seen, written)
+            version = await self._annotations.write(seen, written, at_version=self._find_version(seen))
+            self._note_version(seen, version)
             await self._confirm(pod, choice, version)
         except KubeError as error:
             self._cluster.release(pod.uid)
@@ -189,6 +193,22 @@ class Service:
         except BaseException:
             self._cluster.release(pod.uid)
             raise
+
+    def _find_version(self, seen: SeenPod) -> str:
+        """The newest that is known of a pod, our own writing with it.
+
+        A pod that was bound since, by an answer that the scheduler never heard, is another by now, and keeps the choice
+        that it was bound by.
+        """
+        known = self._cluster.pods.get(seen.uid)
+        versions = (self._versions.get(seen.uid, ""), "" if known is None else known.version, seen.version)
+        return max(versions, key=number_of)
+
+    def _note_version(self, seen: SeenPod, version: str) -> None:
+        """What is forgotten here costs a question that is asked again."""
+        if len(self._versions) >= VERSIONS_MAX:
+            self._versions.clear()
+        self._versions[seen.uid] = version
 
     async def _confirm(self, pod: GpuPod, choice: Choice, version: str) -> None:
         """Whether all replicas' choices together still fit."""

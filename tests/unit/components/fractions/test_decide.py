@@ -182,3 +182,10 @@ def test_the_node_says_what_its_gpus_are_and_not_what_is_given_of_them() -> None
     assert [gpu.uuid for gpu in published.gpus] == [gpu.uuid for gpu in make_view().inventory.gpus]
     assert all(not room.users for room in published.space.rooms)
     assert publish_view(replace(make_view(), gpus=())) == ""
+
+
+def test_what_is_held_by_other_names_is_not_offered_by_these() -> None:
+    """Such as promises of a profile that was in force before."""
+    view = make_view()
+    held = make_table([make_promise(1, "ab", ResourceName("other.example/shares"))])
+    assert plan_lists(view, held) == plan_lists(view, make_table())

@@ -1,6 +1,8 @@
 # Every target sets up what it needs: a fresh clone wants only Python, make and a C compiler.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Tests start the agent hundreds of times: compiled once, whatever the environment says of keeping what is compiled.
+export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -63,6 +65,7 @@ deb: dist ## a Debian package with the pinned libraries, for this Debian, Python
 
 e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root, Go, C compiler)
 	@$(BIN)/python -m tests.integration.cluster check
+	@$(MAKE) --no-print-directory native
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
@@ -87,7 +90,7 @@ soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 S
 shake: $(STAMP) ## `make test` again and again on fresh clones, half of them on a busy machine (RUNS=10)
 	@$(BIN)/python -m tests.shake --runs $(RUNS)
 
-nightly: $(STAMP) ## the long runs, those on a real kubelet among them (root, Go, C compiler)
+nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
 	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build

@@ -16,8 +16,8 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.support.blocking import forbid_blocking
-from tests.support.leaks import Leaks, forbid_leaked_tasks
+from tests.support.guards.blocking import forbid_blocking
+from tests.support.guards.leaks import Leaks, forbid_leaked_tasks
 from tests.support.virtual_time import FakeClock, VirtualTimeLoop
 
 _FOREIGN_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
@@ -25,11 +25,18 @@ _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
 
 
 # no deadline per example: a busy machine is not a failure; the timeout per test remains
-hypothesis.settings.register_profile("nodeagent", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("nodeagent")
+hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True)
+# the same examples in every run: what fails, or what coverage finds, is the change's doing; by night they are others
+hypothesis.settings.register_profile("nodeagent", hypothesis.settings.get_profile("nightly"), derandomize=True)
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("nodeagent"), max_examples=25)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Where what takes long is left out, laws are tried with fewer examples; every change is tried with all of them.
+    asked = config.option.markexpr
+    hypothesis.settings.load_profile(
+        "quick" if "not long" in asked else "nightly" if asked == "nightly" else "nodeagent"
+    )
     # Of a run that a script started in the background, each child would inherit that Ctrl-C is nothing to it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "virtual_time: the loop's clock jumps to the next timer when all is idle")

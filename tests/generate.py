@@ -20,10 +20,14 @@ from tests.generators.alerts import render_alerts_page, render_chart_alerts
 from tests.generators.api_page import render_api_page
 from tests.generators.chart import (
     render_chart_permissions,
+    render_claim_permissions,
     render_extender_permissions,
+    render_fraction_permissions,
+    render_mig_permissions,
     render_pod_label_permissions,
     render_runtime_class,
 )
+from tests.generators.concepts_picture import render_concepts
 from tests.generators.tree import render_architecture
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
@@ -41,13 +45,17 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/conditions.md": render_conditions,
     "deploy/config.example.yaml": render_example,
     "deploy/chart/templates/rbac.yaml": render_chart_permissions,
+    "deploy/chart/templates/rbac-mig.yaml": render_mig_permissions,
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
+    "deploy/chart/templates/rbac-claims.yaml": render_claim_permissions,
+    "deploy/chart/templates/rbac-fractions.yaml": render_fraction_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
     "deploy/chart/templates/runtimeclass.yaml": render_runtime_class,
     "deploy/chart/files/alerts.yaml": render_chart_alerts,
     "docs/alerts.md": render_alerts_page,
     "docs/xids.md": render_xid_page,
     "docs/metrics.md": render_reference,
+    "docs/images/concepts.svg": render_concepts,
     "docs/performance.md": lambda: bench_pages.render_page("performance.md"),
     "docs/reliability.md": lambda: bench_pages.render_page("reliability.md"),
     **{

@@ -104,8 +104,9 @@ def _start_background(
         from nodeagent.app.simulation import run_stand_in_kubelet  # noqa: PLC0415 - real nodes do without it
 
         root = plan.loaded.settings.kubelet.device_plugins_dir.parent
-        set_holders = parts.hardware.set_holders
-        tasks.start_soon(run_stand_in_kubelet, plan.simulation, root, set_holders, name="stand-in cluster")
+        tasks.start_soon(
+            run_stand_in_kubelet, plan.simulation, root, parts.bus, parts.hardware.made_up, name="stand-in cluster"
+        )
     if plan.stop_after_seconds is not None:
         tasks.start_soon(_stop_after, plan.stop_after_seconds, reachable, stop, name="stop timer")
 

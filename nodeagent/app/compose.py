@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from nodeagent import __version__
-from nodeagent.app.cluster_side import ClusterSide
-from nodeagent.app.container_side import CDI_GATE, ContainerSide
 from nodeagent.app.control import Control
 from nodeagent.app.endpoints import Listeners
 from nodeagent.app.hardware import Hardware, choose_hardware
-from nodeagent.app.kubelet_side import KubeletSide
 from nodeagent.app.late import LateStart
+from nodeagent.app.optional_parts import DEVICES_GATE, OptionalParts
 from nodeagent.app.plan import AgentPlan
-from nodeagent.app.usage_side import UsageSide
+from nodeagent.app.sides.cluster import ClusterSide
+from nodeagent.app.sides.container import ContainerSide
+from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.app.sides.usage import UsageSide
 from nodeagent.components.driver.component import Driver
 from nodeagent.components.health.book import BOOK_VERSION
 from nodeagent.components.health.component import Health
@@ -22,7 +23,6 @@ from nodeagent.components.health.relay import ClearingRelay
 from nodeagent.components.inventory.component import InventoryComponent
 from nodeagent.components.inventory.relay import ForgettingRelay
 from nodeagent.components.inventory.roster import ROSTER_VERSION
-from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
@@ -45,7 +45,6 @@ from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descrip
 from nodeagent.model.conditions import CATALOGUE
 
 if TYPE_CHECKING:
-    from nodeagent.app.mig_side import MigSide
     from nodeagent.components.exporter.component import Exporter
 
 PLUGIN_GATE = "plugin_registered"
@@ -70,13 +69,28 @@ class Composition:
         self.introspection = Introspection()
         self.kubelet = KubeletSide(self.bus, self.conditions, self.clock, live, self.node)
         self.clearing, self.forgetting, self.choosing = ClearingRelay(), ForgettingRelay(), ChoosingRelay()
-        self.applying = ApplyingRelay()
-        registers = settings.device_plugin.enabled or settings.fractions.enabled
+        registers = settings.device_plugin.enabled or settings.fractions.enabled or bool(settings.devices.classes)
         self.late = LateStart(self.bus, lambda: self.gates, PLUGIN_GATE if registers else None)
         self.containers = ContainerSide(self.bus, self.conditions, self.clock, live, self.late, plan)
-        self.usage = UsageSide(self.bus, self.conditions, self.clock, live, self.late)
+        self.usage = UsageSide(
+            self.bus,
+            self.conditions,
+            self.clock,
+            live,
+            self.late,
+            made_up=hardware.made_up if plan.simulation is not None else None,
+        )
         self.cluster = ClusterSide(
             self.bus, self.conditions, self.clock, live, self.late, plan.environ, self.node, lambda: self.control
+        )
+        self.optional = OptionalParts(
+            (self.bus, self.conditions, self.clock, live),
+            (self.kubelet, self.containers, self.cluster),
+            hardware,
+            self.late,
+            self._open_store,
+            lambda: self.gates,
+            self.node,
         )
         specs = self.specs()
         self.gates = Gates(list_gates(specs), clock=self.clock)
@@ -94,13 +108,14 @@ class Composition:
             clearing=self.clearing,
             forgetting=self.forgetting,
             choosing=self.choosing,
-            applying=self.applying,
+            applying=self.optional.applying,
             parts=self.kubelet.parts,
         )
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Who exists, what each waits for, and when each stops."""
         return (
+            *self.optional.slice_specs(),
             ComponentSpec("web", self._build_web_late, vital=True, stop_stage=40),
             ComponentSpec("driver", self._build_driver, opens_itself=("driver_ready",), vital=True, stop_stage=30),
             ComponentSpec(
@@ -136,7 +151,7 @@ class Composition:
             ),
             *self.containers.specs(),
             *self._plugin_specs(),
-            *self._mig_specs(),
+            *self.optional.specs(),
             *self.usage.specs(self.listeners, self.names, lambda: self.exporter),
             ComponentSpec("exporter", self._build_exporter_late, stop_stage=20),
             *self.cluster.specs(),
@@ -144,52 +159,33 @@ class Composition:
 
     def _plugin_specs(self) -> tuple[ComponentSpec, ...]:
         settings = self.live.now
-        if not (settings.device_plugin.enabled or settings.fractions.enabled):
+        has_classes = bool(settings.devices.classes)
+        if not (settings.device_plugin.enabled or settings.fractions.enabled or has_classes):
             return ()
+        # Before the first verdict every device would be told healthy, and pods refused a moment later.
+        for_gpus = ("inventory_known", "health_known", "doors_known", *self.containers.list_gates_of_plugins())
+
+        async def wait_for_gpus() -> None:
+            await self.gates.wait_open(*for_gpus)
+
         plugin = ComponentSpec(
             "deviceplugin",
-            self.kubelet.build_plugins,
-            # Before the first verdict every device would be told healthy, and pods refused a moment later.
-            needs=(
-                "inventory_known",
-                "health_known",
-                "allocations_recovered",
-                "doors_known",
-                *self.containers.list_gates_of_plugins(),
-            ),
+            partial(self.kubelet.build_plugins, wait_for_gpus if has_classes else None),
+            needs=("allocations_recovered", DEVICES_GATE) if has_classes else ("allocations_recovered", *for_gpus),
             opens=(PLUGIN_GATE,),
             vital=True,
             stop_stage=10,
         )
-        return (plugin, *self._part_specs()) if settings.fractions.enabled else (plugin,)
+        return (plugin,)
 
-    def _part_specs(self) -> tuple[ComponentSpec, ...]:
-        fractions = ComponentSpec(
-            "fractions",
-            self._build_fractions,
-            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
-            opens=("parts_known",),
-            vital=True,
-            stop_stage=10,
-        )
-        return (fractions,)
-
-    def _build_fractions(self) -> Component:
-        from nodeagent.app.parts_side import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
-
-        sides = (self.kubelet, self.containers, self.cluster)
-        return build_fractions(self.bus, self.conditions, self.clock, self.live, sides)
-
-    def _mig_specs(self) -> tuple[ComponentSpec, ...]:
-        if not self.live.now.mig.manage:
-            return ()
-        needs = ("inventory_known", "allocations_recovered")
-        return (ComponentSpec("mig", self._build_mig, needs=needs, stop_stage=10),)
+    def _needs_gpus(self) -> bool:
+        """Whether this node should have GPUs: not so where it is for other devices, unless somebody says so."""
+        settings = self.live.now
+        return not settings.devices.classes or bool(settings.gpus.expected) or self.plan.require_driver
 
     async def aclose(self) -> None:
         """End what is not a component."""
-        if "mig_side" in self.__dict__:
-            self.mig_side.close()
+        self.optional.close()
         self.control.close()
         self.kubelet.close()
         self.containers.close()
@@ -208,6 +204,7 @@ class Composition:
             nodes=hardware.nodes,
             markers=hardware.markers,
             read_place=hardware.read_place,
+            is_needed=self._needs_gpus,
         )
 
     def _build_inventory(self) -> Component:
@@ -218,24 +215,6 @@ class Composition:
 
     def _build_offering(self) -> Component:
         return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.relay, self.choosing)
-
-    @cached_property
-    def mig_side(self) -> "MigSide":
-        """One for the life of the process, where GPUs are cut at all."""
-        from nodeagent.app.mig_side import MigSide  # noqa: PLC0415 - off means that it is not loaded
-
-        return MigSide(self.bus, self.conditions, self.clock, self.live)
-
-    def _build_mig(self) -> Component:
-        partitioning = self.hardware.partitioning
-        assert partitioning is not None
-        return self.mig_side.build(
-            partitioning,
-            self.kubelet.relay,
-            self.applying,
-            self._open_store,
-            has_cluster=self.cluster.is_in_use,
-        )
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node
@@ -319,6 +298,7 @@ class Composition:
             metrics=self.exporter.answer,
             introspect=self._introspect,
             list_history=lambda: tabulate_history(self.kubelet.relay.history),
+            list_slices=self.optional.list_slices,
             capacity=self.capacity,
             names=self.names,
             conditions=self.conditions,

@@ -1,7 +1,7 @@
 """Chooses where GPUs come from: the one decision that makes a node real or simulated."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
@@ -9,10 +9,23 @@ from msgspec import Struct, field
 
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
 from nodeagent.edge.nvml.agent.command import EarlyWorker
+from nodeagent.model.mps import MARKER
 from nodeagent.model.ports import DeviceNodes, DriverProbe, FaultInjector, GpuPartitioning, GpuSource, ValidationMarkers
 
-SetHolders = Callable[[Mapping[str, str] | None], None]
+if TYPE_CHECKING:
+    from nodeagent.edge.simulated.source import SimulatedGpus
+
+
+def is_mps_used(settings: Settings) -> bool:
+    """Whether daemons are to be looked after, or some are left from when they were."""
+    return settings.uses_mps or (settings.device_plugin.mps_root / MARKER).exists()
+
+
+def is_partitioning_used(settings: Settings) -> bool:
+    """Whether anybody is to change GPUs: cut them, say who may use them, or how long each has its turn."""
+    return settings.mig.manage or is_mps_used(settings) or (settings.claims.enabled and settings.claims.time_slices)
 
 
 class Background(Protocol):
@@ -45,8 +58,8 @@ class Hardware(Struct, frozen=True):
     nodes: DeviceNodes | None = None
     markers: ValidationMarkers | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
-    set_holders: SetHolders | None = None
-    """Tells simulated GPUs which pod works on them."""
+    made_up: "SimulatedGpus | None" = None
+    """All of it, where it is simulated: told which pods work on it, and asked whose its processes are."""
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """The door by which GPUs are cut; none where nobody is to cut any."""
@@ -83,7 +96,7 @@ def _simulate(profile: str, live: LiveSettings, node_name: str, seed: int) -> Ha
         gpus=gpus,
         faults=gpus,
         run=_run_nothing,
-        set_holders=gpus.set_holders,
+        made_up=gpus,
         extras=extras,
         partitioning=gpus,
     )

@@ -10,7 +10,7 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.app.early_worker import name_driver
-from nodeagent.app.hardware import ExtraReadings, Hardware
+from nodeagent.app.hardware import ExtraReadings, Hardware, is_partitioning_used
 from nodeagent.app.host_root import see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
@@ -86,7 +86,7 @@ class RealHardware:
         self._extras = ExtraReadings()
         planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
         self._nvml = NvmlGpus(planned, SystemClock(), early=early)
-        self._partitioning = self._build_partitioning() if settings.mig.manage else None
+        self._partitioning = self._build_partitioning() if is_partitioning_used(settings) else None
         self._probe = HostDriverProbe(
             plan_probe(settings),
             self._workers[0],

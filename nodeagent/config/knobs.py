@@ -5,7 +5,7 @@ file all come from it, so none of them can drift.
 Owns the declaration machinery; knows no setting and reads nothing from outside the process.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingOf
 from typing import Any, Final, Protocol, TypeVar, cast, dataclass_transform
 
@@ -85,6 +85,7 @@ class Knob(Struct, frozen=True):
     reload: bool
     secret: bool
     also_env: str
+    makes_part: Callable[[Any], bool] | None = None
 
     @property
     def required(self) -> bool:
@@ -108,6 +109,7 @@ def knob(
     reload: bool = False,
     secret: bool = False,
     also_env: str = "",
+    makes_part: Callable[[T], bool] | None = None,
 ) -> T:
     """Declare a setting; the type checker sees its value, the section keeps the rest.
 
@@ -119,8 +121,10 @@ def knob(
         reload: whether a running agent takes a new value on SIGHUP.
         secret: whether the value is shown as `***`.
         also_env: a foreign environment variable that sets it too, because clusters already use it.
+        makes_part: for which values there must be a part of the agent that there is not otherwise; it is built at the
+            start alone.
     """
-    return cast("T", Knob(kind, what, why, default, reload, secret, also_env))
+    return cast("T", Knob(kind, what, why, default, reload, secret, also_env, makes_part))
 
 
 def required(kind: Kind[T], what: str) -> T:

@@ -61,4 +61,7 @@ def _differences(name: str, before: Section, after: Section) -> Iterator[tuple[s
         old, new = getattr(before, key), getattr(after, key)
         if old != new:
             shown = [show_value(plain_value(declared, value)) for value in (old, new)]
-            yield key, Change(f"{name}.{key}", *shown), declared.reload
+            # A part that was not built at the start cannot take over what it would be for.
+            makes = declared.makes_part
+            is_missing = makes is not None and makes(new) and not makes(old)
+            yield key, Change(f"{name}.{key}", *shown), declared.reload and not is_missing

@@ -12,10 +12,14 @@ from msgspec import Struct
 
 from nodeagent.config.kinds import plain_number
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.claims import locate_registration, locate_service
+from nodeagent.config.sections.devices_rules import judge_devices
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 
 # sun_path holds 108 bytes with its closing zero.
 LONGEST_SOCKET_PATH_BYTES: Final = 107
+_LONGEST_DAEMON: Final = "claim-01234567-89ab-cdef-0123-456789abcdef-01234"
+"""What the directory of a daemon is called at most, where it is not a resource's."""
 
 Breach: TypeAlias = tuple[str, str]
 
@@ -69,6 +73,21 @@ def _usage_socket(settings: Settings) -> Iterator[Breach]:
         yield from _socket("fractions.usage_socket", settings.fractions.usage_socket)
 
 
+def _claim_sockets(settings: Settings) -> Iterator[Breach]:
+    claims = settings.claims
+    if claims.enabled:
+        yield from _socket("claims.plugins_dir", locate_service(claims))
+        yield from _socket("claims.registry_dir", locate_registration(claims))
+
+
+def _claims(settings: Settings) -> Iterator[Breach]:
+    claims = settings.claims
+    if claims.enabled and not settings.cdi.enabled:
+        yield "claims.enabled", "containers are told their devices by CDI specifications; set cdi.enabled: true too"
+    if claims.mig_on_demand and not settings.mig.manage:
+        yield "claims.mig_on_demand", "the agent cuts GPUs only where it may; set mig.manage: true too"
+
+
 def _restart_pauses(settings: Settings) -> Iterator[Breach]:
     shortest, longest = settings.supervisor.restart_min_seconds, settings.supervisor.restart_max_seconds
     if shortest > longest:
@@ -99,11 +118,37 @@ def _default_config(settings: Settings) -> Iterator[Breach]:
 
 
 def _mps(settings: Settings) -> Iterator[Breach]:
-    if settings.sharing.mps is None:
-        return
-    if settings.device_plugin.mig_strategy == "mixed":
+    if settings.sharing.mps is not None and settings.device_plugin.mig_strategy == "mixed":
         yield "sharing.mps", "MPS and MIG strategy mixed exclude each other; use timeSlicing, or another strategy"
-    yield "sharing.mps", "the MPS control daemon is not run by this agent yet; use timeSlicing"
+
+
+def _smoke_test(settings: Settings) -> Iterator[Breach]:
+    if settings.driver.cuda_smoke_test and settings.uses_mps:
+        yield "driver.cuda_smoke_test", "it fails on GPUs that are in exclusive use of an MPS daemon; turn it off"
+
+
+def _mps_sockets(settings: Settings) -> Iterator[Breach]:
+    if not settings.uses_mps:
+        return
+    longest = [_LONGEST_DAEMON]
+    if settings.sharing.mps is not None and settings.mps.daemon_per == "resource":
+        names = (name for one in settings.sharing.mps.resources for name in (one.name, one.rename) if name)
+        longest += [f"{'' if '/' in name else 'nvidia.com/'}{name}.shared" for name in names]
+    path = settings.device_plugin.mps_root / max(longest, key=len) / "pipe" / "control_privileged"
+    yield from _socket("device_plugin.mps_root", path)
+
+
+def _fractions(settings: Settings) -> Iterator[Breach]:
+    if settings.fractions.enabled and not settings.cdi.enabled:
+        yield "fractions.enabled", "containers are told their parts by CDI specifications; set cdi.enabled: true too"
+
+
+def _enforcement(settings: Settings) -> Iterator[Breach]:
+    if settings.fractions.enforcement == "mps" and settings.claims.shares:
+        yield (
+            "fractions.enforcement",
+            "claims that share a GPU are not held by MPS; set it to advise or library, or claims.shares to false",
+        )
 
 
 def _resource_domains(settings: Settings) -> Iterator[Breach]:
@@ -131,16 +176,24 @@ def _shim(settings: Settings) -> Iterator[Breach]:
         yield "runtime.shim", "what it looks up is made with the CDI specifications; set cdi.enabled: true too"
 
 
+_NAMES_OF_CLAIM_SOCKETS: Final = ("driver", "plugins_dir", "registry_dir", "instance")
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
     Rule(("kubelet.pod_resources_socket", "kubelet.root_dir"), _pod_resources_socket),
     Rule(("fractions.usage_socket",), _usage_socket),
+    Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
+    Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
     Rule(("supervisor.restart_min_seconds", "supervisor.restart_max_seconds"), _restart_pauses),
     Rule(("shutdown.drain_seconds", "shutdown.total_seconds"), _drain),
     Rule(("metrics.stale_after_seconds", "inventory.sample_seconds"), _stale),
     Rule(("device_plugin.default_config", "device_plugin.config_dir"), _default_config),
     Rule(("sharing.mps", "device_plugin.mig_strategy"), _mps),
+    Rule(("sharing.mps", "mps", "fractions", "device_plugin.mps_root"), _mps_sockets),
+    Rule(("sharing.mps", "mps", "fractions", "driver.cuda_smoke_test"), _smoke_test),
+    Rule(("fractions.enabled", "cdi.enabled"), _fractions),
+    Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
+    Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),
 )

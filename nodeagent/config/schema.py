@@ -17,13 +17,16 @@ from nodeagent.config.sections.agent import (
     ShutdownSettings,
     SupervisorSettings,
 )
+from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
 from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
+from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.doors import DoorsSettings
 from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
 from nodeagent.config.sections.mig import MigSettings
+from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
 from nodeagent.config.sections.sharing import ResourcesSettings, SharingSettings
 from nodeagent.config.sections.shim import ShimSettings
@@ -54,8 +57,11 @@ class Settings(Section):
     doors: DoorsSettings = _section(DoorsSettings)
     mig: MigSettings = _section(MigSettings)
     fractions: FractionsSettings = _section(FractionsSettings)
+    devices: DevicesSettings = _section(DevicesSettings)
+    claims: ClaimsSettings = _section(ClaimsSettings)
     device_plugin: DevicePluginSettings = _section(DevicePluginSettings)
     sharing: SharingSettings = _section(SharingSettings)
+    mps: MpsSettings = _section(MpsSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)
     journal: JournalSettings = _section(JournalSettings)
     cdi: CdiSettings = _section(CdiSettings)
@@ -67,3 +73,9 @@ class Settings(Section):
     extender: ExtenderSettings = _section(ExtenderSettings)
     supervisor: SupervisorSettings = _section(SupervisorSettings)
     shutdown: ShutdownSettings = _section(ShutdownSettings)
+
+    @property
+    def uses_mps(self) -> bool:
+        """Whether anything asks for MPS daemons: shares, claims, or parts of GPUs."""
+        parts = self.fractions.enabled and self.fractions.enforcement == "mps"
+        return parts or self.mps.claims or self.sharing.mps is not None

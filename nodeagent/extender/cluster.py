@@ -1,8 +1,9 @@
 """The extender's picture of the cluster: nodes and pods as an index that answers without listing anything.
 
 Owns what counts where: a pod that is bound counts on its node, one that a scheduler chose a node for counts there until
-the choice is too old, one that has finished nowhere. Times are this process's own, by a clock that never jumps: what
-another replica's clock says decides nothing.
+the choice is too old, one that has finished nowhere. One that was deleted before it had finished counts for a while:
+its containers run on for a moment, and its node gives back what they had only once it is sure. Times are this process's
+own, by a clock that never jumps: what another replica's clock says decides nothing.
 Belongs to one thread; nothing here waits.
 """
 
@@ -30,7 +31,7 @@ _POOLED_MAX: Final = 65536
 
 
 class Hold(Value, frozen=True):
-    """A choice for a pod that is not bound yet."""
+    """A choice for a pod that is not bound yet, or what is left of one that was deleted while it was."""
 
     node: str
     until_seconds: float
@@ -76,8 +77,8 @@ class NodeEntry(Struct):
 class Cluster:
     """All that is known now."""
 
-    def __init__(self, profiles: Profiles, *, assume_seconds: float) -> None:
-        self.profiles, self._assume_seconds = profiles, assume_seconds
+    def __init__(self, profiles: Profiles, *, assume_seconds: float, linger_seconds: float = 0.0) -> None:
+        self.profiles, self._assume_seconds, self._linger_seconds = profiles, assume_seconds, linger_seconds
         self.nodes: dict[str, NodeEntry] = {}
         self.pods: dict[str, GpuPod] = {}
         """By uid, those that ask for parts of GPUs and have not finished."""
@@ -136,17 +137,27 @@ class Cluster:
                 self.holds[pod.uid] = hold
         self._count(pod.uid)
 
-    def drop_pod(self, uid: str) -> None:
-        """A pod is gone, or has finished: what it had is free."""
+    def drop_pod(self, uid: str, deleted_at: float | None = None) -> None:
+        """A pod is gone, or has finished: what it had is free.
+
+        Args:
+            uid: the pod's.
+            deleted_at: when it was deleted without having finished; on its node it counts for a while from then on.
+        """
         self._forget(uid)
         pod = self.pods.pop(uid, None)
-        if pod is not None and self._by_title.get(pod.title) == uid:
+        if pod is None:
+            return
+        if self._by_title.get(pod.title) == uid:
             del self._by_title[pod.title]
+        if deleted_at is not None and pod.node and self._linger_seconds:
+            self.holds[uid] = Hold(node=pod.node, until_seconds=deleted_at + self._linger_seconds, pod=pod)
+            self._count(uid)
 
-    def keep_pods(self, uids: Collection[str]) -> None:
+    def keep_pods(self, uids: Collection[str], now: float | None = None) -> None:
         """After a list: those that are not on it are gone; what was just assumed may be younger than the list."""
         for uid in self.pods.keys() - set(uids):
-            self.drop_pod(uid)
+            self.drop_pod(uid, now)
 
     def assume(
         self, pod: GpuPod, node: str, parts: Parts, written: Mapping[str, str] | None, until_seconds: float
@@ -176,9 +187,9 @@ class Cluster:
 
     def expire(self, now: float) -> None:
         """Choices that came to nothing for too long count no more."""
-        for uid in [uid for uid, hold in self.holds.items() if hold.until_seconds <= now]:
+        for uid, hold in [(uid, hold) for uid, hold in self.holds.items() if hold.until_seconds <= now]:
             self.release(uid)
-            self.expired += 1
+            self.expired += not hold.pod.node
 
     def find_account(self, name: str) -> Account | None:
         """A node's account as of now; `None` for one that is not known or gives nothing out in parts."""

@@ -153,10 +153,11 @@ class _Pods:
         return found.uid
 
     def drop(self, found: SeenPod) -> None:
-        self._cluster.drop_pod(found.uid)
+        # One that has finished is told as gone too, by what it was before: only who is deleted by force says so.
+        self._cluster.drop_pod(found.uid, self._read_clock() if found.is_forced else None)
 
     def keep(self, names: Collection[str]) -> None:
-        self._cluster.keep_pods(names)
+        self._cluster.keep_pods(names, self._read_clock())
 
 
 def number_of(version: str) -> int:

@@ -104,7 +104,9 @@ async def _compose(settings: Settings, client: KubeClient) -> tuple[Picture, Rep
     section, clock = settings.extender, SystemClock()
     spread = Random()  # noqa: S311 - spreads load, keeps no secret
     silence = settings.kubernetes.watch_silence_seconds
-    cluster = Cluster(plan_profiles(settings), assume_seconds=section.assume_seconds)
+    cluster = Cluster(
+        plan_profiles(settings), assume_seconds=section.assume_seconds, linger_seconds=section.linger_seconds
+    )
     picture = Picture(
         cluster,
         watch_nodes(client, spread, silence_seconds=silence),

@@ -13,6 +13,10 @@ class PodIdentity(Value, frozen=True):
     name: str
     uid: str = ""
 
+    def describe(self) -> str:
+        """Its name for people; its uid as long as nobody has told more."""
+        return f"{self.namespace}/{self.name}" if self.name else f"pod {self.uid}"
+
 
 class AllocationSource(StrEnum):
     """Where the knowledge of an allocation comes from."""
@@ -20,6 +24,8 @@ class AllocationSource(StrEnum):
     JOURNAL = "journal"
     POD_RESOURCES = "pod_resources"
     CHECKPOINT = "checkpoint"
+    CLAIM = "claim"
+    """By a claim, past every device plugin."""
 
 
 class Allocation(Value, frozen=True):

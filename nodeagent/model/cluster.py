@@ -1,5 +1,6 @@
 """This node as the cluster has it, and what the agent tells the cluster about it."""
 
+from enum import StrEnum
 from typing import Literal
 
 from msgspec import field
@@ -8,8 +9,13 @@ from nodeagent.model.values import Value
 
 READY_CONDITION = "nvidia.com/GPUReady"
 PREFIX = "nvidia.com/"
+DEVICE_PREFIX = "devices.nodeagent.io/"
+"""Before the word that a class of devices of another kind has for its label, and for its condition."""
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
 MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
+DEPLOY_LABEL = "nvidia.com/gpu.deploy."
+"""Before the name of a part: the label by which its DaemonSet chooses nodes."""
+PAUSED_FOR_MIG = "paused-for-mig-change"
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -23,11 +29,12 @@ class Taint(Value, frozen=True):
 
 
 class NodeCondition(Value, frozen=True):
-    """The node condition `nvidia.com/GPUReady`."""
+    """A condition of the node object, as people and schedulers' tools read it."""
 
     status: ConditionStatus
     reason: str
     message: str = ""
+    type: str = READY_CONDITION
 
 
 class ClusterNode(Value, frozen=True):
@@ -42,6 +49,9 @@ class ClusterNode(Value, frozen=True):
     """Those under `nvidia.com/`."""
     taints: tuple[Taint, ...] = ()
     condition: NodeCondition | None = None
+    """That of GPUs."""
+    device_conditions: tuple[NodeCondition, ...] = ()
+    """Those under `devices.nodeagent.io/`."""
 
 
 class ClusterWishes(Value, frozen=True):
@@ -82,6 +92,17 @@ class ApiCall(Value, frozen=True):
     """The method; `WATCH` for a watch."""
     outcome: str
     """The answer's status, or `none` where there was no answer, or half of one."""
+
+
+class Eviction(StrEnum):
+    """What the API server answers to whoever asks a pod to go."""
+
+    ASKED = "asked"
+    """It goes when its grace period is over at the latest."""
+    GONE = "gone"
+    """It is not there any more, or is another of the same name."""
+    BLOCKED = "blocked"
+    """A disruption budget allows it no more at the moment."""
 
 
 class PodLabels(Value, frozen=True):

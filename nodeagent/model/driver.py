@@ -85,6 +85,13 @@ class DriverState(Value, frozen=True):
     open_module: bool | None = None
     pci_gpus: tuple[PciAddress, ...] = ()
     """The GPUs that the PCI bus shows, whatever the driver says."""
+    is_needed: bool = True
+    """Whether the node should have GPUs; where it has none and need not, nothing is wrong and nothing waits."""
+
+    @property
+    def is_done_without(self) -> bool:
+        """Whether there is no GPU, and there need not be one."""
+        return self.phase is DriverPhase.NO_HARDWARE and not self.is_needed
 
     @property
     def ready(self) -> bool:

@@ -18,8 +18,11 @@ NodeagentError
 │   ├── PartsUnavailable       parts of GPUs cannot be given at the moment
 │   ├── NoRoom                 a part of a GPU that no GPU has free now
 │   ├── BindingRefused         a binding that goes against the account
+│   ├── ClaimRefused           a claim that cannot be made ready, or not now
 │   ├── CallerUnclear          nobody can say for certain which container is about to start
 │   └── JournalUnavailable     the answer cannot be made durable
+├── MpsRefused                 a daemon of NVIDIA's multi-process service cannot be had
+├── MpsSilent                  such a daemon does not answer
 ├── PublicationUnreadable      what a node says of its GPUs to the cluster makes no sense
 ├── FaultUnknown               the simulation was asked for a fault it does not know
 └── ControlRefused             a person asked the agent for something it will not do
@@ -132,8 +135,13 @@ class DeviceHeld(AllocationError):
     """The kubelet asked for a device that a living pod holds."""
 
     def __init__(self, device: str, holder: str) -> None:
-        super().__init__(f"device {device} is held by {holder}, the kubelet has forgotten it")
+        why = "" if holder.startswith("claim ") else ", the kubelet has forgotten it"
+        super().__init__(f"device {device} is held by {holder}{why}")
         self.device, self.holder = device, holder
+
+
+class ClaimRefused(AllocationError):
+    """A claim that cannot be made ready as it is, or not now; the message reaches the pod's event."""
 
 
 class PartsUnavailable(AllocationError):
@@ -174,6 +182,14 @@ class JournalUnavailable(AllocationError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write the allocation journal {path}: {reason}")
         self.path, self.reason = path, reason
+
+
+class MpsRefused(NodeagentError):
+    """A daemon of NVIDIA's multi-process service cannot be had, or not now; the message says why."""
+
+
+class MpsSilent(NodeagentError):
+    """A daemon of NVIDIA's multi-process service does not answer."""
 
 
 class PublicationUnreadable(NodeagentError):

@@ -1,7 +1,7 @@
 """GPUs as they are: identity, place, partitions and links. What changes each second is in `telemetry`."""
 
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
 
 from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid, PciAddress
@@ -67,6 +67,11 @@ class MigProfile(Value, frozen=True):
     placements: tuple[int, ...] = ()
     """Possible start positions, in memory slices."""
     placement_size: int = 1
+    copy_engine_count: int = 0
+    decoder_count: int = 0
+    encoder_count: int = 0
+    jpeg_count: int = 0
+    ofa_count: int = 0
 
 
 class Mig(Value, frozen=True):
@@ -220,6 +225,18 @@ class KnownGpu(Value, frozen=True):
     address: PciAddress
     gone_since_seconds: float | None = None
     """Unix seconds of the first look without it; `None` while it is there."""
+
+
+class ComputeMode(IntEnum):
+    """Who may use a GPU, as NVML numbers it."""
+
+    DEFAULT = 0
+    """Any number of processes."""
+    EXCLUSIVE_THREAD = 1
+    """One thread; what the driver no longer knows."""
+    PROHIBITED = 2
+    EXCLUSIVE_PROCESS = 3
+    """One process: that of a daemon, for all its clients."""
 
 
 class GpuReadout(Value, frozen=True):

@@ -35,6 +35,14 @@ class ReturnRule(StrEnum):
     QUIET_PERIOD = "W"
 
 
+class FoundFault(Value, frozen=True):
+    """One thing that is wrong with a device, by the name that rules go by."""
+
+    key: str
+    """`xid-79`, `remap-failed`, `hot`; `driver` where that does not work, `no-answer` where nothing is known."""
+    verdict: Verdict
+
+
 class DeviceHealth(Value, frozen=True):
     """One device's verdict; `reason` and `remedy` are sentences for the person who is paged."""
 
@@ -48,6 +56,8 @@ class DeviceHealth(Value, frozen=True):
     """Whether and when it may be healthy again, in words; empty for one that is."""
     return_rule: ReturnRule = ReturnRule.NEVER_LEFT
     xid: int | None = None
+    findings: tuple[FoundFault, ...] = ()
+    """All that is wrong with it, the worst first."""
 
 
 class HealthReport(Value, frozen=True, dict=True):

@@ -8,6 +8,7 @@ from msgspec import field
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
+from nodeagent.model.mps import MpsLimits
 from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
@@ -78,6 +79,15 @@ class PartTable(Value, frozen=True, dict=True):
         """The binding of each reservation that has one."""
         return {number: binding.number for binding in self.bindings.values() for number in binding.reservations}
 
+    @cached_property
+    def by_gpu(self) -> Mapping[GpuUuid, tuple[Binding, ...]]:
+        """Who has parts of each GPU of which somebody has one, in the order of their numbers."""
+        found: dict[GpuUuid, list[Binding]] = {}
+        for _, binding in sorted(self.bindings.items()):
+            for gpu in dict.fromkeys(part.gpu for part in binding.parts):
+                found.setdefault(gpu, []).append(binding)
+        return {gpu: tuple(bindings) for gpu, bindings in found.items()}
+
     def find_reservations(self, resource: ResourceName, devices: Iterable[DeviceId]) -> tuple[Reservation, ...]:
         """Those that have exactly these tokens, the oldest first; several where an init container had them before."""
         wanted = set(devices)
@@ -97,7 +107,7 @@ class PartTable(Value, frozen=True, dict=True):
         """How much of a GPU is bound, without the bindings of these numbers."""
         parts = [
             part
-            for binding in self.bindings.values()
+            for binding in self.by_gpu.get(gpu, ())
             if binding.number not in without
             for part in binding.parts
             if part.gpu == gpu
@@ -107,8 +117,27 @@ class PartTable(Value, frozen=True, dict=True):
         )
 
 
+class SharingWay(StrEnum):
+    """How several containers of one claim use a device together."""
+
+    TIME_SLICING = "TimeSlicing"
+    MPS = "MPS"
+
+
+class ClaimSharing(Value, frozen=True):
+    """What a claim's configuration says of how a device is shared by the containers that have the claim."""
+
+    way: SharingWay
+    interval: str = ""
+    """How long each has its turn: `Default`, `Short`, `Medium`, `Long`; empty for MPS."""
+    mps: MpsLimits | None = None
+    """Of each client of MPS; `None` where they take turns."""
+    group: int = 0
+    """Devices of one group are shared together."""
+
+
 class PreparedDevice(Value, frozen=True):
-    """One device that was made ready for a claim."""
+    """One device that is made ready for a claim."""
 
     requests: tuple[str, ...]
     """The requests of the claim that it answers."""
@@ -116,19 +145,44 @@ class PreparedDevice(Value, frozen=True):
     device: str
     """As the slice names it within its pool."""
     uuid: DeviceUuid
+    """Empty while it is a MIG device that is still to be made."""
     cdi_names: tuple[str, ...] = ()
     part: GpuPart | None = None
     """How much of the GPU it is; `None` for all of the device."""
+    gpu: GpuUuid = GpuUuid("")
+    """The GPU that it is, or is cut from."""
+    share_id: str = ""
+    is_admin: bool = False
+    """Whether it is there to be looked at, beside whoever has it."""
+    sharing: ClaimSharing | None = None
+    is_made: bool = False
+    """Whether it is a MIG device that is made for the claim, and goes with it."""
 
 
 class PreparedClaim(Value, frozen=True):
-    """A claim whose devices are ready for the pods that it is reserved for."""
+    """A claim whose devices are ready for the pods that it is reserved for, or are being made so."""
 
     uid: str
     namespace: str
     name: str
     devices: tuple[PreparedDevice, ...]
     since_seconds: float
+    pods: tuple[PodIdentity, ...] = ()
+    """Those that it was reserved for when it was prepared."""
+    is_ready: bool = True
+    """False while what was begun for it may be half done: it is done again from its start, or taken back."""
+
+    def describe(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class EndedClaim(Value, frozen=True):
+    """A claim that was put away: who comes late to have it made ready for the same pods is turned away."""
+
+    uid: str
+    pods: tuple[PodIdentity, ...]
+    at_seconds: float
 
 
 class Step(Value, frozen=True):

@@ -7,6 +7,8 @@ from nodeagent.model.gpu import MigProfile
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.values import Value
 
+MEMORY: Final = "mig.json"
+"""In the state directory: the layout that was asked for last, and who is paused for it."""
 NEWEST: Final = -1
 """In the place of an instance's id: the one that was made just before."""
 
@@ -88,6 +90,20 @@ class Write(Value, frozen=True, omit_defaults=True):
         )
 
 
+class PartitionWish(Value, frozen=True):
+    """A single MIG device that somebody is to have, and its place on the GPU."""
+
+    gpu: GpuUuid
+    profile: str
+    """Of its GPU instance, which it fills: `1g.10gb`."""
+    start: int
+    """The memory slot in which it begins, one of the profile's placements."""
+
+    def describe(self) -> str:
+        """As people read it: `1g.10gb at slot 2`."""
+        return f"{self.profile} at slot {self.start}"
+
+
 class GpuChange(Value, frozen=True):
     """A GPU that is being cut otherwise, or waits for it."""
 
@@ -102,6 +118,10 @@ class GpuChange(Value, frozen=True):
     done: int = 0
     """Calls made so far."""
 
+    def describe(self) -> str:
+        """As people read it: `GPU 3 becomes 7 x 1g.10gb: create GPU instance 1g.10gb at slot 2`."""
+        return f"GPU {self.index} becomes {self.wanted}: {self.doing}"
+
 
 class MigState(Value, frozen=True):
     """State: the layout that is asked for, how it stands, and which GPUs change for it now."""
@@ -111,7 +131,7 @@ class MigState(Value, frozen=True):
     origin: str = ""
     """Who asks: the label, a person, the configuration."""
     standing: str = ""
-    """As the label `nvidia.com/mig.config.state` says it: `pending`, `success`, `failed`."""
+    """As the label `nvidia.com/mig.config.state` says it: `pending`, `rebooting`, `success`, `failed`."""
     detail: str = ""
     changes: tuple[GpuChange, ...] = ()
 

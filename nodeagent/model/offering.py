@@ -40,7 +40,7 @@ class DoorHolder(Value, frozen=True):
         """Pod and container where they are known, else its name."""
         if self.pod is None:
             return self.name
-        pod = f"{self.pod.namespace}/{self.pod.name}"
+        pod = self.pod.describe()
         return f"{pod} ({self.container})" if self.container else pod
 
 

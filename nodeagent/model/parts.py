@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid, ResourceName
@@ -28,6 +28,19 @@ class PartLimit(Value, frozen=True):
     """Hundredths that it is promised."""
     cores_max: int | None = None
     """Hundredths that it may use while nobody else does; what it is promised where that is all."""
+    context_bytes: int = 0
+    """What each CUDA context takes by itself, which counts as the container's."""
+
+
+class PartMeasure(Value, frozen=True):
+    """How busy a GPU was, in hundredths of the time: what the library in a container corrects its estimates by."""
+
+    number: int
+    """Another one for each measurement."""
+    own: int
+    """By the container."""
+    total: int
+    """By all."""
 
 
 class PartFolder(Value, frozen=True):
@@ -54,6 +67,8 @@ class PodRequest(Value, frozen=True):
     annotations: Mapping[str, str] = {}
     containers: tuple[ContainerRequest, ...] = ()
     """Init containers first, each kind in its order."""
+    is_finished: bool = False
+    """Whether nothing of it will run any more."""
 
 
 class ContainerState(StrEnum):
@@ -89,6 +104,17 @@ class PartWish(Value, frozen=True):
     who: str = ""
 
 
+class ChoiceCorrection(Value, frozen=True):
+    """What a pod is to say instead of a scheduler's choice that could not be obeyed."""
+
+    pod: PodIdentity
+    container: str
+    annotations: Mapping[str, str]
+    kind: Literal["unreadable", "impossible"]
+    """Whether the choice made no sense on this node, or did and could not be."""
+    reason: str
+
+
 class PartReasons(Value, frozen=True):
     """State: how GPUs were chosen, in lines of text, since the agent began."""
 
@@ -96,6 +122,8 @@ class PartReasons(Value, frozen=True):
     """By the number of the binding."""
     waiting: Mapping[str, tuple[str, ...]] = {}
     """For each container that waits for room, why."""
+    overruled: Mapping[str, int] = {}
+    """How many choices of schedulers were not obeyed, by the kind of reason."""
 
 
 class PartOffers(Value, frozen=True):

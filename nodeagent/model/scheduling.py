@@ -1,10 +1,14 @@
 """Pods and nodes of the whole cluster, as far as a scheduler's extender looks at them."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import field
 
 from nodeagent.model.values import Value
+
+FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
+"""Those of a pod of which nothing will run any more; the node and the extender free what it had by the same word."""
 
 
 class SeenContainer(Value, frozen=True):
@@ -32,6 +36,8 @@ class SeenPod(Value, frozen=True):
     init_containers: tuple[SeenContainer, ...] = ()
     is_finished: bool = False
     """Whether nothing of it will run any more."""
+    is_forced: bool = False
+    """Whether it is deleted without waiting for its containers."""
 
 
 class SeenNode(Value, frozen=True):

@@ -70,3 +70,12 @@ class PartUsage(Value, frozen=True):
     containers: tuple[ContainerUse, ...] = ()
     """In the order of their bindings."""
     undivided: tuple[UndividedUse, ...] = ()
+
+    @property
+    def named(self) -> "PartUsage":
+        """Without pods of which the name is not known yet: two of them would be told of as one."""
+        return PartUsage(
+            time_seconds=self.time_seconds,
+            containers=tuple(one for one in self.containers if one.pod.name),
+            undivided=tuple(one for one in self.undivided if one.pod.name),
+        )

@@ -16,6 +16,8 @@ CHANNEL_KIND: Final = f"{VENDOR}/imex-channel"
 EXTRA_KINDS: Final = {name: f"{VENDOR}/{name}" for name in ("gdrcopy", "gds", "mofed")}
 PART_KIND: Final = f"{VENDOR}/part"
 """Of one container's parts of GPUs: each has a name of its own, of which nothing can be read."""
+CLAIM_KIND: Final = "k8s.gpu.nvidia.com/claim"
+"""Of the devices of a claim, under NVIDIA's own name for it: each has a name of its own."""
 ALL: Final = "all"
 
 
@@ -30,6 +32,19 @@ def qualify(kind: str, name: str) -> str:
     return f"{kind}={name}"
 
 
+PART_FILES: Final = f"{PART_KIND.replace('/', '-')}-"
+"""How the names of the files begin that define one container's parts each."""
+
+
 def name_part_file(name: str) -> str:
     """The file that defines one container's parts; the name is unqualified."""
-    return f"{PART_KIND.replace('/', '-')}-{name}.json"
+    return f"{PART_FILES}{name}.json"
+
+
+CLAIM_FILES: Final = f"{CLAIM_KIND.replace('/', '-')}_"
+"""How the names of the files begin that define one claim's devices each."""
+
+
+def name_claim_file(uid: str) -> str:
+    """The file that defines what a claim's devices are."""
+    return f"{CLAIM_FILES}{uid}.json"

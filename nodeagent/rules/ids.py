@@ -18,7 +18,9 @@ from nodeagent.model.ids import DeviceId
 
 _SHARE: Final = "::"
 _PART: Final = ":"
-_UUIDS: Final = ("GPU-", "MIG-")
+DEVICE_PREFIX: Final = "DEV-"
+"""Of devices other than NVIDIA's; the rest of such an id is its class's own."""
+_OURS: Final = ("GPU-", "MIG-", DEVICE_PREFIX)
 _NUMBER: Final = "0|[1-9][0-9]{0,5}"
 _TOKEN: Final = re.compile(rf"(core|mem|gpu)-n(x|{_NUMBER})-g([0-9a-f]{{8}})-({_NUMBER})")
 
@@ -71,8 +73,8 @@ def is_share(device_id: str) -> bool:
 
 
 def is_ours(device_id: str) -> bool:
-    """Whether a kubelet device id has the form of a GPU's or a MIG device's, whoever offers it."""
-    return device_id.startswith(_UUIDS)
+    """Whether a kubelet device id has a form that this agent gives: a GPU's, a MIG device's, another device's."""
+    return device_id.startswith(_OURS)
 
 
 def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:

@@ -1,5 +1,7 @@
 """Every command in the documentation is one that the agent understands."""
 
+import argparse
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -58,12 +60,18 @@ def _find_starts(segment: list[str]) -> Iterator[list[str]]:
             yield segment[index + 1 :]
 
 
+@functools.cache
+def make_parser() -> argparse.ArgumentParser:
+    """Once: it takes long to make, and knows nothing of what it parsed before."""
+    return build_parser(COMMANDS)
+
+
 def parse(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What the parser says against it; nothing when it takes it. A placeholder such as … stands for anything."""
     if any("…" in word or "..." in word for word in words):
         return ""
     try:
-        build_parser(COMMANDS).parse_args(words)
+        make_parser().parse_args(words)
     except SystemExit as end:
         said = capsys.readouterr().err
         return f"nodeagent {shlex.join(words)}: {said}" if end.code else ""

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import nodeagent
-from nodeagent.app.container_side import CDI_MODULES, RUNTIME_MODULES
-from tests.bench.node import bench_node, find_free_port
+from nodeagent.app.sides.container import CDI_MODULES, RUNTIME_MODULES
+from tests.bench.around.node import bench_node, find_free_port
 
 LATE = (
     "aiohttp",
+    "google.protobuf.text_format",
     "grpclib.server",
     "html",
     "http.client",
@@ -20,17 +21,22 @@ LATE = (
     "kubernetes_asyncio",
     "nodeagent.components.cdi.component",
     "nodeagent.components.cluster.component",
+    "nodeagent.components.devices",
     "nodeagent.components.exporter",
     "nodeagent.components.labeler",
     "nodeagent.components.runtime.component",
+    "nodeagent.components.slices",
     "nodeagent.components.web",
     "nodeagent.components.wishes",
     "nodeagent.edge.container_runtime",
+    "nodeagent.edge.host.devices.host_scan",
     "nodeagent.edge.http.access",
     "nodeagent.edge.http.server",
     "nodeagent.edge.kube.client",
+    "nodeagent.edge.kube.slices",
     "nodeagent.edge.simulated.kubelet",
     "nodeagent.edge.simulated.source",
+    "nodeagent.rules.devices",
     "prometheus_client",
     "pynvml",
     "tomlkit",
@@ -89,7 +95,7 @@ def test_what_pods_do_not_wait_for_is_loaded_after_register(loaded: frozenset[st
 
 
 OFF = (
-    "nodeagent.app.shim_side",
+    "nodeagent.app.sides.shim",
     "nodeagent.components.cdi.keep_shim",
     "nodeagent.components.cdi.plan_shim",
     "nodeagent.edge.host.shim",

@@ -13,29 +13,24 @@ import anyio
 
 from nodeagent import __version__
 from tests import generate
-from tests.bench import (
-    admission,
-    agent,
+from tests.bench import compare, curves, reference
+from tests.bench.operations import OPERATIONS
+from tests.bench.pieces import (
     bus_publish,
     cdi,
-    cluster,
-    compare,
-    curves,
-    exposition,
-    extender,
-    foreign,
+    claims,
     fractions,
-    hour,
     imports,
     metrics,
-    page,
+    mig,
+    mps,
     plugin,
-    reference,
     shim,
+    slices,
     vgpu,
 )
-from tests.bench.operations import OPERATIONS
 from tests.bench.rows import Row, render_table, to_json
+from tests.bench.whole import admission, agent, cluster, exposition, extender, fleet, foreign, hour, memory, page, start
 
 RESULTS = Path("results")
 Measure = Callable[[], list[Row]]
@@ -50,7 +45,7 @@ def main() -> int:
         sys.stdout.write(compare.compare(options.compare, _list_passed_on(options), pairs=options.pairs) + "\n")
         return 0
     if options.plugin:
-        sys.stdout.write(foreign.compare(options.plugin, options.plugin_dir, options.rounds, options.pairs) + "\n")
+        sys.stdout.write(_compare_plugin(options) + "\n")
         return 0
     groups = dict(_measure_groups(options))
     rows = [row for group in groups.values() for row in group]
@@ -61,6 +56,10 @@ def main() -> int:
     if options.reference:
         _refer(options)
     return int(any(row.verdict == "OVER" for row in rows))
+
+
+def _compare_plugin(options: argparse.Namespace) -> str:
+    return foreign.compare(options.plugin, options.plugin_dir, options.rounds, options.pairs, options.shares)
 
 
 def _measure_groups(options: argparse.Namespace) -> Iterator[tuple[str, list[Row]]]:
@@ -99,15 +98,22 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "shim": shim.measure,
         "vgpu": vgpu.measure,
         "decisions": plugin.measure_decisions,
+        "start": lambda: start.measure(options.rounds),
         "life": lambda: agent.measure_life(options.rounds),
         "admission": lambda: admission.measure(options.rounds * 200),
         "fractions": fractions.measure,
+        "mig": mig.measure,
+        "mps": mps.measure,
         "work": agent.measure_work,
+        "memory": memory.measure,
         "partitioned": agent.measure_partitioned,
         "hour": hour.measure,
         "page": page.measure,
         "metrics": exposition.measure,
         "cluster": cluster.measure,
+        "fleet": fleet.measure,
+        "slices": slices.measure,
+        "claims": claims.measure,
         "extender": extender.measure,
         "faults": lambda: agent.measure_faults(max(1, options.rounds // 5)),
     }
@@ -124,6 +130,7 @@ def _parse() -> argparse.Namespace:
         "--plugin", metavar="COMMAND", help="run against another device plugin, in turns; {dir} is the kubelet's root"
     )
     parser.add_argument("--plugin-dir", type=Path, metavar="DIR", help="kubelet root, where the plugin has it fixed")
+    parser.add_argument("--shares", type=int, default=1, metavar="N", help="of each GPU; the plugin reads {config}")
     parser.add_argument("--reference", action="store_true", help="write docs/bench/reference.json and the pages")
     parser.add_argument("--keep-chaos", type=Path, metavar="FILE", help="take stories into the reference")
     parser.add_argument("--keep-soak", type=Path, metavar="FILE", help="take long runs into the reference")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Browser, running_browser
+from tests.support.programs.browser import Browser, running_browser
 
 
 @pytest.fixture(scope="module")

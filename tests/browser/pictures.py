@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.agent_process import AgentProcess, running_simulation
-from tests.support.browser import Browser, running_browser
+from tests.support.programs.agent_process import AgentProcess, running_simulation
+from tests.support.programs.browser import Browser, running_browser
 
 SIZES = {360: 780, 1280: 860, 1920: 1080}
 THEMES = ("light", "dark")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, running_busy_node
-from tests.support.axe import AxeUnavailable, read_axe
-from tests.support.browser import Browser
+from tests.support.programs.agent_process import AgentProcess, running_busy_node
+from tests.support.programs.axe import AxeUnavailable, read_axe
+from tests.support.programs.browser import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, running_busy_node
-from tests.support.browser import Browser
+from tests.support.programs.agent_process import AgentProcess, running_busy_node
+from tests.support.programs.browser import Browser
 
 OVERFULL = (
     "[...document.querySelectorAll("

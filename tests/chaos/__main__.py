@@ -16,6 +16,8 @@ import anyio
 from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.plan import plan_story
+from tests.chaos.room_story import list_room_steps
+from tests.chaos.rooms import Rooms
 from tests.chaos.story import CALM_EVERY, list_steps
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
@@ -27,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--freeze-seconds", type=float, default=3.0, help="how long a long standstill is (%(default)s)")
+    parser.add_argument("--rooms", action="store_true", help="all doors of the node open: parts, claims, layouts, …")
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about the story is added to this file")
     options = parser.parse_args()
@@ -37,9 +40,11 @@ def main() -> int:
 def _tell(directory: Path, options: argparse.Namespace) -> int:
     state = directory / "state"
     state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", state], check=True)
+    # Just enough for what lies there; each container with a part has a folder of its own.
+    size = "1536k" if options.rooms else "256k"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", state], check=True)
     fake = FakeNvml(directory, "dgx-h100")
-    machine = Machine(directory, fake, options.seed)
+    machine = Machine(directory, fake, options.seed, rooms=Rooms(directory) if options.rooms else None)
     violation = ""
     began = time.monotonic()
     try:
@@ -64,6 +69,7 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
         "seconds": round(seconds, 1),
         "admitted": machine.admitted,
         "refused": machine.refused,
+        "rooms": machine.tenants.count() if machine.tenants else {},
         "ready_seconds": round(machine.slowest["ready"], 2),
         "well_seconds": round(machine.slowest["well"], 2),
         "stall_seconds": round(machine.longest_stall_seconds, 2),
@@ -73,12 +79,13 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
     if options.result:
         with options.result.open("a") as file:
             file.write(json.dumps(told) + "\n")
+    counts = machine.tenants.count() if machine.tenants else {}
     if not violation:
         sys.stdout.write(
             f"{options.steps} steps in {seconds:.0f} s: {machine.admitted} pods admitted, {machine.refused} refused"
             f" while something was broken; after the last fault ready within {machine.slowest['ready']:.1f} s and all"
             f" well within {machine.slowest['well']:.1f} s, not counting up to {machine.longest_stall_seconds:.1f} s"
-            " without a processor; nothing violated\n"
+            f" without a processor{''.join(f', {count} {what}' for what, count in counts.items())}; nothing violated\n"
         )
 
 
@@ -96,7 +103,8 @@ async def _run(machine: Machine, options: argparse.Namespace) -> None:
         await machine.start()
         try:
             await machine.calm()
-            story = plan_story(options.seed, options.steps, list_steps(options.freeze_seconds))
+            steps = list_room_steps if options.rooms else list_steps
+            story = plan_story(options.seed, options.steps, steps(options.freeze_seconds))
             for number, (step, chance) in enumerate(story, start=1):
                 what = await step(machine, chance)
                 sys.stdout.write(f"{number:>5} {time.monotonic() - began:7.1f} s  {what}\n")

@@ -23,19 +23,29 @@ ANSWER_SECONDS = 30.0
 class Agent:
     """`nodeagent run`, one life after the other."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        environment: Mapping[str, str],
+        module: str = "nodeagent",
+    ) -> None:
+        self._module = module
         self.port = int(str(settings["http.listen"]).rpartition(":")[2])
         self._words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         base = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)}
         self._environment = {**base, **environment}
+        self.once: Mapping[str, str] = {}
+        """What the environment of the next life has besides, and no other."""
         self._config = directory / "config.yaml"
         self.configure({})
         self._log = (directory / "agent.log").open("wb")
-        self._start()
 
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "nodeagent", "run", "--config", str(self._config), *self._words]
-        self._process = subprocess.Popen(command, env=self._environment, stdout=subprocess.DEVNULL, stderr=self._log)
+    def begin(self) -> None:
+        """The first life, or the next."""
+        command = [sys.executable, "-m", self._module, "run", "--config", str(self._config), *self._words]
+        environment, self.once = {**self._environment, **self.once}, {}
+        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=self._log)
         self.has_answered = False
         """Whether this life has come so far that it listens to signals."""
 
@@ -60,10 +70,6 @@ class Agent:
         """Have it end, and wait for that."""
         self._process.send_signal(sent)
         return await run_sync(self._process.wait, END_SECONDS)
-
-    def begin(self) -> None:
-        """The next life."""
-        self._start()
 
     def close(self) -> None:
         """End it, whatever state it is in."""

@@ -90,7 +90,7 @@ class Gpus:
         """What there is of each resource; what is on a broken GPU does not count."""
         counts: dict[str, int] = {}
         for gpu in range(GPUS):
-            for resource in self._list_resources(gpu):
+            for resource in self.list_resources(gpu):
                 counts[resource] = counts.get(resource, 0) + int(not self.is_broken(gpu))
         return counts
 
@@ -98,7 +98,8 @@ class Gpus:
         """GPUs that are not broken."""
         return sum(not self.is_broken(gpu) for gpu in range(GPUS))
 
-    def _list_resources(self, gpu: int) -> list[str]:
+    def list_resources(self, gpu: int) -> list[str]:
+        """Of one GPU, each as often as there are devices of it."""
         return [f"nvidia.com/mig-{name}" for name in self._cut[gpu]] if gpu in self._cut else [WHOLE]
 
     def list_devices(self) -> frozenset[str]:
@@ -108,6 +109,11 @@ class Gpus:
             state = self.fake.gpu(gpu)
             devices |= {slot.uuid for slot in state.mig_devices if slot.present} if gpu in self._cut else {state.uuid}
         return frozenset(device.decode() for device in devices)
+
+    def count_slots(self, gpu: int) -> int:
+        """The MIG devices that there are on it now, whoever has made them."""
+        state = self.fake.gpu(gpu)
+        return sum(bool(slot.present) for slot in state.mig_devices) if state.mig_mode else 0
 
     def find_gpu(self, device: str) -> int | None:
         """Whose device this is, whole or cut out of it; nothing for one that is no more."""

@@ -10,21 +10,28 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
+from anyio.to_thread import run_sync
 
 from nodeagent.edge.simulated.kubelet.kubelet import StandInKubelet
 from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.agent import Agent, measure_stall
 from tests.chaos.hardware import GPUS, WHOLE, Gpus
+from tests.chaos.rooms import CAMERAS, Rooms
 from tests.chaos.surroundings import Surroundings
+from tests.chaos.tenants import Tenants
 from tests.chaos.truth import Truth, Violated, find_doubled, find_left_over, find_missing
 from tests.fakes.apiserver import NODE
 from tests.fakes.clock.other import OtherClock
 from tests.fakes.nvml.control import FakeNvml
+from tests.faults.steps.armed import PROGRAMS
 
+ARMED = "tests.faults.steps.armed"
+"""The agent with programs of its own that need not be built, and a hand on its steps."""
 NAMESPACE = "chaos"
 READY_SECONDS = 5.0
 """From the last fault to readiness; what the machine kept the agent waiting comes on top, as it was measured."""
@@ -32,6 +39,11 @@ WELL_SECONDS = 15.0
 """From there until every neighbour has been told the truth, by the same measure."""
 LONG_PATIENCE = 8.0
 """With settings that are not in haste, a device is free half a minute after its pod is gone."""
+ROOMS_PATIENCE = 4.0
+"""What has a part of a GPU is looked at every ten seconds, and gone after two looks."""
+ROOM_PATHS = ("/api/v1/parts", "/api/v1/claims", "/api/v1/doors", "/api/v1/mps")
+CUT_BY_LABEL = frozenset({0, 1})
+OK = 200
 LONG_ATTEMPTS, PROBE_PAUSE_SECONDS = 40, 0.25
 LOSE_PATIENCE_SECONDS = 120.0
 """After which nothing is measured any more."""
@@ -65,13 +77,25 @@ class Machine:
     """One node."""
 
     def __init__(
-        self, directory: Path, fake: FakeNvml, seed: int, *, pace: Sequence[str] = HASTE, speed: int = 1
+        self,
+        directory: Path,
+        fake: FakeNvml,
+        seed: int,
+        *,
+        pace: Sequence[str] = HASTE,
+        speed: int = 1,
+        rooms: Rooms | None = None,
     ) -> None:
+        """`rooms` opens all doors; without them GPUs are given whole, as on most nodes."""
+        self.rooms = rooms
+        self.tenants: Tenants | None = None
         self.state_dir = directory / "state"
         self.gpus, self.truth = Gpus(fake, directory / "sys"), Truth()
         self.kubelet = StandInKubelet(directory / "kubelet", seed=seed)
         self.surroundings = Surroundings(directory)
         self.clock = OtherClock(directory, speed=speed)
+        if rooms is not None:
+            self.tenants = Tenants(rooms, self.gpus, self.kubelet, self.surroundings)
         self._pace = (*ALWAYS, *pace)
         # What a node's own settings take their time for; and to an agent whose clocks run fast the kubelet is slow.
         self._patience, self._attempts = (1.0, 1) if pace is HASTE else (LONG_PATIENCE, LONG_ATTEMPTS)
@@ -80,6 +104,8 @@ class Machine:
         self.slowest = {"ready": 0.0, "well": 0.0}
         """Seconds, without what the machine was measured to have kept the agent waiting."""
         self.longest_stall_seconds = 0.0
+        self.waits_for = ""
+        """What of the other doors is not yet as it was asked for."""
         self._directory, self._filler = directory, self.state_dir / "filler"
         self._agent: Agent | None = None
 
@@ -88,15 +114,22 @@ class Machine:
         assert self._agent is not None, "the node was not started"
         return self._agent
 
-    async def start(self) -> None:
-        """The neighbours, then the agent."""
+    async def start(self, once: Mapping[str, str] | None = None) -> None:
+        """The neighbours, then the agent; its first life has this in its environment besides."""
         await self.surroundings.start()
-        self._agent = Agent(self._directory, self._plan_settings(), self.clock.environment)
+        environment, module = dict(self.clock.environment), "nodeagent"
+        if self.rooms is not None:
+            environment[PROGRAMS], module = str(self.rooms.programs), ARMED
+        self._agent = Agent(self._directory, self._plan_settings(), environment, module)
+        self._agent.once = once or {}
+        self._agent.begin()
 
     async def stop(self) -> None:
         """Everything ends, whatever state it is in."""
         if self._agent is not None:
             self._agent.close()
+        if self.rooms is not None:
+            self.rooms.close()
         await self.surroundings.stop()
         self.clock.close()
 
@@ -118,6 +151,7 @@ class Machine:
             "driver.worker_environment": json.dumps({**fake.environment, **self.clock.environment}),
             "http.listen": f"127.0.0.1:{_find_free_port()}",
             **dict(setting.split("=", maxsplit=1) for setting in self._pace),
+            **(self.rooms.plan_settings() if self.rooms is not None else {}),
         }
 
     # The agent.
@@ -154,20 +188,26 @@ class Machine:
             self.kubelet.delete_pod(NAMESPACE, name)
             return
         devices = self.kubelet.held_devices(NAMESPACE, name)
-        if not devices <= self.gpus.list_devices():
+        if not devices <= {*self.gpus.list_devices(), *CAMERAS}:
             self.stale += 1
             self.kubelet.delete_pod(NAMESPACE, name)
             return
         self.admitted += 1
         self.truth.admit(name, devices, size)
+        if self.tenants is not None:
+            self.tenants.note_whole(name, devices)
 
     def delete_pod(self, name: str) -> None:
         self.truth.delete(name)
+        if self.tenants is not None:
+            self.tenants.forget_whole(name)
         self.kubelet.delete_pod(NAMESPACE, name)
 
     def is_used(self, gpu: int) -> bool:
         """Whether a living pod has it, or a part of it."""
         held = frozenset().union(*self.truth.held().values())
+        if self.tenants is not None and self.tenants.holdings.list_of(gpu):
+            return True
         return any(self.gpus.find_gpu(device) == gpu for device in held)
 
     # The disk.
@@ -198,6 +238,8 @@ class Machine:
             raise Violated(f"the agent's table has {doubled} twice")
         if missing := find_missing(self.truth, told):
             raise Violated(f"the agent's table lacks {missing}, which pods hold")
+        if faults := await self._find_faults():
+            raise Violated(f"the agent's account is wrong: {faults}")
 
     def _check_alive(self) -> None:
         if self.agent.exit_status is not None:
@@ -218,7 +260,41 @@ class Machine:
         if not status or "[+] gate allocations_recovered" not in body:
             return None
         status, body = await self.agent.get("/api/v1/allocations")
-        return [one["devices"] for one in json.loads(body)] if status else None
+        return [one["devices"] for one in json.loads(body) if one["source"] != "claim"] if status else None
+
+    async def _read_doors(self) -> tuple[Any, Any, Any] | None:
+        """The agent's account of the other doors; nothing while it cannot be asked."""
+        told = [await self.agent.get(f"/api/v1/{name}") for name in ("parts", "claims", "doors")]
+        if any(status != OK for status, _ in told):
+            return None
+        parts, claims, doors = (json.loads(body) for _, body in told)
+        return parts, claims, doors
+
+    async def _find_faults(self) -> list[str]:
+        """What of it is wrong; an agent that has just recovered its journal tells all of it at once."""
+        if self.tenants is None or (account := await self._read_doors()) is None:
+            return []
+        return self.tenants.check_told(*account)
+
+    async def _is_account_true(self) -> bool:
+        """Whether it knows of all that there is, and of nothing else, and everything is there that belongs to it."""
+        assert self.tenants is not None
+        account = await self._read_doors()
+        if account is None or self.tenants.list_left_over(*account[:2]) or self.tenants.check_told(*account):
+            return False
+        wanted, there = await run_sync(self.tenants.count_daemons)
+        return wanted == there and await run_sync(self.tenants.is_table_whole)
+
+    async def _is_settled(self) -> bool:
+        assert self.tenants is not None
+        if not self.tenants.is_layout_true():
+            for name in [name for name, devices in self.truth.held().items() if self._are_of_layout(devices)]:
+                self.delete_pod(name)
+        self.waits_for = await self.tenants.settle()
+        return not self.waits_for
+
+    def _are_of_layout(self, devices: Collection[str]) -> bool:
+        return any((self.gpus.find_gpu(device) in CUT_BY_LABEL) for device in devices)
 
     async def check_health_told(self) -> None:
         """While things are broken, the kubelet is told so, and of nothing else.
@@ -238,17 +314,21 @@ class Machine:
         self.gpus.mend()
         self.empty_disk()
         await self.surroundings.start()
-        ready = await self._wait(self._is_ready, "ready", READY_SECONDS)
+        ready = await self._wait(self._is_ready, "ready", READY_SECONDS, patience=self._patience)
         self.slowest["ready"] = max(self.slowest["ready"], ready)
+        if self.tenants is not None:
+            await self._wait(self._is_settled, "where all that was begun has ended", WELL_SECONDS)
         well = ready + await self._wait(self._is_offer_true, "offering every healthy device", WELL_SECONDS)
         well += await self._wait(self._is_table_true, "in agreement with the pods", WELL_SECONDS)
         well += await self._wait(self._is_node_told, "telling the API server the truth", WELL_SECONDS)
+        if self.tenants is not None:
+            await self._wait(self._is_account_true, "in agreement with whoever is behind the other doors", WELL_SECONDS)
         self.slowest["well"] = max(self.slowest["well"], well)
         await self._admit_probe()
 
     async def _admit_probe(self) -> None:
         """With nothing broken and a GPU free, a pod that asks for one runs, whatever kubelet and agent went through."""
-        whole = self.gpus.count_devices().get(WHOLE, 0)
+        whole = self.count_devices().get(WHOLE, 0)
         if sum(device.startswith("GPU-") for devices in self.truth.held().values() for device in devices) == whole:
             return
         for _ in range(self._attempts):
@@ -266,7 +346,11 @@ class Machine:
     def is_offer_true(self) -> bool:
         """Whether the kubelet would give out every device that works, and no other."""
         offered = {name: offer.allocatable for name, offer in self.kubelet.offers().items() if offer.allocatable}
-        return offered == {name: count for name, count in self.gpus.count_devices().items() if count}
+        return offered == {name: count for name, count in self.count_devices().items() if count}
+
+    def count_devices(self) -> dict[str, int]:
+        """What there is to be offered of each resource."""
+        return self.gpus.count_devices() if self.tenants is None else self.tenants.count_offers()
 
     async def _is_offer_true(self) -> bool:
         return self.is_offer_true()
@@ -283,8 +367,11 @@ class Machine:
     async def _is_node_told(self) -> bool:
         return self.surroundings.is_node_told(GPUS)
 
-    async def _wait(self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float) -> float:
+    async def _wait(
+        self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float, patience: float = 0.0
+    ) -> float:
         """Seconds until it is so, less what the machine kept us waiting."""
+        patience = patience or (self._patience if self.tenants is None else max(self._patience, ROOMS_PATIENCE))
         before, began = self.agent.read_waits(), time.monotonic()
         with anyio.move_on_after(LOSE_PATIENCE_SECONDS):
             while not await is_so():
@@ -293,12 +380,14 @@ class Machine:
         took = time.monotonic() - began
         stall = min(took, measure_stall(before, self.agent.read_waits()))
         self.longest_stall_seconds = max(self.longest_stall_seconds, stall)
-        if took - stall <= limit_seconds * self._patience:
+        if took - stall <= limit_seconds * patience:
             return took - stall
-        state = [await self.agent.get(path) for path in ("/readyz", "/api/v1/conditions", "/api/v1/allocations")]
+        paths = ("/readyz", "/api/v1/conditions", "/api/v1/allocations", *(ROOM_PATHS if self.tenants else ()))
+        state = [await self.agent.get(path) for path in paths]
+        state += [(0, self.waits_for), (0, str(self.tenants.holdings.all()) if self.tenants else "")]
         raise Violated(
             f"only after {took:.1f} s, {stall:.1f} of them the machine's, {what}: {state},"
-            f" offered {dict(self.kubelet.offers())}, there is {self.gpus.count_devices()},"
+            f" offered {dict(self.kubelet.offers())}, there is {self.count_devices()},"
             f" node {self.surroundings.api.labels()}, pods {dict(self.truth.held())}"
         )
 

@@ -16,6 +16,9 @@ from tests.chaos.machine import Machine
 CALM_EVERY = 20
 """Steps between two moments at which everything is taken back and all must be well."""
 MOST_PODS = 5
+MIG = "nvidia.com/mig-"
+CUT_BY_HAND = 2
+"""Where the agent cuts others."""
 APPLICATION_XID = 31
 XID_EVENT = 8
 HOUR_SECONDS = 3600.0
@@ -29,7 +32,7 @@ async def add_pod(machine: Machine, random: Random) -> str:
     number, size, rank = random.getrandbits(32), random.choice((1, 1, 1, 2, 4)), random.random()
     if len(machine.truth.pods) >= MOST_PODS:
         return await delete_pod(machine, random)
-    shares = sorted(name for name in machine.kubelet.offers() if name != WHOLE)
+    shares = sorted(name for name in machine.kubelet.offers() if name.startswith(MIG))
     # Seven times in ten a whole GPU, else one of the kinds that there are.
     place = int((rank - 0.7) / 0.3 * len(shares)) if rank >= 0.7 and shares else None
     resource, size = (WHOLE, size) if place is None else (shares[place], 1)
@@ -209,6 +212,8 @@ async def cut_gpu(machine: Machine, random: Random) -> str:
     Nobody cuts a GPU that is broken, and nobody who has cut one sends pods before the kubelet knows.
     """
     gpu, layout = random.randrange(GPUS), random.choice((*LAYOUTS, (), ()))
+    if machine.tenants is not None:
+        gpu = CUT_BY_HAND
     if machine.gpus.is_broken(gpu) or machine.is_used(gpu):
         return f"GPU {gpu} cannot be cut"
     machine.gpus.cut(gpu, layout)

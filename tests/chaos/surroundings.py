@@ -18,6 +18,7 @@ class Surroundings:
         self.runtime_socket = directory / "containerd.sock"
         self.kubeconfig = directory / "kubeconfig"
         self._runtime: AsyncExitStack | None = None
+        self._cri = FakeCri(config={"enableCDI": True})
         self._is_api_up = False
 
     async def start(self) -> None:
@@ -46,12 +47,25 @@ class Surroundings:
     async def start_runtime(self) -> None:
         if self._runtime is None:
             self._runtime = AsyncExitStack()
-            await self._runtime.enter_async_context(FakeCri(config={"enableCDI": True}).serving(self.runtime_socket))
+            await self._runtime.enter_async_context(self._cri.serving(self.runtime_socket))
 
     async def stop_runtime(self) -> None:
         if self._runtime is not None:
             await self._runtime.aclose()
             self._runtime = None
+
+    def show_container(self, uid: str, namespace: str, pod: str) -> None:
+        """A container of this pod runs from now on, whether or not anybody can ask the runtime."""
+        self._cri.containers[f"{uid}-main"] = {
+            "io.kubernetes.pod.uid": uid,
+            "io.kubernetes.pod.namespace": namespace,
+            "io.kubernetes.pod.name": pod,
+            "io.kubernetes.container.name": "main",
+        }
+
+    def hide_container(self, uid: str) -> None:
+        """It has ended, and was removed."""
+        del self._cri.containers[f"{uid}-main"]
 
     def is_node_told(self, healthy: int) -> bool:
         """Whether the node object says that its GPUs are ready, and how many are fit for work."""

@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.plan import plan_story
-from tests.chaos.story import list_steps
+from tests.chaos.room_story import list_room_steps
+from tests.chaos.story import Step, list_steps
 
 STEPS = 200
 FEW_STEPS = 40
@@ -31,16 +33,17 @@ needs_namespaces = pytest.mark.skipif(not HAS_NAMESPACES, reason="needs mount na
 def tell_story(seed: int, *words: str, steps: int = STEPS) -> None:
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-m", "tests.chaos"]
     words = ("--seed", str(seed), "--steps", str(steps), *words)
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, f"{' '.join([*command[:4], *words])}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
 
 
-def test_a_seed_tells_the_same_story_again() -> None:
+@pytest.mark.parametrize("list_all", [list_steps, list_room_steps])
+def test_a_seed_tells_the_same_story_again(list_all: Callable[[float], Mapping[Step, int]]) -> None:
     """Steps, and whatever is drawn inside them, depend on nothing but the seed and their number."""
-    weights = {step.__name__: weight for step, weight in list_steps(1.0).items()}
+    weights = {step.__name__: weight for step, weight in list_all(1.0).items()}
 
     def tell(seed: int) -> list[tuple[str, float]]:
-        return [(kind, chance.random()) for kind, chance in plan_story(seed, STEPS, weights)]
+        return [(kind, chance.random()) for kind, chance in plan_story(seed, 5 * STEPS, weights)]
 
     assert tell(1) == tell(1)
     assert tell(1) != tell(2)
@@ -50,10 +53,20 @@ def test_a_seed_tells_the_same_story_again() -> None:
 @needs_namespaces
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("steps", [FEW_STEPS, pytest.param(STEPS, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("steps", [FEW_STEPS, STEPS])
 def test_nothing_is_violated_while_everything_goes_wrong(steps: int) -> None:
     """Over so many faults no device is given twice, no allocation is lost, the agent is well again after each pause."""
     tell_story(int(os.environ.get("CHAOS_SEED", str(SEED))), steps=steps)
+
+
+@needs_namespaces
+@pytest.mark.nightly
+@pytest.mark.timeout(1900)
+@pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
+def test_nothing_is_violated_behind_any_door(seed: int) -> None:
+    """Another 20,000 steps, with parts, claims, layouts, daemons and tables, and doors that are switched."""
+    tell_story(seed, "--rooms", "--freeze-seconds", str(LONG_FREEZE_SECONDS), *RESULT)
 
 
 @needs_namespaces

@@ -20,7 +20,7 @@ from nodeagent.edge.kube.library import load_library
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.errors import NodeagentError
-from tests.support.hostile_yaml import HOSTILE
+from tests.support.texts.hostile_yaml import HOSTILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("other processes do the work")]
 
@@ -41,6 +41,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader", READERS)
 def test_hostile_yaml_kills_no_reader(reader: str, tmp_path: Path) -> None:
     """Each text is read or refused, in the same process as the ones before it."""

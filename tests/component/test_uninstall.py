@@ -10,27 +10,31 @@ import anyio
 import pytest
 import yaml
 
+from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
-from nodeagent.cli.uninstall.steps import Step, remove_shim
+from nodeagent.cli.uninstall.steps import Outcome, Step, remove_shim
 from nodeagent.components.cdi.spec import render_spec_name
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
+from nodeagent.components.mig.wish import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.container_runtime.change_files import RuntimeFiles
+from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.model.cluster import NodeCondition, Taint
+from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
 from nodeagent.model.runtime import FileChange
+from nodeagent.model.slices import SliceContent, SlicePool
+from nodeagent.rules.cdi_names import name_claim_file, name_part_file
 from tests.fakes.apiserver import NODE, FakeApiServer
-from tests.support.command_line import run_here
-from tests.support.short_directory import short_dir
+from tests.support.files.short_directory import short_dir
+from tests.support.programs.command_line import run_here
 
 __all__ = ["short_dir"]
-
-pytestmark = pytest.mark.may_block("the command is run to its end, beside no event loop")
 
 
 class UsedNode:
@@ -52,6 +56,9 @@ class UsedNode:
         self.config.write_text(yaml.safe_dump(settings))
         self.ours = [
             self.write("cdi", render_spec_name("nvidia.com/gpu")),
+            self.write("cdi", "nodeagent-device-example.com-card.json"),
+            self.write("cdi", name_part_file("abc")),
+            self.write("cdi", name_claim_file("5d9c")),
             self.write("hooks", "nodeagent-cdi-hook"),
             self.write("shims", "nodeagent-oci-shim"),
             self.write("shims/shim", "table"),
@@ -62,6 +69,7 @@ class UsedNode:
             self.write("state", "allocations.journal"),
             self.write("state", "allocations.journal.prev"),
             self.write("state", "verdicts.json"),
+            self.write("state", "mig.json"),
         ]
         (root / "bin").mkdir()
         for name in ("nvidia-container-runtime", "nvidia-container-runtime.cdi"):
@@ -240,8 +248,12 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         node = KubeNode(client, NODE, SystemClock(), Random(1))
         await node.apply_labels(await node.read_node(), {"nvidia.com/gpu.count": "8"})
         await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
+        cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
+        await node.write_condition(cards, changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")
         await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
+        slices = KubeSlices(client, SlicePool(driver="gpu.nvidia.com", node=NODE), Random(1))
+        await slices.create("s", SliceContent(), (1, 1), "uid")
         await client.aclose()
         overrides = (
             f"kubernetes.kubeconfig={kubeconfig}",
@@ -252,12 +264,34 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         before = json.dumps(server.nodes[NODE])
         rehearsed = await remove_from_cluster(settings, {}, dry=True)
         assert json.dumps(server.nodes[NODE]) == before
+        assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 4
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 6
+        assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}
         assert (left["metadata"]["annotations"], left["spec"]["taints"], left["status"]["conditions"]) == ({}, [], [])
         assert await remove_from_cluster(settings, {}, dry=False) == []
+
+
+async def test_nobody_is_left_paused_for_an_agent_that_is_gone(tmp_path: Path) -> None:
+    """A kill in the middle of a MIG change, and then the end: others are themselves again."""
+    exporter = f"{DEPLOY_LABEL}dcgm-exporter"
+    remembered = Remembered(layout="all-balanced", paused={exporter: "true", f"{DEPLOY_LABEL}dcgm": "true"})
+    store = SealedFile(tmp_path / STORE[0], *STORE[1:])
+    async with FakeApiServer().running() as server:
+        server.add_node(NODE, **{exporter: PAUSED_FOR_MIG, f"{DEPLOY_LABEL}dcgm": "false"})
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}", f"node.state_dir={tmp_path}")
+        settings = load_settings(environ={}, overrides=overrides).settings
+        await anyio.to_thread.run_sync(store.write, b"something else")
+        assert await remove_from_cluster(settings, {}, dry=False) == []
+        await anyio.to_thread.run_sync(store.write, encode_remembered(remembered))
+        (rehearsed,) = await remove_from_cluster(settings, {}, dry=True)
+        assert server.labels(NODE)[exporter] == PAUSED_FOR_MIG
+        assert await remove_from_cluster(settings, {}, dry=False) == [rehearsed]
+        assert rehearsed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
+        assert server.labels(NODE) == {exporter: "true", f"{DEPLOY_LABEL}dcgm": "false"}
 
 
 async def test_what_the_api_server_refuses_is_a_step_that_failed(tmp_path: Path) -> None:

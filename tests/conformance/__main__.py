@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.integration.cluster.build import build, read_plan
+from tests.integration.cluster.making.build import build, read_plan
 
 MODULE = Path(__file__).parent
 

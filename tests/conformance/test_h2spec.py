@@ -19,9 +19,9 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationBase
 from tests.conformance.__main__ import MODULE
 from tests.fakes.device_plugin import FakeDevicePlugin
-from tests.integration.cluster.build import find_binaries, read_plan
-from tests.support.kubelets import no_crash
-from tests.support.short_directory import short_dir
+from tests.integration.cluster.making.build import find_binaries, read_plan
+from tests.support.files.short_directory import short_dir
+from tests.support.wire.kubelets import no_crash
 
 __all__ = ["short_dir"]
 

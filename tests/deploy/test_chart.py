@@ -2,46 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from nodeagent import __version__
-from nodeagent.config.load import load_settings
-from nodeagent.config.schema import Settings
-from tests.deploy.helm import CHART, MANIFEST, ROOT, helm_path, render_chart, render_manifest, run_helm
+from tests.deploy.chart import needs_helm, pod_of, read_manifest, read_objects, render_objects, settings_of
+from tests.deploy.helm import CHART, MANIFEST, ROOT, render_chart, render_manifest, run_helm
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
-needs_helm = pytest.mark.skipif(not helm_path().exists(), reason="Helm is not built: python -m tests.deploy.helm build")
-
-Object = dict[str, Any]
-
-
-def read_objects(text: str) -> dict[tuple[str, str], Object]:
-    documents = [document for document in yaml.safe_load_all(text) if document]
-    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
-
-
-def read_manifest() -> dict[tuple[str, str], Object]:
-    return read_objects(MANIFEST.read_text())
-
-
-def render_objects(*words: str) -> dict[tuple[str, str], Object]:
-    done = render_chart(*words)
-    assert done.returncode == 0, done.stderr
-    return read_objects(done.stdout)
-
-
-def pod_of(objects: dict[tuple[str, str], Object]) -> Object:
-    pod: Object = objects["DaemonSet", "nodeagent"]["spec"]["template"]["spec"]
-    return pod
-
-
-def settings_of(objects: dict[tuple[str, str], Object], directory: Path) -> Settings:
-    file = directory / "config.yaml"
-    file.write_text(objects["ConfigMap", "nodeagent"]["data"]["config.yaml"])
-    return load_settings(file, environ={"NODE_NAME": "a-node"}).settings
 
 
 @needs_helm
@@ -85,7 +54,7 @@ def test_every_host_directory_has_its_reason() -> None:
     """A mount of the host stands under a comment that says what for."""
     lines = (CHART / "templates/daemonset.yaml").read_text().splitlines()
     mounts = [number for number, line in enumerate(lines) if "hostPath:" in line]
-    assert len(mounts) == 7
+    assert len(mounts) == 10
     for number in mounts:
         assert lines[number - 2].strip().startswith("# "), lines[number]
 
@@ -107,88 +76,6 @@ def test_values_reach_the_agent_over_what_the_pod_decides(tmp_path: Path) -> Non
 
 
 @needs_helm
-@pytest.mark.parametrize("access", ["runtimeClass", "none"])
-def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
-    """Where somebody else gives the GPUs, or there are none, the container has no capability at all."""
-    pod = pod_of(render_objects("--set", f"gpuAccess={access}"))
-    security = pod["containers"][0]["securityContext"]
-    assert security["privileged"] is False
-    assert security["capabilities"] == {"drop": ["ALL"]}
-    assert security["allowPrivilegeEscalation"] is False
-    paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
-    assert "/dev" not in paths
-    assert ("/" in paths) == (access == "runtimeClass")
-
-
-WRITES = [
-    "runtime.manage=true",
-    "cdi.hook_dir=/opt/hook",
-    "runtime.shim=true,config.shim.dir=/opt/shim",
-    "runtime.shim=true,config.shim.nvidia_name_dir=/usr/local/bin",
-]
-
-
-@needs_helm
-@pytest.mark.parametrize("wish", WRITES)
-def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
-    """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
-    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
-    assert not host_mount_of(container)["readOnly"]
-    (shipped,) = pod_of(read_manifest())["containers"]
-    assert host_mount_of(shipped)["readOnly"]
-
-
-@needs_helm
-def test_gpus_can_be_cut_only_where_the_configuration_asks_for_it() -> None:
-    """The right to it comes with `mig.manage`, and goes with it."""
-    words = "gpuAccess=runtimeClass,config.mig.manage={}"
-    for asked, added in (("true", {"add": ["SYS_ADMIN", "SYS_CHROOT"]}), ("false", {})):
-        (container,) = pod_of(render_objects("--set", words.format(asked)))["containers"]
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], **added}
-        names = {each["name"] for each in container["env"]}
-        assert ("NVIDIA_MIG_CONFIG_DEVICES" in names) is (asked == "true")
-
-
-@needs_helm
-@pytest.mark.parametrize("wish", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
-def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
-    """Nor does one that is not wanted."""
-    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{wish}"))["containers"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert host_mount_of(container)["readOnly"]
-
-
-def host_mount_of(container: Object) -> Object:
-    (mount,) = (each for each in container["volumeMounts"] if each["mountPath"] == "/host")
-    return dict(mount)
-
-
-@needs_helm
-def test_the_shim_in_the_state_directory_is_tried_in_the_hosts_root() -> None:
-    """Nothing of the host is written for it; the class by which pods ask for it comes with it."""
-    objects = render_objects("--set", "gpuAccess=runtimeClass,config.runtime.shim=true")
-    (container,) = pod_of(objects)["containers"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
-    assert host_mount_of(container)["readOnly"]
-    shipped = read_objects((ROOT / "deploy/runtimeclass.yaml").read_text())
-    assert objects["RuntimeClass", "nvidia"] == shipped["RuntimeClass", "nvidia"]
-    words = "config.runtime.shim=true,createRuntimeClass=false"
-    for rendered in (render_objects(), render_objects("--set", words)):
-        assert ("RuntimeClass", "nvidia") not in rendered
-
-
-@needs_helm
-def test_markers_reach_the_host_when_they_are_asked_for() -> None:
-    """Operands of NVIDIA's operator look on the host; by default nobody writes there."""
-    pod = pod_of(render_objects("--set", "config.driver.validation_markers=true"))
-    (volume,) = (each for each in pod["volumes"] if each["name"] == "markers")
-    assert volume["hostPath"]["path"] == "/run/nvidia/validations"
-    assert {"name": "markers", "mountPath": "/run/nvidia/validations"} in pod["containers"][0]["volumeMounts"]
-    assert "markers" not in {each["name"] for each in pod_of(read_manifest())["volumes"]}
-
-
-@needs_helm
 @pytest.mark.parametrize(
     ("value", "named"),
     [
@@ -202,6 +89,7 @@ def test_markers_reach_the_host_when_they_are_asked_for() -> None:
         ("tolerations=all", "/tolerations"),
         ("resources.request.memory=1Gi", "request"),
         ("nodeSelectors.gpu=yes", "nodeSelectors"),
+        ("deviceClasses.extendedResourceName=gpu", "extendedResourceName"),
         ("extender.replica=2", "replica"),
         ("extender.replicas=0", "/extender/replicas"),
     ],
@@ -245,18 +133,6 @@ def test_monitoring_is_added_when_asked_for() -> None:
 
 
 @needs_helm
-@needs_helm
-@pytest.mark.parametrize("setting", ["metrics.pod_labels", "fractions.enabled"])
-def test_pods_may_be_read_only_where_a_setting_needs_it(setting: str) -> None:
-    """The right to follow pods comes with the setting that needs it, and is the reviewed one."""
-    name = ("ClusterRole", "nodeagent-pod-labels")
-    assert name not in render_objects()
-    added = render_objects("--set", f"config.{setting}=true")
-    reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
-    assert {key: added.get(key) for key in reviewed} == reviewed
-
-
-@needs_helm
 def test_dashboards_are_added_when_asked_for() -> None:
     """Each in a ConfigMap of its own, word for word as it is shipped, by a label that Grafana looks for."""
     objects = render_objects("--set", "dashboards.enabled=true")
@@ -275,82 +151,42 @@ def test_nodes_can_be_chosen_by_a_label_of_ones_own() -> None:
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "nodeagent": "true"}
 
 
-EXTENDER = ("--set", "extender.enabled=true")
-SCHEDULER = (*EXTENDER, "--set", "extender.scheduler.enabled=true,extender.scheduler.image=kube-scheduler:v1.36.0")
+CLAIMS = ("--set", "config.claims.enabled=true")
 
 
 @needs_helm
-def test_the_extender_is_added_when_asked_for_with_the_reviewed_rights() -> None:
-    """Under an account of its own, which may do nothing on nodes but look."""
-    assert not {name for _, name in render_objects() if "extender" in name}
-    objects = render_objects(*EXTENDER)
-    reviewed = read_objects((ROOT / "deploy/rbac-extender.yaml").read_text())
-    assert {key: objects.get(key) for key in reviewed} == reviewed
-    added = {key for key in objects.keys() - render_objects().keys() if key not in reviewed}
-    assert added == {
-        ("ConfigMap", "nodeagent-extender"),
-        ("Service", "nodeagent-extender"),
-        ("Deployment", "nodeagent-extender"),
-        ("NetworkPolicy", "nodeagent-extender"),
+def test_claims_bring_their_rights_classes_and_directories(tmp_path: Path) -> None:
+    """All as reviewed, and none of it without them; the kubelet's own places are followed."""
+    reviewed = {
+        key: one
+        for name in ("rbac-claims", "deviceclasses")
+        for key, one in read_objects((ROOT / f"deploy/{name}.yaml").read_text()).items()
     }
-    pod = objects["Deployment", "nodeagent-extender"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["args"] == ["extender"]
-    assert container["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
-    assert pod["serviceAccountName"] == "nodeagent-extender"
+    assert not reviewed.keys() & render_objects().keys()
+    objects = render_objects(*CLAIMS, "--set", "kubeletRoot=/data/kubelet")
+    assert {key: objects.get(key) for key in reviewed} == reviewed
+    paths = {volume["hostPath"]["path"] for volume in pod_of(objects)["volumes"] if "hostPath" in volume}
+    wanted = {"/data/kubelet/plugins/gpu.nvidia.com", "/data/kubelet/plugins_registry"}
+    assert wanted <= paths
+    assert wanted <= {mount["mountPath"] for mount in pod_of(objects)["containers"][0]["volumeMounts"]}
+    claims = settings_of(objects, tmp_path).claims
+    assert (str(claims.plugins_dir), str(claims.registry_dir)) == (
+        "/data/kubelet/plugins",
+        "/data/kubelet/plugins_registry",
+    )
 
 
 @needs_helm
-@pytest.mark.parametrize(("replicas", "shares"), [(1, False), (2, True)])
-def test_the_extenders_configuration_is_valid(tmp_path: Path, replicas: int, shares: bool) -> None:
-    """With the agent's own words; several replicas share a Lease of the name that its role has."""
-    words = ("--set", f"extender.replicas={replicas},config.extender.policy=spread,extender.tlsSecret=mine")
-    objects = render_objects(*EXTENDER, *words)
-    data = objects["ConfigMap", "nodeagent-extender"]["data"]
-    file = tmp_path / "config.yaml"
-    file.write_text(data["config.yaml"])
-    settings = load_settings(file, environ={}).settings.extender
-    assert (settings.listen.host, settings.listen.port, settings.policy) == ("", 3456, "spread")
-    assert settings.leader_election == shares
-    assert settings.lease_name in str(objects["Role", "nodeagent-extender"]["rules"])
-    assert str(settings.web_config_file) == "/etc/nodeagent/web.yaml"
-    assert "cert_file" in yaml.safe_load(data["web.yaml"])["tls_server_config"]
-
-
-@needs_helm
-@pytest.mark.parametrize(
-    ("profiles", "names"),
-    [
-        ("tencent", {"tencent.com/vcuda-core": False, "tencent.com/vcuda-memory": False}),
-        (
-            "hami",
-            {
-                "nvidia.com/gpu": False,
-                "nvidia.com/gpumem": True,
-                "nvidia.com/gpumem-percentage": True,
-                "nvidia.com/gpucores": True,
-            },
-        ),
-    ],
-)
-def test_a_scheduler_is_told_of_the_extender(profiles: str, names: dict[str, bool]) -> None:
-    """As a snippet for the cluster's own, and whole for a second one; it leaves the sizes of shares alone."""
-    objects = render_objects(*SCHEDULER, "--set", f"config.extender.profiles={{{profiles}}},extender.tlsSecret=mine")
-    (snippet,) = yaml.safe_load(objects["ConfigMap", "nodeagent-extender"]["data"]["scheduler-extender.yaml"])
-    configuration = yaml.safe_load(objects["ConfigMap", "nodeagent-scheduler"]["data"]["config.yaml"])
-    assert configuration["extenders"] == [snippet]
-    assert snippet["urlPrefix"] == "https://nodeagent-extender.nodeagent.svc:3456/scheduler"
-    assert {each["name"]: each["ignoredByScheduler"] for each in snippet["managedResources"]} == names
-    pod = objects["Deployment", "nodeagent-scheduler"]["spec"]["template"]["spec"]
-    mounts = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
-    assert str(Path(snippet["tlsConfig"]["caFile"]).parent) in mounts
-
-
-@needs_helm
-def test_a_second_scheduler_wants_an_image() -> None:
-    """Of the cluster's own version, which nobody here knows."""
-    done = render_chart(*EXTENDER, "--set", "extender.scheduler.enabled=true")
-    assert done.returncode != 0
-    assert "extender.scheduler.image" in done.stderr
+def test_classes_follow_the_names_that_are_configured() -> None:
+    """A driver of another name has selectors of that name; who asks in the old way is served where that is wanted."""
+    words = (
+        "config.claims.driver=gpu.example.com,deviceClasses.gpu=a-gpu,deviceClasses.extendedResourceName=nvidia.com/gpu"
+    )
+    objects = render_objects(*CLAIMS, "--set", words)
+    spec = objects["DeviceClass", "a-gpu"]["spec"]
+    assert spec["extendedResourceName"] == "nvidia.com/gpu"
+    (selector,) = spec["selectors"]
+    assert "device.attributes['gpu.example.com'].type == 'gpu'" in selector["cel"]["expression"]
+    assert "extendedResourceName" not in objects["DeviceClass", "mig.nvidia.com"]["spec"]
+    without = render_objects(*CLAIMS, "--set", "deviceClasses.create=false")
+    assert not [key for key in without if key[0] == "DeviceClass"]

@@ -21,7 +21,7 @@ from tests.deploy.dist import (
     read_parts,
     render_bill,
 )
-from tests.support.native import MACHINES, PROGRAMS
+from tests.support.programs.native import MACHINES, PROGRAMS
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
@@ -33,7 +33,7 @@ def describe(**fields: str) -> Message:
     return message
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_is_small_complete_and_the_same_twice(tmp_path: Path) -> None:
     """It carries the systemd unit and nothing that only developers need."""
     first, second = tmp_path / "first", tmp_path / "second"

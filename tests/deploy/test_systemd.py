@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_process import command_environment
-from tests.support.short_directory import short_dir
+from tests.support.files.short_directory import short_dir
+from tests.support.programs.agent_process import command_environment
 
 __all__ = ["short_dir"]
 
@@ -27,6 +27,13 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def read_addition() -> str:
+    """What docs/mps.md has people add to the unit."""
+    found = re.search(r"^```ini\n(.*?)^```$", (ROOT / "docs/mps.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
 def list_values(key: str) -> list[str]:
     return re.findall(rf"^{key}=(.*)$", UNIT.read_text(), re.MULTILINE)
 
@@ -41,6 +48,22 @@ def test_unit_is_understood_to_the_last_key(tmp_path: Path) -> None:
     unit.write_text(re.sub(r"^(Exec\w+)=nodeagent", rf"\1={program}", UNIT.read_text(), flags=re.MULTILINE))
     done = analyze("verify", "--man=no", "--recursive-errors=one", str(unit))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_what_is_added_for_mps_is_understood_too(tmp_path: Path) -> None:
+    """As people copy it from the page, over the unit; what it adds is what systemd then says of the whole."""
+    program, unit = tmp_path / "nodeagent", tmp_path / "nodeagent.service"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit.write_text(re.sub(r"^(Exec\w+)=nodeagent", rf"\1={program}", UNIT.read_text(), flags=re.MULTILINE))
+    added = tmp_path / "nodeagent.service.d"
+    added.mkdir()
+    (added / "override.conf").write_text(read_addition())
+    done = analyze("verify", "--man=no", "--recursive-errors=one", str(unit))
+    assert (done.returncode, done.stderr) == (0, "")
+    (added / "override.conf").write_text("[Service]\nKillModes=process\n")
+    assert "KillModes" in analyze("verify", "--man=no", "--recursive-errors=one", str(unit)).stderr, "it was read"
 
 
 @needs_systemd
@@ -64,6 +87,7 @@ def test_every_writable_path_of_the_unit_may_be_absent_or_is_made_at_boot() -> N
     assert set(needed) <= set(made)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
 def test_agent_runs_with_the_capabilities_of_the_unit_alone(short_dir: Path) -> None:
     """Without any other capability the agent starts, serves its GPUs to a kubelet, and stops in order."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from aiohttp import web
 
 Json = dict[str, Any]
@@ -28,6 +29,10 @@ class FakeApiServer:
         self.events: list[Json] = []
         self.features: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
+        self.claims: dict[str, Json] = {}
+        self.protected: set[str] = set()
+        """Pods that a disruption budget lets nobody evict."""
+        self.slices: dict[str, Json] = {}
         self.requests: list[tuple[str, str]] = []
         self.bodies: list[Json] = []
         self.token = TOKEN
@@ -141,8 +146,13 @@ class FakeApiServer:
         """Go away, watches and all."""
         assert self._runner is not None
         self.drop_watches()
+        server = self._runner.server
+        assert server is not None
         with anyio.CancelScope(shield=True):
             await self._runner.cleanup()
+            # Whoever was accepted in the moment of closing is known to the server a turn of the loop later.
+            await anyio.lowlevel.checkpoint()
+            await server.shutdown(timeout=1)
 
     def drop_watches(self) -> None:
         for task in self._watches:
@@ -159,12 +169,8 @@ class FakeApiServer:
         return await (self._watch(request) if watching else self._serve_objects(request, path))
 
     async def _serve_objects(self, request: web.Request, path: str) -> web.StreamResponse:
-        if request.method == "GET" and path == "/api/v1/nodes":
-            return web.json_response(
-                {"metadata": {"resourceVersion": str(self.version)}, "items": self._select(request)}
-            )
-        if request.method == "GET" and path == "/api/v1/pods":
-            items = list(self.pods.values())
+        if request.method == "GET" and path in ("/api/v1/nodes", "/api/v1/pods"):
+            items = list(self.pods.values()) if path.endswith("pods") else self._select(request)
             return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
         body = json.loads(await request.read() or b"{}")
         if request.method != "GET":
@@ -172,12 +178,63 @@ class FakeApiServer:
         if request.method == "POST" and path.endswith("/events"):
             self.events.append(body)
             return web.json_response(body, status=201)
+        if path.startswith("/apis/resource.k8s.io"):
+            return self._serve_resources(request, path, body)
         if "/nodefeatures/" in path:
             return self._serve_feature(request, path.rpartition("/")[2], body)
         if "/pods/" in path:
-            pod = self.pods.get(path.rpartition("/")[2])
-            return self._refuse(404, "no such pod") if pod is None else web.json_response(pod)
+            return self._serve_pod(path.partition("/pods/")[2], body)
         return self._serve_node(request, path.removeprefix("/api/v1/nodes/"), body)
+
+    def _serve_pod(self, rest: str, body: Json) -> web.StreamResponse:
+        name, _, subresource = rest.partition("/")
+        if subresource == "eviction":
+            return self._evict(name, body)
+        pod = self.pods.get(name)
+        return self._refuse(404, "no such pod") if pod is None else web.json_response(pod)
+
+    def _evict(self, name: str, body: Json) -> web.StreamResponse:
+        """As the real one: the uid must be that of the pod, and a disruption budget has the last word."""
+        pod = self.pods.get(name)
+        if pod is None:
+            return self._refuse(404, f'pods "{name}" not found')
+        if body.get("deleteOptions", {}).get("preconditions", {}).get("uid") not in (None, pod["metadata"]["uid"]):
+            return self._refuse(409, "the UID in the precondition is not that of the pod")
+        if name in self.protected:
+            causes = [{"reason": "DisruptionBudget", "message": "the budget needs 1 healthy pod and has 1"}]
+            details = {"causes": causes, "retryAfterSeconds": 10}
+            status = {"kind": "Status", "message": "Cannot evict pod", "code": 429, "details": details}
+            return web.json_response(status, status=429, headers={"Retry-After": "10"})
+        del self.pods[name]
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
+
+    def _serve_resources(self, request: web.Request, path: str, body: Json) -> web.StreamResponse:
+        """Slices of devices, and claims for them."""
+        if path == "/apis/resource.k8s.io":
+            return web.json_response({"kind": "APIGroup", "versions": [{"version": "v1"}]})
+        if "/resourceclaims/" in path:
+            claim = self.claims.get(path.rpartition("/")[2])
+            return self._refuse(404, "no such claim") if claim is None else web.json_response(claim)
+        return self._serve_slice(request, path.partition("/resourceslices")[2].removeprefix("/"), body)
+
+    def _serve_slice(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
+        if request.method == "GET":
+            items = list(self.slices.values())
+            return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+        name = name or body["metadata"]["name"]
+        before = self.slices.get(name)
+        if (request.method == "POST") is (before is not None):
+            return self._refuse(404 if before is None else 409, f'resourceslices "{name}"')
+        wanted = body.get("preconditions") or body.get("metadata") or {}
+        known = {} if before is None else before["metadata"]
+        if any(wanted[key] != known[key] for key in ("uid", "resourceVersion") if before is not None):
+            return self._refuse(409, "the object has been modified")
+        self.version += 1
+        if request.method == "DELETE":
+            return web.json_response(self.slices.pop(name))
+        body["metadata"] |= {"uid": known.get("uid", f"uid-{self.version}"), "resourceVersion": str(self.version)}
+        self.slices[name] = body
+        return web.json_response(body, status=201)
 
     def _serve_feature(self, request: web.Request, name: str, body: Json) -> web.StreamResponse:
         if request.method == "PATCH":

@@ -35,6 +35,7 @@ class FakeDevicePlugin:
         self.allocated: list[tuple[str, ...]] = []
         self.started: list[tuple[str, ...]] = []
         self.refusal: AllocationError | None = None
+        self.start_refusal: AllocationError | None = None
         self.crash: Exception | None = None
         self.allocate_gate: asyncio.Event | None = None
 
@@ -71,8 +72,8 @@ class FakeDevicePlugin:
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         self._maybe_crash()
-        if self.refusal is not None:
-            raise self.refusal
+        if refusal := self.refusal or self.start_refusal:
+            raise refusal
         self.started.append(tuple(devices))
 
     def _maybe_crash(self) -> None:

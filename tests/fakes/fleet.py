@@ -57,9 +57,12 @@ class FakeFleet:
         self._note("ADDED" if is_new else "MODIFIED", kind, self.objects[kind][name])
         return self.objects[kind][name]
 
-    def drop(self, kind: str, name: str) -> None:
+    def drop(self, kind: str, name: str, *, by_force: bool = False) -> None:
+        """The object is gone; a pod that is deleted by force says so in its last version, as with the real one."""
         self.version += 1
         document = self.objects[kind].pop(name)
+        if by_force:
+            document["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
         document["metadata"]["resourceVersion"] = str(self.version)
         self._note("DELETED", kind, document)
 

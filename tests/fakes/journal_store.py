@@ -1,9 +1,12 @@
 """A journal store in memory whose disk can fail, and a kubelet that says what a test wants it to say."""
 
+from collections.abc import Collection
+
 import anyio
 
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
-from nodeagent.model.ports import KubeletCheckpoint, PodListing
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 
 
 class KubeletSilent(NodeagentError):
@@ -85,6 +88,13 @@ class FakeKubelet:
         if self.checkpoint is None:
             raise KubeletSilent("cannot read the checkpoint: it is not there")
         return self.checkpoint
+
+    async def read_pods_with(
+        self, resource: ResourceName, devices: Collection[DeviceId]
+    ) -> tuple[ContainerDevices, ...]:
+        noted = (await self.read_checkpoint()).containers
+        uids = {each.pod.uid for each in noted if each.resource == resource and set(each.devices) == set(devices)}
+        return tuple(each for each in noted if each.pod.uid in uids)
 
     def identify_run(self) -> tuple[str, float] | None:
         return None if self.is_down else (self.run_name, self.run_since_seconds)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import READY_CONDITION, ClusterNode, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 
 
@@ -17,6 +17,8 @@ class FakeNodeApi:
         self.trouble: NodeagentError | None = None
         self.write_trouble: NodeagentError | None = None
         self.writes: list[str] = []
+        self.shows_conditions = True
+        """Whether those who follow the node see what was written."""
         self.events: list[tuple[NodeEvent, int]] = []
         self._changed = anyio.Event()
 
@@ -44,7 +46,19 @@ class FakeNodeApi:
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
         self._write(f"condition {'changed' if changed else 'same'}")
-        self.become(condition=condition)
+        if not self.shows_conditions:
+            return
+        if condition.type == READY_CONDITION:
+            self.become(condition=condition)
+        else:
+            self.become(device_conditions=(*self._list_others(condition.type), condition))
+
+    async def remove_condition(self, kind: str) -> None:
+        self._write(f"no condition {kind}")
+        self.become(device_conditions=self._list_others(kind))
+
+    def _list_others(self, kind: str) -> tuple[NodeCondition, ...]:
+        return tuple(each for each in self.node.device_conditions if each.type != kind)
 
     async def write_label(self, key: str, value: str) -> None:
         self._write(f"label {key}")

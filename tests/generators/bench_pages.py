@@ -9,15 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from nodeagent.edge.kube.follow import WATCH_SECONDS
 from tests.bench import reference
 from tests.bench.charts import render_chart
 from tests.bench.curves import Curve
 from tests.bench.reference import KeptRow, Reference, Soak, Story, Taken
+from tests.bench.whole import fleet
 from tests.soak.measures import split_quarters
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(<!-- made: (\w+)((?: [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Not taken yet.\n"
+FLEETS = (100, 1000, 5000, 15000)
+SECONDS_A_DAY = 86400
 
 
 def render_page(name: str) -> str:
@@ -154,7 +158,36 @@ def _compare(soak: Soak, name: str, form: str) -> str:
     return f"{median(first):{form}} → {median(last):{form}}"
 
 
+def make_fleet(known: Reference, _words: Sequence[str]) -> str:
+    """What fleets of some sizes ask of the API server, from what one agent was counted to ask."""
+    if "fleet" not in known.groups:
+        return NOTHING
+    counts = {row.name: row.p50 for row in known.groups["fleet"].rows}
+    watches = counts[fleet.WATCHES]
+    again = watches * SECONDS_A_DAY / (sum(WATCH_SECONDS) / len(WATCH_SECONDS))
+    quiet = counts[fleet.QUIET] * SECONDS_A_DAY / 60
+    heads = (
+        "Nodes", "Watches held", "Requests when all start", "A day, watches begun anew",
+        "A day, anything else where nothing happens", "A second, on average", "For 100 pods on each",
+        "For a GPU lost on each",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", f"|{' ---: |' * len(heads)}"]
+    for nodes in FLEETS:
+        each = (
+            counts[fleet.START],
+            again,
+            quiet,
+            (again + quiet) / SECONDS_A_DAY,
+            counts[fleet.ADMITTED],
+            counts[fleet.LOST],
+        )
+        numbers = " | ".join(_show(nodes * one) for one in each)
+        lines.append(f"| {nodes:,} | {_show(nodes * watches)} | {numbers} |")
+    return "\n".join(lines) + "\n"
+
+
 MAKERS = {
+    "fleet": make_fleet,
     "rows": make_rows,
     "taken": make_taken,
     "curves": make_curves,

@@ -10,6 +10,11 @@ _ACCOUNT: Final = ("system:serviceaccount:nodeagent:", "system:serviceaccount:{{
 
 _FOLLOWS_PODS = "{{- if or ((.Values.config).metrics).pod_labels ((.Values.config).fractions).enabled }}\n"
 
+_MAKES_WAY = (
+    "{{- if and ((.Values.config).mig).manage"
+    ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
+)
+
 
 def render_chart_permissions() -> str:
     """`deploy/chart/templates/rbac.yaml`: all but the name space object, which Helm makes."""
@@ -23,6 +28,27 @@ def render_pod_label_permissions() -> str:
     name = "rbac-pod-labels.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE)
     return _HEAD.format(name=name) + _FOLLOWS_PODS + body + "{{- end }}\n"
+
+
+def render_mig_permissions() -> str:
+    """`deploy/chart/templates/rbac-mig.yaml`: only where a MIG change asks others to make way."""
+    name = "rbac-mig.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE)
+    return _HEAD.format(name=name) + _MAKES_WAY + body + "{{- end }}\n"
+
+
+def render_claim_permissions() -> str:
+    """`deploy/chart/templates/rbac-claims.yaml`: only with the setting that needs it."""
+    name = "rbac-claims.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + "{{- if ((.Values.config).claims).enabled }}\n" + body + "{{- end }}\n"
+
+
+def render_fraction_permissions() -> str:
+    """`deploy/chart/templates/rbac-fractions.yaml`: only with the setting that needs it."""
+    name = "rbac-fractions.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + "{{- if ((.Values.config).fractions).enabled }}\n" + body + "{{- end }}\n"
 
 
 def render_extender_permissions() -> str:

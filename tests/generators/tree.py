@@ -10,6 +10,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
+from tests.generators.states import fill_states
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "architecture.md"
 _BLOCK: Final = re.compile(r"(<!-- made: tree -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -20,9 +22,9 @@ _WIDTH: Final = 140
 
 
 def render_architecture() -> str:
-    """`docs/architecture.md` with its tree made anew."""
+    """`docs/architecture.md` with its tree and its table of states made anew."""
     tree = "\n".join(["```", *_render_folder(ROOT / "nodeagent", 0), "```", ""])
-    return _BLOCK.sub(lambda found: found[1] + tree + found[2], PAGE.read_text(encoding="utf-8"))
+    return fill_states(_BLOCK.sub(lambda found: found[1] + tree + found[2], PAGE.read_text(encoding="utf-8")))
 
 
 def _render_folder(folder: Path, depth: int) -> Iterator[str]:

@@ -1,19 +1,30 @@
 """The vGPU library before NVIDIA's own driver: run with `pytest -m gpu tests/gpu` where a GPU is idle."""
 
+import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pynvml
 import pytest
 
-from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, change_limits, create_limits
+from nodeagent.edge.host.vgpu.limits_file import (
+    DeviceLimit,
+    Limits,
+    Measured,
+    change_limits,
+    create_limits,
+    write_measured,
+)
 from nodeagent.edge.host.vgpu.usage_file import create_usage
-from tests.component.vgpu.build import LIBRARY, build_library
+from tests.component.vgpu.build import LIBRARY, build_library, build_program
 from tests.component.vgpu.cuda_talk import OUT, Caller, call_driver
+from tests.component.vgpu.front.test_cuda_headers import list_hooks
+from tests.component.vgpu.memory.test_classes import FLOAT, describe_on
 from tests.component.vgpu.place import Place
-from tests.component.vgpu.test_classes import FLOAT, describe_on
-from tests.component.vgpu.test_cuda_headers import list_hooks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.may_block("nothing here runs on an event loop")]
 
@@ -29,23 +40,41 @@ TAKES: dict[str, Callable[[int], tuple[int | str, ...]]] = {
 }
 
 
-def say(memory_bytes: int | None) -> Limits:
+PTX = Path(__file__).with_name("kernels.ptx")
+KERNEL_SECONDS = 0.002
+SPLIT_SECONDS = 60
+LAUNCHES = 1_000_000
+
+
+def find_uuid() -> str:
     command = ["nvidia-smi", "--id=0", "--query-gpu=uuid", "--format=csv,noheader"]
-    uuid = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    return Limits((DeviceLimit(uuid, memory_bytes=memory_bytes),))
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    made = Place(tmp_path)
-    create_limits(made.limits_path, say(LIMIT))
+def say(memory_bytes: int | None, cores: int | None = None) -> Limits:
+    return Limits((DeviceLimit(find_uuid(), memory_bytes=memory_bytes, core_percent=cores),))
+
+
+def make_place(path: Path, *, memory_bytes: int | None = None, cores: int | None = None) -> Place:
+    path.mkdir(exist_ok=True)
+    made = Place(path)
+    create_limits(made.limits_path, say(memory_bytes, cores))
     create_usage(made.usage_path)
     return made
 
 
+def list_environ(place: Place) -> dict[str, str]:
+    return place.environ(LD_PRELOAD=str(build_library()), CUDA_VISIBLE_DEVICES="0")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path, memory_bytes=LIMIT)
+
+
 @contextmanager
 def limit(place: Place) -> Iterator[Caller]:
-    with call_driver(None, place.environ(LD_PRELOAD=str(build_library()), CUDA_VISIBLE_DEVICES="0")) as caller:
+    with call_driver(None, list_environ(place)) as caller:
         caller.start()
         yield caller
 
@@ -84,3 +113,113 @@ def test_every_entry_point_is_routed_by_its_address(place: Place) -> None:
             name = plain.where(route, base).rpartition(" ")[2]
             if name in hooks:
                 assert one.where(route, base) == f"{LIBRARY} {name}"
+
+
+def spin(turns: int, seconds: float, environ: dict[str, str]) -> subprocess.Popen[str]:
+    command = [str(build_program("spin")), "cuLaunchKernel", str(turns), str(int(seconds * 1000)), str(PTX)]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def read_spin(process: subprocess.Popen[str]) -> tuple[int, float]:
+    """How many kernels it launched, and in how many seconds."""
+    said, _ = process.communicate()
+    assert process.returncode == 0
+    count, microseconds = said.split()
+    return int(count), int(microseconds) / 1e6
+
+
+def find_turns(environ: dict[str, str]) -> tuple[int, float]:
+    """How many turns take about as long as a kernel is to take, and how long they do when nobody else is there."""
+    turns = 100_000
+    for _ in range(3):
+        count, seconds = read_spin(spin(turns, 1.0, environ))
+        turns = max(1, int(turns * KERNEL_SECONDS / (seconds / count)))
+    count, seconds = read_spin(spin(turns, 2.0, environ))
+    return turns, seconds / count
+
+
+def tell_measured(places: dict[int, Place], until: float) -> None:
+    """As the agent does: once a second each is told how busy it and all had the device, by NVML's own count."""
+    pynvml.nvmlInit()
+    try:
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        seen, number = 0, 0
+        while time.monotonic() < until:
+            time.sleep(1)
+            try:
+                found = pynvml.nvmlDeviceGetProcessUtilization(device, seen)
+            except pynvml.NVMLError_NotFound:
+                continue
+            newest: dict[int, int] = {}
+            for each in sorted(found, key=lambda one: int(one.timeStamp)):
+                newest[each.pid], seen = each.smUtil, max(seen, each.timeStamp)
+            number, total = number + 1, min(100, sum(newest.values()))
+            for pid, place in places.items():
+                own = min(total, newest.get(pid, 0))
+                write_measured(place.limits_path, 0, Measured(number=number, own=own * 100, total=total * 100))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def test_two_programs_at_thirty_and_seventy(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """Kernels of known length, told once a second what was measured: each has its part, within five points."""
+    plain = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "0"}
+    turns, alone_seconds = find_turns(plain)
+    wanted = (30, 70)
+    places = [make_place(tmp_path / str(cores), cores=cores) for cores in wanted]
+    programs = [spin(turns, SPLIT_SECONDS, list_environ(place)) for place in places]
+    began = time.monotonic()
+    of = {process.pid: place for process, place in zip(programs, places, strict=True)}
+    tell_measured(of, began + SPLIT_SECONDS)
+    parts = [count * alone_seconds / seconds for count, seconds in map(read_spin, programs)]
+    record_property("kernel_milliseconds", alone_seconds * 1000)
+    record_property("parts", parts)
+    for part, cores in zip(parts, wanted, strict=True):
+        assert part == pytest.approx(cores / 100, abs=0.05)
+
+
+@pytest.mark.parametrize(("cores", "added_ns"), [(None, 60), (99, 120)])
+def test_a_million_launches(
+    tmp_path: Path, cores: int | None, added_ns: int, record_property: Callable[[str, object], None]
+) -> None:
+    """Of a kernel that does nothing, with the library and without, in turns."""
+    place = make_place(tmp_path / "place", memory_bytes=LIMIT, cores=cores)
+    plain = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "0"}
+
+    def measure(environ: dict[str, str]) -> float:
+        command = [str(build_program("cost")), "launch", str(LAUNCHES), str(PTX)]
+        return float(subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout)
+
+    turns = [(measure(plain), measure(list_environ(place))) for _ in range(5)]
+    without, within = (sorted(each)[2] for each in zip(*turns, strict=True))
+    record_property("nanoseconds_without", without)
+    record_property("nanoseconds_with", within)
+    # A twentieth for what a real device's own launches vary by.
+    assert within <= without * 1.05 + added_ns
+
+
+TORCH = """
+import sys, torch
+limit = int(sys.argv[1])
+free, total = torch.cuda.mem_get_info()
+assert total == limit and free <= limit, (free, total)
+one = torch.arange(1 << 20, dtype=torch.float32, device="cuda")
+assert one.double().sum().item() == (1 << 19) * ((1 << 20) - 1)
+held = torch.empty(limit // 2, dtype=torch.uint8, device="cuda")
+try:
+    torch.empty(limit, dtype=torch.uint8, device="cuda")
+except torch.cuda.OutOfMemoryError:
+    print("refused")
+del held
+torch.cuda.empty_cache()
+torch.empty(limit // 2, dtype=torch.uint8, device="cuda")
+print("went on")
+"""
+
+
+def test_pytorch_lives_within_its_part(place: Place) -> None:
+    """It sees its part as the card, is refused past it with its own error, and goes on afterwards."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", TORCH, str(LIMIT)]
+    found = subprocess.run(command, env=list_environ(place), capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.split("\n")[:2]) == (0, ["refused", "went on"]), found.stderr

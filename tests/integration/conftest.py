@@ -11,15 +11,15 @@ from typing import Protocol
 import pytest
 
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
-from tests.integration.cluster.build import find_binaries, read_plan
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_cluster
 from tests.integration.cluster.errors import NotBuilt, RequirementsMissing
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.lock import hold
+from tests.integration.cluster.making.build import find_binaries, read_plan
+from tests.integration.cluster.making.requirements import require_cluster_machine
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
-from tests.integration.cluster.requirements import require_cluster_machine
 
 SCENARIO_SECONDS = 180  # a real kubelet takes seconds for what a fake does at once
 KEPT_LOGS = CHECKOUT / "results" / "e2e"

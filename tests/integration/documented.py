@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from tests.support.markdown import PAGES, Block, find_blocks
+from tests.support.texts.markdown import PAGES, Block, find_blocks
 
 
 class Where(StrEnum):
@@ -28,6 +28,7 @@ NOT_RUN: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
+            "nodeagent claims explain ml/train-0-gpu",
             "nodeagent fractions explain ml/train-0",
             "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
         ),
@@ -48,6 +49,13 @@ INSTALLING: Final = frozenset(
     )
 )
 """Blocks that test_install follows, way by way."""
+
+MOVING: Final = frozenset(
+    f"docs/migration/{page}.md: Move {where}, 1"
+    for page in ("gpu-manager", "hami", "dra-driver", "mig-parted")
+    for where in ("a node", "back")
+)
+"""Blocks that test_migration follows, with a stand-in for who was there before."""
 
 ENDLESS: Final = frozenset(
     {
@@ -70,6 +78,7 @@ NOT_MISSED: Final = "the GPU is there, nobody misses it"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
 
 STATUS: Final[Mapping[str, tuple[int, str]]] = {
+    "nodeagent claims explain ml/train-0-gpu": (2, NO_PART),
     "nodeagent doctor": (6, NO_PCI),
     "nodeagent doctor --bundle report.tar.gz": (6, NO_PCI),
     "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
@@ -81,6 +90,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent gpu forget 3": (2, NOT_MISSED),
     "nodeagent gpu forget GPU-UUID": (2, NOT_MISSED),
     "nodeagent mig apply all-balanced --wait": (2, NO_CUTTING),
+    "nodeagent mig apply all-balanced --json --wait 10m": (2, NO_CUTTING),
     "nodeagent mig assert all-1g.10gb": (1, "the GPUs of the machine are whole"),
     "nodeagent runtime detect": (1, NO_RUNTIME),
     "nodeagent runtime plan": (4, NO_RUNTIME),
@@ -98,8 +108,9 @@ _COMMENT: Final = re.compile(r"\s+# .*$")
 
 
 def list_commands() -> list[tuple[Block, str]]:
-    """Every command of every page but those of the ways to install, without its comment."""
-    blocks = [block for page in PAGES for block in find_blocks(page) if block.name not in INSTALLING]
+    """Every command of every page but those of the ways to install and to move, without its comment."""
+    followed = INSTALLING | MOVING
+    blocks = [block for page in PAGES for block in find_blocks(page) if block.name not in followed]
     return [(block, _COMMENT.sub("", command)) for block in blocks for command in block.commands]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.fakes.nvml.control import ENVIRONMENT_VARIABLE, FakeNvml
 from tests.integration.cluster.layout import Layout
-from tests.support.driver_tree import LIBRARIES, LIBRARY_DIRECTORY, DriverTree
+from tests.support.files.driver_tree import LIBRARIES, LIBRARY_DIRECTORY, DriverTree
 
 NULL = os.makedev(1, 3)
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")

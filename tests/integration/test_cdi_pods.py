@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.images import render_tree_image
+from tests.integration.cluster.making.images import render_tree_image
 from tests.integration.cluster.pods import WAIT, Pods, render_pod
 from tests.integration.conftest import MakeAgent
 from tests.integration.runtimes.support import PROBE, VERSION, built_hook, run

@@ -68,8 +68,9 @@ def test_a_reset_node_is_as_new(node: Cluster) -> None:
         (NODE, {"metadata": {"annotations": {"nvidia.com/note": "ours"}}}),
         (NODE, {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}),
         (f"{NODE}/status", {"status": {"conditions": [{"type": "nvidia.com/GPUReady", "status": "True"}]}}),
+        (f"{NODE}/status", {"status": {"conditions": [{"type": "devices.nodeagent.io/cards", "status": "True"}]}}),
     ],
-    ids=["label", "annotation", "taint", "condition"],
+    ids=["label", "annotation", "taint", "condition", "condition of other devices"],
 )
 def test_the_service_account_may_do_what_the_agent_does(node: Cluster, path: str, patch: Json) -> None:
     """With the shipped rights the agent can change what is its own on its own node."""

@@ -15,7 +15,7 @@ from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, has_reached, render_pod
-from tests.support.kubelets import PATIENCE_SECONDS, KubeletUnderTest, OpenKubelet
+from tests.support.wire.kubelets import PATIENCE_SECONDS, KubeletUnderTest, OpenKubelet
 
 pytestmark = pytest.mark.may_leak("worker threads that ask the API server linger idle")
 

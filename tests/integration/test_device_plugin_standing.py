@@ -11,8 +11,8 @@ from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.pods import Pods
 from tests.integration.test_device_plugin_contract import RealKubelet
-from tests.support.kubelets import Standing, no_crash, running_session
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import Standing, no_crash, running_session
 
 pytestmark = pytest.mark.may_leak("worker threads that ask the API server linger idle")
 

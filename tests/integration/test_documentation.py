@@ -23,7 +23,7 @@ from tests.integration.deployment import NAMESPACE, READY_SECONDS, REPOSITORY, D
 from tests.integration.documented import STATUS, Where, find_place, is_endless, list_commands
 from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.machine.machine import Machine, fresh_machine
-from tests.support.markdown import find_block
+from tests.support.texts.markdown import find_block
 
 pytestmark = pytest.mark.timeout(590)
 ENDLESS_SECONDS = 3
@@ -244,7 +244,7 @@ def prepare(deployment: Deployment, place: Path, page: str, command: str) -> Non
         deployment.kubectl("delete", "daemonset/nodeagent", "--ignore-not-found", "--wait")
         deployment.install({"driver": {"worker_environment": WORKER_ENVIRONMENT}})
         deployment.wait_ready()
-    elif page == "docs/migration.md" and command.startswith("kubectl cordon") and not installed:
+    elif page == "docs/migration/gpu-operator.md" and command.startswith("kubectl cordon") and not installed:
         # A node that had no agent before has no pod of it that is ending, and says nothing of its GPUs.
         wait_until(
             "our pods to be gone",

@@ -35,7 +35,7 @@ from tests.support.scheduling import FakeScheduler, publish
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 INDEX, CHOSEN, TIME = (f"tencent.com/predicate-{name}" for name in ("gpu-idx-0", "node", "time"))
-FOLLOWING = CHECKOUT / "deploy" / "rbac-pod-labels.yaml"
+FOLLOWING = (CHECKOUT / "deploy" / "rbac-pod-labels.yaml", CHECKOUT / "deploy" / "rbac-fractions.yaml")
 GPUS, BLOCKS = 8, 128
 NODES = tuple(f"api-{number:02}" for number in range(20))
 PODS = 300
@@ -162,12 +162,14 @@ def test_nothing_is_promised_twice_whatever_happens(
     node: Cluster, pods: Pods, extender: ExtenderUnderTest, make_agent: MakeAgent
 ) -> None:
     """The extender is killed, the API server restarted, pods are deleted before they are bound, a node goes."""
-    # What the node is told of choices stands on the pods, which it must be allowed to follow.
-    node.run("kubectl", "apply", "-f", str(FOLLOWING))
+    # What the node is told of choices stands on the pods, which it must be allowed to follow, and to correct.
+    for path in FOLLOWING:
+        node.run("kubectl", "apply", "-f", str(path))
     try:
         promise_through_trouble(node, pods, extender, make_agent(gpus="simulated:dgx-h100", settings=FRACTIONS))
     finally:
-        node.run("kubectl", "delete", "-f", str(FOLLOWING))
+        for path in FOLLOWING:
+            node.run("kubectl", "delete", "-f", str(path))
 
 
 def promise_through_trouble(node: Cluster, pods: Pods, extender: ExtenderUnderTest, agent: AgentUnderTest) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.integration.machine.machine import Machine, fresh_machine
-from tests.support.markdown import Block, find_block
+from tests.support.texts.markdown import Block, find_block
 
 PAGE: Final = "docs/installation.md"
 INSTALLED_LIMIT_MB: Final = 95

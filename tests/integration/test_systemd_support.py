@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.integration.cluster.cgroups import read_hierarchies
-from tests.support.systemd import PYTHON, find_obstacle, running_systemd
+from tests.support.programs.systemd import PYTHON, find_obstacle, running_systemd
 
 
 def test_a_real_systemd_runs_units_and_leaves_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.cuda.driver import build_driver
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.images import render_tree_image
+from tests.integration.cluster.making.images import render_tree_image
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent

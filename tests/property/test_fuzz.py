@@ -22,7 +22,7 @@ from nodeagent.components.runtime.withdraw import compare, withdraw
 from nodeagent.edge.host.driver.ldcache import parse_library_cache
 from nodeagent.edge.host.errors import LibraryCacheInvalid
 from nodeagent.model.runtime import ConfigFile, ConfigTree, EditedFile, RuntimeFlavour, RuntimeKind
-from tests.support.mutations import list_mutations
+from tests.support.texts.mutations import list_mutations
 from tests.unit.edge.host.tree import encode_new_cache, encode_old_cache
 
 CI_CASES, CHUNK = 2_000, 10_000

@@ -24,9 +24,10 @@ from nodeagent.edge.grpc.calls import (
 )
 from nodeagent.edge.grpc.serving import ServerLine
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
-from tests.support import http2_frames as frames
-from tests.support.kubelets import no_crash
-from tests.support.raw_caller import ALLOCATE, GREETING, LIST_AND_WATCH, head_block, raw_call
+from tests.support.examples import examples
+from tests.support.wire import http2_frames as frames
+from tests.support.wire.kubelets import no_crash
+from tests.support.wire.raw_caller import ALLOCATE, GREETING, LIST_AND_WATCH, head_block, raw_call
 
 CALLS = st.sampled_from([head_block(ALLOCATE), head_block(LIST_AND_WATCH)])
 
@@ -122,7 +123,8 @@ async def talk(data: bytes, piece: int) -> Host:
     return host
 
 
-@settings(max_examples=600)
+@pytest.mark.long
+@settings(max_examples=examples(600))
 @given(sequence=st.lists(likely, max_size=30), piece=st.integers(1, 400), greeted=st.booleans())
 def test_likely_frames_in_any_order_are_survived(sequence: list[bytes], piece: int, *, greeted: bool) -> None:
     """Frames that are nearly right, in any order and any pieces, end in calls, refusals or the connection's end."""
@@ -130,7 +132,7 @@ def test_likely_frames_in_any_order_are_survived(sequence: list[bytes], piece: i
     assert host.asked <= len(sequence)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=400))
 def test_noise_is_survived(noise: bytes) -> None:
     """Bytes of no meaning end in nothing or in the connection's end."""
@@ -156,6 +158,7 @@ def scramble(good: bytes, dice: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.long
 def test_ten_thousand_damaged_conversations_are_survived() -> None:
     """Cut, flipped, stretched and shortened calls raise nothing and leave nothing."""
     dice = random.Random(20)

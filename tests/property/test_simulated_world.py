@@ -9,6 +9,7 @@ from nodeagent.edge.simulated.sample import render_sample
 from nodeagent.edge.simulated.world import World
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.telemetry import GpuSample
+from tests.support.examples import examples
 
 PROFILES = {name: load_profile(name) for name in list_profiles()}
 MOMENTS = st.lists(st.floats(0, 3000), min_size=2, max_size=6).map(sorted)
@@ -56,7 +57,7 @@ def check_sample(sample: GpuSample, world: World, index: int) -> None:
         assert 0 <= mig.memory_used_bytes <= mig.memory_total_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(name=st.sampled_from(sorted(PROFILES)), seed=st.integers(0, 2**32), moments=MOMENTS)
 def test_every_moment_is_plausible(name: str, seed: int, moments: list[float]) -> None:
     """Readings stay within what the hardware can do, counters never fall."""
@@ -92,7 +93,7 @@ def check_gpu(gpu: Gpu) -> None:
 
 
 @given(name=st.sampled_from(sorted(PROFILES)), node=st.text(max_size=20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_readout_is_consistent(name: str, node: str) -> None:
     """Inventory, sample and evidence speak of the same devices, whose names are unique and stable."""
     world = World(PROFILES[name], node_name=node)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple, TypeVar
 
-from tests.bench.node import read_memory_kib
+from tests.bench.around.node import read_memory_kib
 from tests.chaos.agent import Agent
 
 T = TypeVar("T")

@@ -52,6 +52,11 @@ def list_profiles(name: str, *, with_placements: bool = True) -> tuple[MigProfil
             instances_max=one.shape.instances,
             placements=one.shape.starts if with_placements else (),
             placement_size=one.shape.size if with_placements else 1,
+            copy_engine_count=one.row.copy_engines,
+            decoder_count=one.row.decoders,
+            encoder_count=one.row.encoders,
+            jpeg_count=one.row.jpeg_engines,
+            ofa_count=one.row.ofa_engines,
         )
         for one in list_shapes(find_model(name))
     )

@@ -9,6 +9,7 @@ from tests.bench import reference
 from tests.bench.curves import Curve
 from tests.bench.reference import Curves, Group, KeptRow, Reference, Soak, Soaks, Stories, Story, Taken
 from tests.bench.rows import Row
+from tests.bench.whole import fleet
 from tests.generators import bench_pages
 from tests.soak.measures import Moment
 
@@ -81,6 +82,15 @@ def test_curves_and_what_they_were_taken_of() -> None:
     """An axis of two words is one axis; groups that were taken together share a line."""
     assert "| list | 10 | 2,000 |" in bench_pages.make_curves(KNOWN, ["MIG", "devices"])
     assert bench_pages.make_taken(KNOWN, ["life"]) == "`life`: commit abc, two processors, load 0.5, nice 0.\n\n"
+
+
+def test_a_fleet_asks_as_often_as_it_has_agents() -> None:
+    """A watch lasts six minutes on average; what one agent was counted to ask is asked by each."""
+    counts = {fleet.START: 5, fleet.QUIET: 0, fleet.WATCHES: 1, fleet.ADMITTED: 0, fleet.LOST: 4}
+    rows = tuple(KeptRow(name, "", 40, count, count, count) for name, count in counts.items())
+    told = bench_pages.make_fleet(Reference(groups={"fleet": Group(TAKEN, rows)}), []).splitlines()
+    assert told[2] == "| 100 | 100 | 500 | 24,000 | 0 | 0.278 | 0 | 400 |"
+    assert told[-1] == "| 15,000 | 15,000 | 75,000 | 3,600,000 | 0 | 41.7 | 0 | 60,000 |"
 
 
 @pytest.mark.parametrize("kind", bench_pages.MAKERS)

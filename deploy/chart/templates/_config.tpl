@@ -13,6 +13,9 @@
 {{- if eq .Values.gpuAccess "none" }}
 {{- $_ := set $pod "node" (dict "host_root" "/") }}
 {{- end }}
+{{- if ((.Values.config).claims).enabled }}
+{{- $_ := set $pod "claims" (dict "plugins_dir" (printf "%s/plugins" .Values.kubeletRoot) "registry_dir" (printf "%s/plugins_registry" .Values.kubeletRoot)) }}
+{{- end }}
 {{- toYaml (mergeOverwrite $pod (deepCopy .Values.config)) }}
 {{- end }}
 
@@ -41,6 +44,24 @@ true
 {{- $mig := (fromYaml (include "nodeagent.config" .)).mig | default dict }}
 {{- if get $mig "manage" -}}
 true
+{{- end }}
+{{- end }}
+
+{{- /* Where pipes, logs and shared memory of MPS daemons lie; empty where nothing asks for daemons. */ -}}
+{{- define "nodeagent.mpsRoot" -}}
+{{- $config := .Values.config }}
+{{- $fractions := $config.fractions | default dict }}
+{{- $byParts := and (get $fractions "enabled") (eq (get $fractions "enforcement") "mps") }}
+{{- if or $byParts (($config.sharing).mps) (($config.mps).claims) -}}
+{{ (($config.device_plugin).mps_root) | default "/run/nvidia/mps" }}
+{{- end }}
+{{- end }}
+
+{{- /* The folder of the driver's socket, where GPUs are given by claims; empty where they are not. */ -}}
+{{- define "nodeagent.claims" -}}
+{{- $claims := (fromYaml (include "nodeagent.config" .)).claims | default dict }}
+{{- if get $claims "enabled" -}}
+{{ $claims.plugins_dir }}/{{ $claims.driver | default "gpu.nvidia.com" }}
 {{- end }}
 {{- end }}
 

@@ -39,8 +39,9 @@ securityContext:
   allowPrivilegeEscalation: false
   capabilities:
     drop: ["ALL"]
-    {{- if include "nodeagent.cutsGpus" . }}
-    # The driver lets nobody else cut GPUs; its tool that resets one runs in the host's root.
+    {{- if or (include "nodeagent.cutsGpus" .) (include "nodeagent.mpsRoot" .) }}
+    # The driver lets nobody else cut GPUs or set who may use one; its tool that resets one, and MPS daemons, run in the
+    # host's root, and a daemon has a /dev/shm of its own.
     add: ["SYS_ADMIN", "SYS_CHROOT"]
     {{- else if include "nodeagent.runsOnHost" . }}
     # The host's own programs judge a runtime's configuration and restart it, in the host's root; the shim is tried there.
@@ -60,6 +61,14 @@ volumeMounts:
   - {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
   - {name: pod-resources, mountPath: {{ .Values.kubeletRoot }}/pod-resources, readOnly: true}
   - {name: cdi, mountPath: /var/run/cdi}
+  {{- with include "nodeagent.claims" . }}
+  - {name: dra-plugin, mountPath: {{ . }}}
+  - {name: plugins-registry, mountPath: {{ $.Values.kubeletRoot }}/plugins_registry}
+  {{- end }}
+  {{- with include "nodeagent.mpsRoot" . }}
+  # What is mounted there, the daemons' /dev/shm, is the host's too; Kubernetes allows that to privileged containers alone.
+  - {name: mps, mountPath: {{ . }}, mountPropagation: {{ ternary "Bidirectional" "None" (eq $.Values.gpuAccess "privileged") }}}
+  {{- end }}
   {{- with include "nodeagent.markers" . }}
   - {name: markers, mountPath: {{ . }}}
   {{- end }}

@@ -35,7 +35,8 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every value and its origin."""
     loaded = load_for(arguments, read_environment())
-    write_answer(arguments, streams, render_json(loaded), render_table(loaded, only_set=arguments.changed) + "\n")
+    table = render_table(loaded, only_set=arguments.changed) or "every setting has its default\n"
+    write_answer(arguments, streams, render_json(loaded), table)
     return ExitCode.OK
 
 

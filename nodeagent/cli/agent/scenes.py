@@ -19,6 +19,7 @@ SCENES: Final = {
         "dgx-h100",
         (
             "fractions.enabled=true",
+            "fractions.enforcement=library",
             'doors.rules=[{"gpus": ["0", "1", "2", "3"], "door": "fractions"}]',
         ),
     ),

@@ -14,6 +14,7 @@ from nodeagent.cli.answers.places import SimulationRecord, list_simulations, wri
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.edge.simulated.errors import UnknownProfile
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -21,6 +22,8 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
     if arguments.profile in {"help", "list"}:
         print("\n".join(list_nodes()), file=streams.out)
         return ExitCode.OK
+    if "/" not in arguments.profile and arguments.profile not in list_nodes():
+        raise CommandFailed(str(UnknownProfile(arguments.profile, list_nodes())), ExitCode.BAD_INPUT)
     if arguments.pods < 0:
         raise CommandFailed(f"--pods {arguments.pods}: give a number of 0 or more", ExitCode.BAD_INPUT)
     environ = dict(read_environment(arguments))

@@ -45,8 +45,9 @@ def write_answer(
     if wants_record(arguments):
         streams.out.write(render_record(arguments, record, answerer))
         return
-    # Names go into a loop of a shell, where a sentence would be taken for one.
-    heard = streams.err if getattr(arguments, "form", None) == "name" else streams.out
+    # What has no header goes into a loop of a shell, where a sentence would be taken for a name or a row.
+    is_bare = getattr(arguments, "form", None) == "name" or getattr(arguments, "no_headers", False)
+    heard = streams.err if is_bare else streams.out
     heard.write(say_simulated(answerer))
     streams.out.write(text)
 

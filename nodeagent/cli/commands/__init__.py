@@ -1,8 +1,11 @@
 """THE list of commands; `docs/cli.md` is generated from it."""
 
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.claims import CLAIMS
+from nodeagent.cli.commands.devices import DEVICES
 from nodeagent.cli.commands.fractions import FRACTIONS
 from nodeagent.cli.commands.mig import MIG
+from nodeagent.cli.commands.mps import MPS
 from nodeagent.cli.commands.node import ALLOCATIONS, DOCTOR, EVENTS, GPUS, STATUS, TOP
 from nodeagent.cli.commands.parts import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
@@ -22,8 +25,11 @@ ROOT = Command(
         TOP,
         GPUS,
         MIG,
+        MPS,
+        DEVICES,
         ALLOCATIONS,
         FRACTIONS,
+        CLAIMS,
         CDI,
         RUNTIME,
         LABELS,

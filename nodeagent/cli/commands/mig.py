@@ -7,6 +7,7 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 
 LAYOUT = Argument(("layout",), "its name: of the configuration, of a file, or such as all-1g.10gb", metavar="LAYOUT")
 LAYOUTS = Argument(("--layouts",), "a file of layouts, in place of those of the configuration", metavar="FILE")
+STEPS = Argument(("--json",), "a JSON document a line, for scripts: with --wait one for each step", action="store_true")
 
 MIG = Command(
     "mig",
@@ -42,7 +43,7 @@ MIG = Command(
             description=(
                 "The agent must have `mig.manage` on. GPUs that are right are not touched; those who use what goes\n"
                 "are waited for, or the change is refused, as `mig.when_busy` says. The layout is remembered over\n"
-                "restarts.\n"
+                "restarts. A mode that waits for a boot of the node is told as `rebooting`.\n"
                 "Exit code 1: with --wait, it is not in place."
             ),
             arguments=(
@@ -63,8 +64,12 @@ MIG = Command(
                     default=0.0,
                     parse=parse_duration,
                 ),
+                STEPS,
             ),
-            examples=(Example("nodeagent mig apply all-balanced --wait", "and see each step"),),
+            examples=(
+                Example("nodeagent mig apply all-balanced --wait", "and see each step"),
+                Example("nodeagent mig apply all-balanced --json --wait 10m", "the same for a script"),
+            ),
         ),
         Command(
             "assert",

@@ -230,8 +230,8 @@ GPUS = Command(
                 Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
                 Argument(
                     ("door",),
-                    "whole, fractions (where they are on), none, or configured",
-                    choices=("whole", "fractions", "none", "configured"),
+                    "whole, fractions or claims (where they are on), none, or configured",
+                    choices=("whole", "fractions", "claims", "none", "configured"),
                 ),
                 Argument(
                     ("--wait",),

@@ -6,6 +6,7 @@ from nodeagent.cli.doctor.facts import Facts, SocketFacts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.groups import group_conditions
+from nodeagent.model.devices import Standing
 from nodeagent.model.plugin import AdvertisedResource
 
 KUBELET = "systemctl status kubelet"
@@ -78,6 +79,20 @@ def check_registration(facts: Facts) -> Iterator[Check]:
             yield fail("registration", f"{resource.name} is not registered: {reason}", KUBELET)
     if not resources:
         yield warn("registration", "the agent offers nothing to the kubelet", "nodeagent status")
+
+
+def check_devices(facts: Facts) -> Iterator[Check]:
+    """What the classes of other devices have; what is wrong with one is among the agent's conditions too."""
+    agent = facts.agent
+    for each in agent.devices if agent is not None and not is_elsewhere(facts, agent) else ():
+        unwell = [record for record in each.devices if record.device.standing is not Standing.HEALTHY]
+        if unwell or each.problems or not each.devices:
+            reasons = [f"{record.device.name}: {record.device.reason}" for record in unwell]
+            told = "; ".join([*each.problems, *reasons]) or "there is none on this node"
+            yield warn("devices", f"{each.resource}: {told}", "nodeagent devices")
+        else:
+            count = len(each.devices)
+            yield ok("devices", f"{each.resource}: {count} {'works' if count == 1 else 'work'}")
 
 
 def check_allocatable(facts: Facts) -> Iterator[Check]:

@@ -18,6 +18,9 @@ def check_hardware(facts: Facts) -> Iterator[Check]:
         yield fail("hardware", f"the host could not be looked at: {facts.evidence_problem}", "dmesg | grep -i nvrm")
         return
     functions = evidence.pci_functions
+    if not functions and _does_without(facts):
+        yield ok("hardware", "no NVIDIA GPU on the PCI bus, and none is needed")
+        return
     others = [one for one in functions if one.bound_driver not in {"", OWN_DRIVER}]
     for one in others:
         found = f"{one.address} belongs to the kernel driver {one.bound_driver}"
@@ -30,10 +33,16 @@ def check_hardware(facts: Facts) -> Iterator[Check]:
         yield fail("hardware", "no NVIDIA GPU on the PCI bus", "lspci -d 10de:")
 
 
+def _does_without(facts: Facts) -> bool:
+    """Whether the agent of this node is there for other devices alone."""
+    driver = facts.agent.driver if facts.agent is not None else None
+    return driver is not None and driver.is_done_without
+
+
 def check_driver(facts: Facts) -> Iterator[Check]:
     """The kernel module and what the agent would make of it."""
     evidence = facts.evidence
-    if evidence is None:
+    if evidence is None or _does_without(facts):
         return
     decision = decide_driver(evidence)
     state = decision.state

@@ -6,6 +6,7 @@ from nodeagent.cli.doctor.facts import DirectoryFacts, Facts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.model.mps import MpsPhase
 from nodeagent.model.units import render_bytes
 
 FREE_BYTES_MIN = 64 * 1024 * 1024
@@ -62,6 +63,33 @@ def _describe_layout(facts: Facts, specs: Sequence[SpecReading]) -> str:
         f"containers get no linker cache{why}: libraries are mounted where linkers look, and Triton (torch.compile,"
         " vLLM) is told of libcuda by TRITON_LIBCUDA_PATH; what else asks `ldconfig -p` needs `cdi.hooks: ldcache`"
     )
+
+
+def check_mps(facts: Facts) -> Iterator[Check]:
+    """The daemons by which GPUs are shared, and the program that they are started from."""
+    if facts.mps_problem is None:
+        return
+    state = facts.agent.mps if facts.agent is not None else None
+    waiting = [one for one in state.daemons if one.phase is MpsPhase.WAITING] if state is not None else []
+    if facts.mps_problem:
+        yield fail("mps", facts.mps_problem, "nodeagent config show | grep ^mps")
+    for one in state.list_troubled() if state is not None else ():
+        yield fail("mps", f"the daemon {one.name} is down: {one.reason}", "nodeagent mps -o wide")
+    for one in waiting:
+        yield warn("mps", f"the daemon {one.name} waits: {one.reason}", "nodeagent allocations")
+    if facts.mps_memory:
+        text = (
+            f"{facts.mps_memory}, which containers have as /dev/shm, has no size of its own: what they put there is"
+            " taken from its file system, as the agent may not mount there so that the host sees it (docs/mps.md)"
+        )
+        yield warn("mps", text, f"df -h {facts.mps_memory}")
+    if (
+        not facts.mps_problem
+        and not facts.mps_memory
+        and not waiting
+        and not (state is not None and any(state.list_troubled()))
+    ):
+        yield ok("mps", "daemons can be started, and none is down")
 
 
 def check_runtime(facts: Facts) -> Iterator[Check]:

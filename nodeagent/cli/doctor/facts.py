@@ -83,6 +83,10 @@ class Facts(Value, frozen=True):
     runtime_problem: str = ""
     shim: ShimSight | None = None
     """`None` where nobody wants the runtime shim."""
+    mps_problem: str | None = None
+    """Why no MPS daemon could be started; empty where one could, `None` where none is asked for."""
+    mps_memory: str = ""
+    """The directory of the shared memory of MPS daemons, where it is there and has no size of its own."""
     api: ApiFacts | None = None
     """`None` when the settings keep the agent away from the API server."""
     directories: tuple[DirectoryFacts, ...] = ()

@@ -23,6 +23,7 @@ from nodeagent.edge.host.shim.look import ShimSight, look_at_shim
 from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.model.cdi import SpecContent
+from nodeagent.model.errors import MpsRefused
 from nodeagent.model.ports import KubeletCheckpoint
 
 CDI_DIRECTORIES = ("etc/cdi", "var/run/cdi")
@@ -34,6 +35,7 @@ STRANGERS = (
     "dcgm-exporter",
     "gpu-feature-discovery",
     "nvidia-mig-manager",
+    "mps-control-daemon",
     "nvidia-toolkit",
     "nvidia-ctk-installer",
 )
@@ -55,6 +57,8 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
         checkpoint_problem=checkpoint_problem,
         specs=read_specs((*(settings.node.host_root / each for each in CDI_DIRECTORIES), settings.cdi.dir)),
         shim=_look_at_shim(settings) if settings.runtime.shim else None,
+        mps_problem=look_at_mps(settings),
+        mps_memory=look_at_memory(settings),
         directories=tuple(look_at_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
         clock_synchronised=read_clock(),
         clock_behind_seconds=max(0.0, Path(__file__).stat().st_mtime - time.time() - DAY_SECONDS),
@@ -62,6 +66,30 @@ def look_at_host(settings: Settings, seen: Facts) -> Facts:
         plugin_sockets=find_plugin_sockets(settings.kubelet.device_plugins_dir),
         foreign_files=tuple(str(path) for each in TOOLKIT_TRACES if (path := settings.node.host_root / each).exists()),
     )
+
+
+def look_at_mps(settings: Settings) -> str | None:
+    """Whether the program is there that daemons are started from."""
+    is_made_up = settings.gpus.simulated_profile is not None
+    if is_made_up or not settings.uses_mps:
+        return None
+    from nodeagent.app.sides.mps import find_driver_root  # noqa: PLC0415 - off means that it is not loaded
+    from nodeagent.edge.mps.host import find_program  # noqa: PLC0415 - likewise
+
+    root = find_driver_root(settings)
+    try:
+        program = settings.mps.program or Path(find_program(str(root).rstrip("/")))
+    except MpsRefused as error:
+        return str(error)
+    place = root / program.relative_to("/")
+    return "" if os.access(place, os.X_OK) else f"{place} is not a program that can be run"
+
+
+def look_at_memory(settings: Settings) -> str:
+    """The directory that daemons and clients have as /dev/shm, where nothing is mounted there."""
+    place = settings.device_plugin.mps_root / "shm"
+    is_own = settings.uses_mps and settings.mps.shared_memory == "own"
+    return str(place) if is_own and place.is_dir() and not place.is_mount() else ""
 
 
 def _look_at_shim(settings: Settings) -> ShimSight:

@@ -49,10 +49,11 @@ def tabulate_gpus(records: GpusRecord) -> Table:
 
 
 def list_missing(records: GpusRecord) -> list[str]:
-    """A line for each GPU that is on the bus but not listed by the driver, and for each that is gone."""
+    """A line for each GPU that is on the bus but not listed, for each that is gone, and for each that is being cut."""
     return [
         *[f"missing: {clean(one.address)}: {clean(one.reason)}" for one in records.missing],
         *[f"gone: GPU {one.index} ({clean(one.name)}, {one.address}, {one.uuid})" for one in records.vanished],
+        *[f"is being cut: {one.change.describe()}" for one in records.gpus if one.change is not None],
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import json, yaml
+from msgspec.structs import replace
 
 from nodeagent.cli.agent.settings import load_for, load_for_looking
 from nodeagent.cli.answers.answer import say_simulated
@@ -16,11 +17,14 @@ from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.source import API, read_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.mig.view import describe_state, render_plan, tabulate_gpus
+from nodeagent.components.mig.judge import advise, find_other
 from nodeagent.components.mig.wish import find_layout, render_layouts
+from nodeagent.components.web.api.records import GpuRecord
 from nodeagent.config.files import read_config_file
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import MigState
+from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.export import export_layout, render_file
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead, read_layouts
@@ -37,6 +41,14 @@ class ShownRecord(Value, frozen=True):
 
     state: MigState | None
     gpus: tuple[Gpu, ...]
+
+
+class ApplyRecord(Value, frozen=True):
+    """What `mig apply --json` prints, with --wait anew at each step."""
+
+    said: str
+    """What the agent answered."""
+    state: MigState
 
 
 class PlanRecord(Value, frozen=True):
@@ -66,7 +78,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     answerer, records = read_gpus(arguments, settings, environ)
     gpus = tuple(record.gpu for record in records.gpus)
     want = want_of_gpus(_find(arguments, settings, gpus), gpus)
-    plans = tuple(plan_gpu(gpu, want.gpus[gpu.uuid], read_partitions(gpu)) for gpu in gpus if gpu.uuid in want.gpus)
+    plans = tuple(_plan(each, want) for each in records.gpus if each.gpu.uuid in want.gpus)
     record = PlanRecord(layout=arguments.layout, gpus=plans, problems=want.problems)
     models: dict[str, str] = {gpu.uuid: gpu.name for gpu in gpus}
     text = "".join(f"{line}\n" for line in render_plan(plans, want.problems, models))
@@ -80,7 +92,7 @@ def check(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for_looking(arguments, environ)
     answerer, records = read_gpus(arguments, settings, environ)
     gpus = tuple(record.gpu for record in records.gpus)
-    differing = _list_differing(gpus, want_of_gpus(_find(arguments, settings, gpus), gpus))
+    differing = _list_differing(records.gpus, want_of_gpus(_find(arguments, settings, gpus), gpus))
     write_answer(arguments, streams, differing, "".join(f"{line}\n" for line in differing), answerer)
     return ExitCode.UNWELL if differing else ExitCode.OK
 
@@ -101,24 +113,40 @@ def apply(arguments: argparse.Namespace, streams: Streams) -> int:
     settings = load_for(arguments, environ).settings
     agent = find_agent(settings, environ, change=True)
     who = environ.get("SUDO_USER") or environ.get("USER") or ""
-    done = agent.post(f"{API}/layout", {"layout": arguments.layout or "", "who": who})
-    print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
-    return _wait(arguments, settings, environ, streams) if arguments.wait != 0 else ExitCode.OK
+    said = agent.post(f"{API}/layout", {"layout": arguments.layout or "", "who": who})
+    if not arguments.json:
+        print(f"{say_simulated(agent)}{said}", file=streams.out, flush=True)
+    elif arguments.wait == 0:
+        _print_step(streams, ApplyRecord(said=said, state=agent.read(f"{API}/mig", MigState)))
+    return _wait(arguments, settings, environ, streams, said) if arguments.wait != 0 else ExitCode.OK
 
 
-def _wait(arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams) -> ExitCode:
+def _print_step(streams: Streams, record: ApplyRecord) -> None:
+    """One document a line: whoever reads them sees each step when it is taken."""
+    print(json.encode(record).decode(), file=streams.out, flush=True)
+
+
+def _wait(
+    arguments: argparse.Namespace, settings: Settings, environ: Mapping[str, str], streams: Streams, said: str
+) -> ExitCode:
     """A line for each step, until the layout is in place, has failed, or the time is up."""
     until = None if arguments.wait is None else time.monotonic() + arguments.wait
-    told = ""
+    told: MigState | None = None
     while True:
         state = find_agent(settings, environ).read(f"{API}/mig", MigState)
-        line = "; ".join(f"GPU {change.index}: {change.doing}" for change in state.changes)
-        if line and line != told:
-            told = line
-            print(line, file=streams.out, flush=True)
+        is_news, told = state != told, state
+        if is_news and arguments.json:
+            _print_step(streams, ApplyRecord(said=said, state=state))
+        elif is_news and state.changes:
+            print("; ".join(f"GPU {change.index}: {change.doing}" for change in state.changes), file=streams.out)
+            streams.out.flush()
         if not state.changes and state.standing == "success":
-            print(f"{state.layout} is in place", file=streams.out)
+            if not arguments.json:
+                left = f"; {state.detail}" if state.detail else ""
+                print(f"{state.layout} is in place{left}", file=streams.out)
             return ExitCode.OK
+        if not state.changes and state.standing == "rebooting":
+            raise CommandFailed(f"{state.layout} waits for the node to be booted: {state.detail}", ExitCode.UNWELL)
         if not state.changes and state.standing == "failed":
             raise CommandFailed(f"{state.layout} is not in place: {state.detail}", ExitCode.UNWELL)
         if until is not None and time.monotonic() >= until:
@@ -150,13 +178,33 @@ def _read_file(path: Path) -> LayoutsRead:
     return read_layouts(texts[0].text, str(path)) if texts else LayoutsRead(problems=problems)
 
 
-def _list_differing(gpus: Sequence[Gpu], want: WantedOfNode) -> list[str]:
+def _plan(record: GpuRecord, want: WantedOfNode) -> GpuPlan:
+    """The plan for one GPU, which is not touched where it differs and others look after it."""
+    gpu = record.gpu
+    found = plan_gpu(gpu, want.gpus[gpu.uuid], read_partitions(gpu))
+    other = find_other(gpu, _read_door(record))
+    if not other or not (found.changes or found.refusal):
+        return found
+    if gpu.uuid in want.named:
+        return replace(found, lines=(), refusal=f"it {other}: {advise(gpu)}")
+    return replace(found, lines=(), refusal="", left=f"it {other}")
+
+
+def _read_door(record: GpuRecord) -> Door | None:
+    """By which it is given out, where an agent says so: the driver itself knows no doors."""
+    return record.door.door if record.door is not None else None
+
+
+def _list_differing(records: Sequence[GpuRecord], want: WantedOfNode) -> list[str]:
     """Why the GPUs are not as a layout says, a line each; one of which it says nothing is not as it says."""
     lines = list(want.problems)
-    for gpu in gpus:
+    for record in records:
+        gpu = record.gpu
         wanted = want.gpus.get(gpu.uuid)
         if gpu.uuid in want.uncovered:
             lines.append(f"GPU {gpu.index}: the layout says nothing of it")
         elif wanted is not None and not is_met(wanted, read_partitions(gpu)):
-            lines.append(f"GPU {gpu.index}: it is not {wanted.describe()}")
+            other = find_other(gpu, _read_door(record))
+            stays = f", and stays so, as it {other}: {advise(gpu)}" if other else ""
+            lines.append(f"GPU {gpu.index}: it is not {wanted.describe()}{stays}")
     return lines

@@ -48,10 +48,12 @@ def render_plan(plans: Sequence[GpuPlan], problems: Sequence[str], models: Mappi
     for plan in plans:
         if plan.refusal:
             yield f"GPU {plan.index} ({models[plan.uuid]}): cannot be had: {plan.refusal}"
+        elif plan.left:
+            yield f"GPU {plan.index} ({models[plan.uuid]}): left as it is: {plan.left}"
         elif plan.changes:
             yield f"GPU {plan.index} ({models[plan.uuid]})"
             yield from (f"  {line}" for line in plan.lines)
-    same = sum(not plan.changes and not plan.refusal for plan in plans)
+    same = sum(not (plan.changes or plan.refusal or plan.left) for plan in plans)
     if same:
         yield f"{same} of {len(plans)} GPUs stay as they are"
     yield from problems

@@ -18,7 +18,7 @@ from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTabl
 from nodeagent.model.errors import GpuUnknown, RequestInvalid
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.units import render_age
-from nodeagent.rules.ids import parse_device_id, render_index
+from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id, render_index
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
@@ -67,7 +67,8 @@ def _cells(row: AllocationRow, names: Mapping[str, str], now_seconds: float) -> 
     ended = row.until_seconds if row.until_seconds is not None else now_seconds
     age = render_age(ended - row.since_seconds)
     # A device that is gone from the node has no number any more.
-    gpus = ",".join(dict.fromkeys(names.get(parse_device_id(device)[0], "gone") for device in row.devices))
+    of_gpus = [device for device in row.devices if not device.startswith(DEVICE_PREFIX)]
+    gpus = ",".join(dict.fromkeys(names.get(parse_device_id(device)[0], "gone") for device in of_gpus)) or "-"
     return (_name(row) or "-", row.container or "-", row.resource, age, row.state, gpus, ",".join(row.devices))
 
 

@@ -69,8 +69,7 @@ def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
     ]
     problems = [*describe_conflicts(conflicts).values(), *_describe_invalid(readings)]
     rows = [[str(each["name"]), "yes" if each["resolves"] else "no", str(each["file"])] for each in names]
-    nothing = f"no specification in {settings.cdi.dir} or the directories that runtimes read besides"
-    table = Table(["DEVICE", "RESOLVES", "FILE"], rows, nothing=nothing)
+    table = Table(["DEVICE", "RESOLVES", "FILE"], rows, nothing=_describe_nothing(settings))
     after = [f"problem: {problem}" for problem in problems]
     write_table(arguments, streams, {"devices": names, "problems": problems}, table, after)
     return ExitCode.UNWELL if problems else ExitCode.OK
@@ -87,8 +86,12 @@ def validate(arguments: argparse.Namespace, streams: Streams) -> int:
     found = {"valid": not problems, "problems": problems, "files": [reading.path for reading in readings]}
     valid = [f"valid: {reading.path} ({reading.kind})" for reading in readings if not reading.problem]
     invalid = [f"problem: {problem}" for problem in problems]
-    write_answer(arguments, streams, found, ("\n".join([*valid, *invalid]) or "no file to judge") + "\n")
+    write_answer(arguments, streams, found, ("\n".join([*valid, *invalid]) or _describe_nothing(settings)) + "\n")
     return ExitCode.UNWELL if problems else ExitCode.OK
+
+
+def _describe_nothing(settings: Settings) -> str:
+    return f"no specification in {settings.cdi.dir} or the directories that runtimes read besides"
 
 
 def _find_files(settings: Settings) -> SpecFiles:

@@ -56,7 +56,11 @@ def tabulate(parts: PartsRecord, names: Mapping[str, str], *, now_seconds: float
         pod, _, container = waiting.container.partition(" ")
         rows.append((pod, container.strip("()"), WAITS, "-", "-", "-", "-", _reason(waiting)))
     return Table(
-        HEAD, rows, giving_way=("WHY", "CONTAINER"), wide=("HELD BY",), nothing="no container has a part of a GPU"
+        HEAD,
+        rows,
+        giving_way=("WHY", "CONTAINER"),
+        wide=("HELD BY",),
+        nothing="no container has a part of a GPU; `nodeagent gpu doors` says which GPUs are given in parts",
     )
 
 
@@ -83,7 +87,8 @@ def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     waiting = tuple(one for one in parts.waiting if arguments.pod in _names(one.container.partition(" ")[0]))
     if not bound and not waiting:
         known = [*map(_name, (record.binding for record in parts.bound)), *(one.container for one in parts.waiting)]
-        problem = f"no pod {arguments.pod} has a part of a GPU or waits for one{suggest(arguments.pod, known)}"
+        hint = suggest(arguments.pod, known) or "; `nodeagent fractions list` shows who does"
+        problem = f"no pod {arguments.pod} has a part of a GPU or waits for one{hint}"
         raise CommandFailed(problem, ExitCode.BAD_INPUT)
     lines = [line for record in bound for line in _explain_bound(record)]
     lines += [line for one in waiting for line in (f"{one.container} waits", *(f"  {each}" for each in one.looked_at))]
@@ -106,12 +111,14 @@ def change(arguments: argparse.Namespace, streams: Streams) -> int:
         "memory_bytes": arguments.memory,
         "who": environ.get("SUDO_USER") or environ.get("USER") or "",
     }
-    print(f"{say_simulated(agent)}{agent.post(f'{API}/part', wish)}", file=streams.out, flush=True)
+    # Whose answer it is, is known only when there is one.
+    done = agent.post(f"{API}/part", wish)
+    print(f"{say_simulated(agent)}{done}", file=streams.out, flush=True)
     return ExitCode.OK
 
 
 def _name(binding: Binding) -> str:
-    return f"{binding.pod.namespace}/{binding.pod.name}"
+    return binding.pod.describe()
 
 
 def _names(pod: str) -> Sequence[str]:

@@ -102,7 +102,11 @@ def _draw_news(top: TopRecord, size: Size, problem: str, *, colour: bool) -> str
         return _paint_fitting(f"readings are {render_age(age)} old", size, "warn", colour=colour)
     at = time.strftime("%H:%M:%S", time.localtime(top.time_seconds))
     processes = sum(len(device.processes) for device in top.devices)
-    return _paint_fitting(f"{at}  devices: {len(top.devices)}  processes: {processes}", size, "dim", colour=colour)
+    counts = f"devices: {len(top.devices)}  processes: {processes}"
+    if top.others:
+        well = sum(one.standing == "healthy" for one in top.others)
+        counts += f"  of other kinds: {well} of {len(top.others)} healthy"
+    return _paint_fitting(f"{at}  {counts}", size, "dim", colour=colour)
 
 
 def _draw_foot(state: TopState) -> str:

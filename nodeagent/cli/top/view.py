@@ -18,6 +18,7 @@ from nodeagent.rules.ids import find_uuid
 
 DEVICE_HEAD = ("GPU", "DEVICE", "USE", "MEMORY", "TEMP", "POWER", "HEALTH", "PODS")
 PROCESS_HEAD = ("PID", "USER", "GPU", "SM", "MEMORY", "POD", "COMMAND")
+OTHER_HEAD = ("RESOURCE", "DEVICE", "STANDING", "HELD", "PODS")
 DEVICE_GIVING_WAY = ("DEVICE", "TEMP", "POWER")
 PROCESS_GIVING_WAY = ("USER", "SM", "MEMORY")
 """Columns that a narrow terminal does without, the first first."""
@@ -69,6 +70,16 @@ class TopDevice(Value, frozen=True):
     """Pods with parts of it, each with the hundredths that it uses and has; they are among the pods too."""
 
 
+class OtherDevice(Value, frozen=True):
+    """A device of another kind: nothing is known of its work but who has it."""
+
+    resource: str
+    name: str
+    standing: str
+    shares: str
+    pods: tuple[str, ...]
+
+
 class TopRecord(Value, frozen=True):
     """The node at work."""
 
@@ -78,6 +89,12 @@ class TopRecord(Value, frozen=True):
     sample_age_seconds: float | None
     sample_is_old: bool
     devices: tuple[TopDevice, ...]
+    others: tuple[OtherDevice, ...] = ()
+    """Of other kinds than NVIDIA's GPUs."""
+
+
+def _list_changes(state: StateRecord) -> list[str]:
+    return [record.change.describe() for record in _records(state) if record.change is not None]
 
 
 class RateMeter:
@@ -117,10 +134,21 @@ def build_top(
     return TopRecord(
         node=state.node,
         time_seconds=state.time_seconds,
-        sentence=state.sentence,
+        sentence="; ".join([state.sentence, *_list_changes(state)]),
         sample_age_seconds=max(ages) if ages else None,
         sample_is_old=any(record.sample_is_old for record in records),
         devices=tuple(device for record in records for device in _list_devices(record, processes, rates or {})),
+        others=tuple(
+            OtherDevice(
+                resource=each.resource,
+                name=record.device.name,
+                standing=str(record.device.standing),
+                shares=f"{record.shares_held} of {each.replicas}",
+                pods=record.holders,
+            )
+            for each in state.devices
+            for record in each.devices
+        ),
     )
 
 
@@ -154,6 +182,7 @@ def _make_device(
     holders = [one.pod for one in record.allocations if {uuid, gpu.uuid} & set(map(find_uuid, one.devices))]
     parts = record.parts if device is None else ()
     with_parts = list(dict.fromkeys(one.pod for one in parts))
+    told = {pid: one.pod for one in parts for pid in one.use.processes}
     return TopDevice(
         gpu=f"{gpu.index}:{device.index}" if device is not None else str(gpu.index),
         uuid=str(uuid),
@@ -167,7 +196,8 @@ def _make_device(
         pods=tuple(_name(one) for one in (*holders, *with_parts)),
         parts=tuple(f"{_name(one.pod)} {one.use.describe_cores()}" for one in parts),
         processes=tuple(
-            _make_process(one, depth, [*holders, *with_parts], processes) for one, depth in _plant(share, processes)
+            _make_process(one, depth, [*holders, *with_parts], processes, told)
+            for one, depth in _plant(share, processes)
         ),
         lost=gpu.lost or sample.lost,
     )
@@ -201,12 +231,16 @@ def _plant(
 
 
 def _make_process(
-    process: ProcessSample, depth: int, holders: Sequence[PodIdentity | None], known: Mapping[int, ProcessFacts]
+    process: ProcessSample,
+    depth: int,
+    holders: Sequence[PodIdentity | None],
+    known: Mapping[int, ProcessFacts],
+    told: Mapping[int, PodIdentity],
 ) -> TopProcess:
     facts = known.get(process.pid)
     return TopProcess(
         pid=process.pid,
-        pod=_find_pod(facts, holders),
+        pod=_find_pod(facts, holders) if facts is not None or not told else _find_told(process.pid, told),
         command=facts.command if facts is not None else "",
         memory_used_bytes=process.memory_used_bytes,
         sm_percent=process.sm_utilization_percent,
@@ -224,6 +258,11 @@ def _find_pod(facts: ProcessFacts | None, holders: Sequence[PodIdentity | None])
     return _name(holders[0]) if len(holders) == 1 else ""
 
 
+def _find_told(pid: int, told: Mapping[int, PodIdentity]) -> str:
+    """Whose it is by the agent, which divides the processes of a GPU among those who have parts of it."""
+    return _name(told[pid]) if pid in told else ""
+
+
 def _name(pod: PodIdentity | None) -> str:
     return f"{pod.namespace}/{pod.name}" if pod is not None else "pod not known yet"
 
@@ -238,6 +277,9 @@ def render_top(top: TopRecord, layout: Layout, *, colour: bool) -> str:
     lines += [paint(old.strip(), "warn", colour=colour)] if old else []
     rows = [device_row(device) for device in top.devices]
     lines += ["", *lay_out(Table(DEVICE_HEAD, rows, giving_way=DEVICE_GIVING_WAY, nothing="no GPU"), layout)]
+    if top.others:
+        others = [(one.resource, one.name, one.standing, one.shares, ", ".join(one.pods)) for one in top.others]
+        lines += ["", *lay_out(Table(OTHER_HEAD, others, giving_way=("RESOURCE",)), layout)]
     rows = [process_row(device, process) for device in top.devices for process in device.processes]
     if rows:
         lines += ["", *lay_out(Table(PROCESS_HEAD, rows, giving_way=PROCESS_GIVING_WAY), layout)]

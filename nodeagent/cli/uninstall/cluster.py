@@ -1,23 +1,32 @@
-"""Takes back what the agent wrote on the node object, where there are credentials for it.
+"""Takes back what the agent wrote on the node object, and gives back whom it has paused, where there are credentials.
 
 The API server knows which labels are the agent's, so naming none of them removes exactly those.
 """
 
 import platform
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from random import Random
 
+import anyio
+
+from nodeagent.app.sides.mig_owed import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.cluster.wishes import parse_taint
+from nodeagent.components.mig.pause import list_owed, list_returns
+from nodeagent.components.mig.wish import WishUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
 from nodeagent.core.clock import SystemClock
+from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import find_credentials
-from nodeagent.edge.kube.errors import ApiForbidden, KubeError
+from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, KubeError
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
-from nodeagent.model.cluster import READY_CONDITION, ClusterNode
+from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.slices import SlicePool
 
 
 async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
@@ -32,7 +41,13 @@ async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *,
         node = KubeNode(client, name, SystemClock(), Random())  # noqa: S311 - spreads load, keeps no secret
         found = await node.read_node()
         outcomes = [await _take_back(what, act, dry=dry) for what, act in _list_ours(settings, node, found).items()]
-        return outcomes + await _remove_feature(NodeFeatureObject(client, name, section.namespace), name, dry=dry)
+        for key, value in (await anyio.to_thread.run_sync(_list_paused, settings, found)).items():
+            what = f"label {key}={value} of node {name}"
+            outcomes.append(await _take_back(what, partial(node.write_label, key, value), Step.RESTORED, dry=dry))
+        outcomes += await _remove_feature(NodeFeatureObject(client, name, section.namespace), name, dry=dry)
+        pool = SlicePool(driver=settings.claims.driver, node=name)
+        slices = KubeSlices(client, pool, Random())  # noqa: S311 - spreads load, keeps no secret
+        return outcomes + await _remove_slices(slices, pool, dry=dry)
     except KubeError as error:
         return [Outcome(Step.FAILED, f"labels and condition of node {name}", str(error))]
     finally:
@@ -44,8 +59,8 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
     ours: dict[str, Callable[[], Awaitable[None]]] = {}
     if found.owned_labels:
         ours[f"{len(found.owned_labels)} labels of node {found.name}"] = lambda: node.apply_labels(found, {})
-    if found.condition is not None:
-        ours[f"condition {READY_CONDITION} of node {found.name}"] = node.remove_condition
+    for condition in (*filter(None, [found.condition]), *found.device_conditions):
+        ours[f"condition {condition.type} of node {found.name}"] = partial(node.remove_condition, condition.type)
     if TERMINAL_ANNOTATION in found.annotations:
         ours[f"annotation {TERMINAL_ANNOTATION} of node {found.name}"] = lambda: node.write_annotation(
             TERMINAL_ANNOTATION, None
@@ -55,6 +70,16 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
     if taint is not None and any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
         ours[f"taint {startup} of node {found.name}"] = lambda: node.change_taint(taint, present=False)
     return ours
+
+
+def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
+    """Labels by which a killed agent has left others paused for a MIG change, with what they said before."""
+    stored = SealedFile(settings.node.state_dir / STORE[0], *STORE[1:]).read()
+    try:
+        paused = decode_remembered(stored.body).paused if stored.body is not None else {}
+    except WishUnreadable:
+        return {}
+    return list_returns(list_owed(paused, found.labels), found.labels)
 
 
 async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:
@@ -69,10 +94,24 @@ async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -
     return [Outcome(Step.REMOVED, what)] if there else []
 
 
-async def _take_back(what: str, act: Callable[[], Awaitable[None]], *, dry: bool) -> Outcome:
+async def _remove_slices(slices: KubeSlices, pool: SlicePool, *, dry: bool) -> list[Outcome]:
+    """What schedulers were told of this node's devices, where they were; who may not look has told them nothing."""
+    what = f"slices of {pool.driver} on node {pool.node}"
+    try:
+        found = await slices.list_slices()
+        for one in () if dry else found:
+            await slices.delete(one)
+    except (ApiForbidden, ApiNotFound):
+        return []
+    except KubeError as error:
+        return [Outcome(Step.FAILED, what, str(error))]
+    return [Outcome(Step.REMOVED, what)] if found else []
+
+
+async def _take_back(what: str, act: Callable[[], Awaitable[None]], step: Step = Step.REMOVED, *, dry: bool) -> Outcome:
     try:
         if not dry:
             await act()
     except KubeError as error:
         return Outcome(Step.FAILED, what, str(error))
-    return Outcome(Step.REMOVED, what)
+    return Outcome(step, what)

@@ -16,6 +16,7 @@ from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
+from nodeagent.cli.uninstall.mps import end_daemons
 from nodeagent.cli.uninstall.steps import (
     Outcome,
     Step,
@@ -55,6 +56,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def _undo(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
+    yield from end_daemons(settings, dry=dry)
     yield from restore_runtime(settings, dry=dry)
     yield from remove_shim(settings, dry=dry)
     yield from remove_cdi(settings, dry=dry)

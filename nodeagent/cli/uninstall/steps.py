@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from nodeagent.app.cluster_side import FEATURE_FILE
 from nodeagent.app.endpoints import LOCK
 from nodeagent.app.runtime_edge import see_processes
+from nodeagent.app.sides.cluster import FEATURE_FILE
 from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
@@ -33,9 +33,14 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import list_table_files
 from nodeagent.edge.host.shim.users import count_users
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.mig import MEMORY
 from nodeagent.model.shim_names import NVIDIA_NAMES, USUAL_DIRECTORIES
+from nodeagent.rules.cdi_names import CLAIM_FILES, PART_FILES
+from nodeagent.rules.devices.answer import SPEC_PREFIX
+from nodeagent.rules.devices.group import name_resource
+from nodeagent.rules.offer.devices import Resource
 
-STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", RECORD_NAME)
+STATE_NAMES: Final = (LOCK, LOCK_NAME, JOURNAL_NAME, "verdicts.json", "gpus.json", "events.json", MEMORY, RECORD_NAME)
 """What files in the state directory begin with; journals and their like have suffixes, temporaries a leading dot."""
 _SOCKET_PATTERN: Final = "nvidia-*.sock"
 _DIAL_SECONDS: Final = 1.0
@@ -94,7 +99,9 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_cdi(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Specifications, and the hook program that they may name."""
     directory = settings.cdi.dir
-    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate))]
+    prefixes = (SPEC_PREFIX, PART_FILES, CLAIM_FILES)
+    begun = (path for prefix in prefixes for path in sorted(directory.glob(f"{prefix}*.json")))
+    own = [*map(Path, plan_own_paths(SpecFiles(directory).locate)), *begun]
     others = directory.is_dir() and {*directory.iterdir()} - {*own}
     hook = locate_shared(
         settings.cdi.hook_dir / HOOK_PROGRAM, HostPaths(settings.node.host_root), settings.node.state_dir
@@ -140,8 +147,10 @@ def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Sockets on which nobody answers: the agent unlinks its own unless it was killed, a living one is another's."""
-    for path in sorted(settings.kubelet.device_plugins_dir.glob(_SOCKET_PATTERN)):
-        if _answers(path):
+    directory = settings.kubelet.device_plugins_dir
+    classes = (Resource(name=name_resource(each), devices=()).socket for each in settings.devices.classes)
+    for path in (*sorted(directory.glob(_SOCKET_PATTERN)), *(directory / name for name in classes)):
+        if path.exists() and _answers(path):
             yield Outcome(Step.KEPT, str(path), "another device plugin answers there")
         else:
             yield from _remove([path], "socket of a device plugin", dry=dry)

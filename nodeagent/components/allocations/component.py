@@ -28,7 +28,7 @@ from nodeagent.components.allocations.reconcile import (
     reconcile,
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
-from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders
+from nodeagent.components.allocations.refuse import decide_refusal, find_doubtful, find_holders, refuse_claimed
 from nodeagent.components.allocations.relay import JournalRelay
 from nodeagent.components.allocations.roles.grants import Ended, Entry, Freed, Granted
 from nodeagent.components.allocations.room import Room, describe_shortage
@@ -100,11 +100,11 @@ class Allocations:
             await self._recover()
             with self._relay.lead_to(self):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._tell_granted_forever, name="allocations told")
+                    tasks.start_soon(self._tell_news_forever, name="allocations told")
                     task_status.started()
                     await self._tend_forever()
         finally:
-            self._tell_granted()
+            self._publish()
             await self._store.aclose()
 
     async def record(self, resource: ResourceName, devices: Sequence[DeviceId]) -> Allocation:
@@ -112,6 +112,7 @@ class Allocations:
         async with self._turn:
             run = self._identify_run()
             try:
+                refuse_claimed(self._book.ledger, devices)
                 await self._refuse_held(devices, run)
                 return await self._grant(resource, devices, run)
             except AllocationError as error:
@@ -164,7 +165,7 @@ class Allocations:
                 if not may_stand or self._live.now.journal.on_failure == "refuse":
                     raise
                 self._book.accept(records)
-            self._publish()
+            self._has_news.wake()
 
     async def _grant(self, resource: ResourceName, devices: Sequence[DeviceId], run: KubeletRun | None) -> Allocation:
         """Write it down, and let everybody be told of what is written, or may stand although it is not."""
@@ -183,11 +184,11 @@ class Allocations:
         self._has_news.wake()
         return allocation
 
-    async def _tell_granted_forever(self) -> None:
-        """Tell everybody of new allocations in a later turn of the loop: a pod waits for its answer, not for that."""
+    async def _tell_news_forever(self) -> None:
+        """Tell everybody what is new in a later turn of the loop: a pod waits for its answer, not for that."""
         while True:
             await self._has_news.wait()
-            self._tell_granted()
+            self._publish()
 
     def _tell_granted(self) -> None:
         """What was granted first is told first, and before anything that follows from it."""
@@ -295,10 +296,8 @@ class Allocations:
         except JournalUnavailable as error:
             self._log.warning("journal_room_unknown", error=str(error))
             return
-        if shortage := describe_shortage(room, self._store.size_bytes):
-            self._conditions.set("state-directory-full", detail=f"{self._store.path}: {shortage}")
-        else:
-            self._conditions.clear("state-directory-full")
+        shortage = describe_shortage(room, self._store.size_bytes)
+        self._conditions.replace("state-directory-full", {"": f"{self._store.path}: {shortage}"} if shortage else {})
 
     async def _look(self) -> bool:
         """Hold the ledger against the kubelet's list; returns whether there was one."""
@@ -396,4 +395,5 @@ class Allocations:
         if (ledger := self.ledger) is not None:
             self._bus.publish_state(ChosenDoors(doors=ledger.doors), source=self.name)
             self._bus.publish_state(ledger.fractions, source=self.name)
+            self._bus.publish_state(ledger.claim_book, source=self.name)
         return self._bus.publish_state(self._book.ledger.table, source=self.name)

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import field
 
 from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
-from nodeagent.components.allocations.roles.claims import ClaimRecord, apply_claim
+from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord
 from nodeagent.components.allocations.roles.doors import DoorRecord, apply_door
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
@@ -30,8 +30,9 @@ from nodeagent.components.allocations.roles.grants import (
     index_entries,
 )
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, PartTable, PreparedClaim, Reservation
+from nodeagent.model.journal import Binding, Change, EndedClaim, PartTable, PreparedClaim, Reservation
 from nodeagent.model.offering import Door
 from nodeagent.model.values import Value
 
@@ -51,6 +52,7 @@ class Opened(Value, frozen=True, tag="opened"):
     reservations: tuple[Reservation, ...] = ()
     bindings: tuple[Binding, ...] = ()
     claims: tuple[PreparedClaim, ...] = ()
+    ended_claims: tuple[EndedClaim, ...] = ()
     changes: tuple[Change, ...] = ()
     doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
 
@@ -72,6 +74,8 @@ class Ledger(Value, frozen=True, dict=True):
     fractions: PartTable = field(default_factory=PartTable)
     claims: Mapping[str, PreparedClaim] = field(default_factory=dict)
     """By the claim's uid."""
+    ended_claims: Mapping[str, EndedClaim] = field(default_factory=dict)
+    """Those that were put away not long ago, by uid."""
     changes: Mapping[int, Change] = field(default_factory=dict)
     """Those under way."""
     doors: Mapping[GpuUuid, Door] = field(default_factory=dict)
@@ -81,6 +85,11 @@ class Ledger(Value, frozen=True, dict=True):
     def table(self) -> AllocationTable:
         """What everybody may know."""
         return AllocationTable(allocations=tuple(map(_read_allocation, self.entries.values())))
+
+    @cached_property
+    def claim_book(self) -> ClaimBook:
+        """What everybody may know of claims."""
+        return ClaimBook(claims=self.claims)
 
     @cached_property
     def index(self) -> Index:
@@ -138,6 +147,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         reservations=tuple(ledger.fractions.reservations.values()),
         bindings=tuple(ledger.fractions.bindings.values()),
         claims=tuple(ledger.claims.values()),
+        ended_claims=tuple(ledger.ended_claims.values()),
         changes=tuple(ledger.changes.values()),
         doors=ledger.doors,
     )
@@ -153,6 +163,7 @@ def _read_opened(record: Opened) -> Ledger:
         history=record.history,
         fractions=PartTable(reservations=reservations, bindings=bindings),
         claims={claim.uid: claim for claim in record.claims},
+        ended_claims={ended.uid: ended for ended in record.ended_claims},
         changes={change.number: change for change in record.changes},
         doors=record.doors,
     )
@@ -163,13 +174,14 @@ class _Beside:
 
     def __init__(self, ledger: Ledger) -> None:
         self.fractions = FractionDraft(ledger.fractions)
-        self.claims, self.changes, self.doors = dict(ledger.claims), dict(ledger.changes), dict(ledger.doors)
+        self.claims = ClaimDraft(ledger.claims, ledger.ended_claims)
+        self.changes, self.doors = dict(ledger.changes), dict(ledger.doors)
 
     def apply(self, record: BesideRecord, next_number: int) -> None:
         if isinstance(record, FractionRecord):
             self.fractions.apply(record, next_number)
         elif isinstance(record, ClaimRecord):
-            apply_claim(self.claims, record)
+            self.claims.apply(record)
         elif isinstance(record, ChangeRecord):
             apply_change(self.changes, record, next_number)
         else:
@@ -203,7 +215,8 @@ class _Draft:
             next_number=self._next_number,
             history=grants.history,
             fractions=known.fractions if beside is None else beside.fractions.fractions,
-            claims=known.claims if beside is None else beside.claims,
+            claims=known.claims if beside is None else beside.claims.claims,
+            ended_claims=known.ended_claims if beside is None else beside.claims.ended,
             changes=known.changes if beside is None else beside.changes,
             doors=known.doors if beside is None else beside.doors,
         )

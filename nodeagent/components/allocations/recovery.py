@@ -94,6 +94,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         next_number=max(ledger.next_number, *(number + 1 for number in used)) if used else ledger.next_number,
         fractions=fractions,
         claims={**ledger.claims, **present.claims},
+        ended_claims={**ledger.ended_claims, **present.ended_claims},
         changes={**ledger.changes, **changes},
         doors={**ledger.doors, **present.doors},
     )

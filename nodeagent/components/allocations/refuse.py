@@ -17,6 +17,7 @@ from nodeagent.components.allocations.roles.grants import Entry
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.ports import PodListing
+from nodeagent.rules.ids import find_uuid
 
 
 def find_doubtful(ledger: Ledger, run: KubeletRun | None) -> frozenset[DeviceId]:
@@ -38,6 +39,26 @@ def find_holders(ledger: Ledger, devices: Iterable[DeviceId], run: KubeletRun) -
         for entry in ledger.holders(devices)
         if entry.allocation.pod is not None and entry.seen_by not in ("", run.identity)
     )
+
+
+def refuse_claimed(ledger: Ledger, devices: Iterable[DeviceId]) -> None:
+    """Let nothing be handed out that a claim has: a door may have changed since the kubelet was sent its list.
+
+    Raises:
+        DeviceHeld: one of the devices is a claim's.
+    """
+    if not ledger.claims:
+        return
+    taken: dict[str, str] = {
+        name: claim.describe()
+        for claim in ledger.claims.values()
+        for device in claim.devices
+        if not device.is_admin
+        for name in (device.uuid, device.gpu)
+    }
+    for device in devices:
+        if (holder := taken.get(find_uuid(device))) is not None:
+            raise DeviceHeld(device, f"claim {holder}")
 
 
 def decide_refusal(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record
 from nodeagent.components.allocations.roles.changes import Settled, Stepped
+from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
 from nodeagent.components.allocations.roles.doors import DoorSet
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
@@ -23,9 +24,10 @@ from nodeagent.components.allocations.roles.fractions import (
 )
 from nodeagent.components.allocations.roles.grants import Ended
 from nodeagent.model.allocation import Allocation
-from nodeagent.model.errors import BindingRefused, JournalUnavailable
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.errors import BindingRefused, ClaimRefused, JournalUnavailable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
+from nodeagent.model.journal import Binding, Change, EndedClaim, GpuPart, PartTable, PreparedClaim, Reservation, Step
 from nodeagent.model.offering import Door
 from nodeagent.model.ports import AllocationJournal
 
@@ -145,6 +147,8 @@ class JournalRelay:
                 reason = find_flaw(fractions, new)
             else:
                 reason = refuse_binding(fractions, new, capacities, leaving)
+            claimed = ledger.claim_book.by_gpu.keys() if ledger.claims else ()
+            reason = reason or next((f"a claim has {part.gpu}" for part in new.parts if part.gpu in claimed), "")
             if reason:
                 raise BindingRefused(reason)
             ended = [Released(number=number, at_seconds=keeper.now(), why="superseded") for number in leaving]
@@ -160,6 +164,37 @@ class JournalRelay:
         await keeper.commit(
             lambda _: [Released(number=number, at_seconds=now, why=reasons[number]) for number in reasons]
         )
+
+    def claim_book(self) -> ClaimBook | None:
+        """What is prepared of claims; `None` while nobody knows."""
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else ledger.claim_book
+
+    def ended_claim(self, uid: str) -> EndedClaim | None:
+        """A claim that was put away not long ago; the port's contract is in `model.ports`.
+
+        It is asked for, and not told to everybody: whoever remembers what was told would keep all of them many times.
+        """
+        ledger = self._keeper.ledger if self._keeper is not None else None
+        return None if ledger is None else ledger.ended_claims.get(uid)
+
+    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
+        """Make it durable that a claim is ready; the port's contract is in `model.ports`."""
+        whole = tuple(capacities)
+
+        def decide(ledger: Ledger) -> Sequence[Record]:
+            held = (device for entry in ledger.entries.values() for device in entry.devices)
+            reason = refuse_claim(claim, ledger.claims, held, ledger.fractions, whole)
+            if reason:
+                raise ClaimRefused(reason)
+            return [Prepared(claim=claim)]
+
+        await self._find_keeper().commit(decide)
+
+    async def unprepare_claim(self, uid: str, why: str) -> None:
+        """Make it durable that a claim was put away; the port's contract is in `model.ports`."""
+        keeper = self._find_keeper()
+        await keeper.commit(lambda _: [Unprepared(uid=uid, at_seconds=keeper.now(), why=why)])
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
         """Make it durable that a change begins; the port's contract is in `model.ports`."""

@@ -6,7 +6,7 @@ Refuses to touch them while there is no working driver: what a running upgrade s
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
@@ -25,7 +25,8 @@ from nodeagent.components.cdi.decide import (
     render_specs,
     render_state,
 )
-from nodeagent.components.cdi.plan_parts import plan_part
+from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
+from nodeagent.components.cdi.plan_parts import PartUndescribed, plan_part
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, SpecWishes, plan_specs
 from nodeagent.components.cdi.registry import SpecReading, parse_spec
 from nodeagent.components.cdi.relay import PartSpecsRelay
@@ -45,9 +46,9 @@ from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import DriverFileSource, ProgramInstaller, SpecDirectories
+from nodeagent.model.ports import ClaimedSpec, DriverFileSource, ProgramInstaller, SpecDirectories
 from nodeagent.model.runtime import CdiState, RuntimeState
-from nodeagent.rules.cdi_names import name_part_file
+from nodeagent.rules.cdi_names import name_claim_file, name_part_file
 
 if TYPE_CHECKING:
     from nodeagent.components.cdi.keep_shim import ShimKeeper
@@ -113,7 +114,11 @@ class Cdi:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Write, say, wait; started after the first pass that found a working driver and an inventory."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_states, name="cdi states")
+            tasks.start_soon(
+                self._attention.follow,
+                self._bus.watch_all(Inventory, DriverState, RuntimeState, client=self.name),
+                name="cdi states",
+            )
             tasks.start_soon(self._watch_settings, name="cdi settings")
             tasks.start_soon(self._watch_files, name="cdi files")
             while not await self._try_pass():
@@ -125,17 +130,46 @@ class Cdi:
                     await self._try_pass()
 
     async def write_part(
-        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+        self,
+        names: tuple[str, ...],
+        gpus: Sequence[GpuUuid],
+        mounts: Sequence[ContainerMount],
+        environment: Mapping[str, str],
     ) -> None:
         """Write the specification of one container; the port's contract is in `model.ports`."""
         assert self._planned is not None
-        specs = render_specs(SpecPlan(specs=(plan_part(names, gpus, mounts, self._planned[0]),)))
+        spec = plan_part(names, gpus, (mounts, environment), self._planned[0])
+        specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
 
     async def remove_part(self, name: str) -> None:
         """Take the specification of one container away; the port's contract is in `model.ports`."""
         await self._directories.remove_spec(name_part_file(name))
+
+    async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
+        """Write the specification of one claim; the port's contract is in `model.ports`."""
+        assert self._planned is not None
+        origin = self._planned[0]
+        try:
+            spec = plan_claim_spec(devices, origin)
+        except PartUndescribed:
+            # A MIG device that was made for the claim has come since the files were planned.
+            inventory = self._bus.latest(Inventory)
+            files = await self._driver_files.read_driver_files()
+            spec = plan_claim_spec(devices, (inventory.value if inventory else origin[0], files, origin[2]))
+        (content,) = render_specs(SpecPlan(specs=(spec,))).values()
+        await self._directories.write_spec(name_claim_file(uid), content, durable=False)
+
+    async def remove_claim(self, uid: str) -> None:
+        """Take the specification of one claim away; the port's contract is in `model.ports`."""
+        await self._directories.remove_spec(name_claim_file(uid))
+
+    async def keep_claims(self, uids: Collection[str]) -> None:
+        """Take away those of all other claims; the port's contract is in `model.ports`."""
+        names = (each.path.rpartition("/")[2] for each in await self._directories.read_specs())
+        for name in list_stale(names, uids):
+            await self._directories.remove_spec(name)
 
     async def _wait_for_more(self) -> None:
         """Return when something has changed, or when it is time to look by ourselves."""
@@ -155,11 +189,6 @@ class Cdi:
             return False
         self._note_trouble("")
         return is_done
-
-    async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, DriverState, RuntimeState, client=self.name) as states:
-            async for _ in states:
-                self._attention.wake()
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
@@ -182,7 +211,8 @@ class Cdi:
         """Bring the files in line; False while there is nothing to write about."""
         driver, inventory = self._bus.latest(DriverState), self._bus.latest(Inventory)
         if driver is None or not driver.value.ready or inventory is None:
-            return False
+            # Where there is no GPU and need not be one there is nothing to name, and nobody is to wait for it.
+            return driver is not None and driver.value.is_done_without
         files = await self._driver_files.read_driver_files()
         settings = self._live.now.cdi
         layout = await self._choose_layout(settings)

@@ -1,6 +1,6 @@
 """The specification of one container that has parts of GPUs: its names, and all that it needs, in one file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -29,10 +29,16 @@ class PartUndescribed(NodeagentError):
 def plan_part(
     names: Sequence[str],
     gpus: Sequence[GpuUuid],
-    mounts: Iterable[ContainerMount],
+    given: tuple[Iterable[ContainerMount], Mapping[str, str]],
     node: tuple[Inventory, DriverFiles, SpecWishes],
 ) -> Spec:
     """The file in which each of these names means these GPUs.
+
+    Args:
+        names: by which containers are told of them; unqualified.
+        gpus: the GPUs.
+        given: what is mounted beside them, and the variables that are set.
+        node: what the GPUs of this node are made of.
 
     Raises:
         PartUndescribed: one of them has no device node.
@@ -44,7 +50,9 @@ def plan_part(
         if gpu not in edits:
             raise PartUndescribed(gpu, next((each for each in plan.left_out if gpu in each), "it is not on this node"))
     merged = _merge([edits[gpu] for gpu in gpus])
-    merged = replace(merged, mounts=tuple(map(_render_mount, mounts)))
+    mounts, environment = given
+    variables = tuple(f"{key}={value}" for key, value in sorted(environment.items()))
+    merged = replace(merged, env=(*merged.env, *variables), mounts=tuple(map(render_mount, mounts)))
     devices = tuple(Device(name=name, container_edits=merged) for name in names)
     common = plan_common_edits(files, wishes.hook)
     return build_for(PART_KIND, devices, common, groups=wishes.groups)
@@ -59,6 +67,7 @@ def _merge(all_edits: Sequence[ContainerEdits]) -> ContainerEdits:
     )
 
 
-def _render_mount(mount: ContainerMount) -> Mount:
+def render_mount(mount: ContainerMount) -> Mount:
+    """A mount as the format has it."""
     options = READ_ONLY if mount.read_only else _WRITABLE
     return Mount(host_path=mount.host_path, container_path=mount.container_path, options=options)

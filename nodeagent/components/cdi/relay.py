@@ -1,12 +1,13 @@
 """The way to whoever keeps the specifications now: the part is built anew after each crash, those who ask are not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import PartSpecs
+from nodeagent.model.ports import ClaimedSpec, ClaimSpecs, PartSpecs
 
 
 class SpecsUnavailable(NodeagentError):
@@ -16,14 +17,18 @@ class SpecsUnavailable(NodeagentError):
         super().__init__("CDI specifications cannot be written yet: the driver is not ready, or their part has failed")
 
 
+class SpecsKeeper(PartSpecs, ClaimSpecs, Protocol):
+    """Who keeps the specifications."""
+
+
 class PartSpecsRelay:
-    """Implements `model.ports.PartSpecs` for as long as the process lives."""
+    """Implements `model.ports.PartSpecs` and `ClaimSpecs` for as long as the process lives."""
 
     def __init__(self) -> None:
-        self._keeper: PartSpecs | None = None
+        self._keeper: SpecsKeeper | None = None
 
     @contextmanager
-    def lead_to(self, keeper: PartSpecs) -> Iterator[None]:
+    def lead_to(self, keeper: SpecsKeeper) -> Iterator[None]:
         """Lead to this keeper for as long as the block lasts."""
         self._keeper = keeper
         try:
@@ -32,16 +37,36 @@ class PartSpecsRelay:
             self._keeper = None
 
     async def write_part(
-        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+        self,
+        names: tuple[str, ...],
+        gpus: Sequence[GpuUuid],
+        mounts: Sequence[ContainerMount],
+        environment: Mapping[str, str],
     ) -> None:
         """Have names mean these GPUs; the port's contract is in `model.ports`."""
-        await self._find_keeper().write_part(names, gpus, mounts)
+        await self._find_keeper().write_part(names, gpus, mounts, environment)
 
     async def remove_part(self, name: str) -> None:
         """Have them mean nothing; the port's contract is in `model.ports`."""
         await self._find_keeper().remove_part(name)
 
-    def _find_keeper(self) -> PartSpecs:
+    async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
+        """Have names mean the devices of a claim; the port's contract is in `model.ports`."""
+        await self._find_keeper().write_claim(uid, devices)
+
+    async def remove_claim(self, uid: str) -> None:
+        """Have them mean nothing; the port's contract is in `model.ports`.
+
+        What cannot be removed now is taken away by `keep_claims`: a pod must be able to end without a driver.
+        """
+        if self._keeper is not None:
+            await self._keeper.remove_claim(uid)
+
+    async def keep_claims(self, uids: Collection[str]) -> None:
+        """Have those of all other claims mean nothing; the port's contract is in `model.ports`."""
+        await self._find_keeper().keep_claims(uids)
+
+    def _find_keeper(self) -> SpecsKeeper:
         if self._keeper is None:
             raise SpecsUnavailable
         return self._keeper

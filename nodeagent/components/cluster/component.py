@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
+from nodeagent.components.cluster.devices import decide_device_conditions
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -41,6 +42,7 @@ from nodeagent.model.cluster import (
     NodeEvent,
     PodLabelTable,
 )
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
@@ -88,6 +90,8 @@ class Cluster:
         self._away_because: type[NodeagentError] | None = None
         self._hopeless_since: float | None = None
         self._was_ready = False
+        self._written: tuple[NodeCondition, float] | None = None
+        """The condition that was written last, and when; `None` once it was seen."""
         self._told = Told()
         self._news = News()
         self._log = get_logger(component=self.name)
@@ -110,7 +114,8 @@ class Cluster:
                     async for node in nodes:
                         await self._note_reachable()
                         cause = self._bus.publish_state(node, source=self.name)
-                        self._bus.publish_state(read_wishes(node.labels), source=self.name, cause=cause)
+                        wishes = read_wishes(node.labels, cuts=self._live.now.mig.manage)
+                        self._bus.publish_state(wishes, source=self.name, cause=cause)
             except NodeagentError as error:
                 self._note_away(error)
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
@@ -136,7 +141,7 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (*SEEN, MigState, PartOffers, ClusterNode, ClusterLink)
+        watched = (*SEEN, MigState, PartOffers, DeviceTable, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
                 wait = LOOK_AGAIN_SECONDS
@@ -162,9 +167,12 @@ class Cluster:
         node = self._reach_node()
         if node is None:
             return
-        if self._live.now.kubernetes.node_condition and node.condition != condition:
+        is_told = self._live.now.kubernetes.node_condition and not driver.value.is_done_without
+        if is_told and not self._is_on_its_way(condition, node) and node.condition != condition:
             before = node.condition
             await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
+            self._written = condition, self._clock.monotonic()
+        await self._bring_device_conditions(node)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
         offers = self._find_newest(PartOffers)
@@ -175,6 +183,32 @@ class Cluster:
         if wanted:
             await self._node.write_label(MIG_STATE_LABEL, wanted)
         await self._bring_taint(node, ready=condition.status == "True")
+
+    def _is_on_its_way(self, condition: NodeCondition, node: ClusterNode) -> bool:
+        """Whether this was written already and is yet to be seen: news of another write may come before its own."""
+        if self._written is None:
+            return False
+        written, since = self._written
+        if node.condition == written or self._clock.monotonic() - since >= LOOK_AGAIN_SECONDS:
+            self._written = None
+            return False
+        return written == condition
+
+    async def _bring_device_conditions(self, node: ClusterNode) -> None:
+        """Those of other devices than GPUs; one that no class has any more goes."""
+        settings, table = self._live.now, self._find_newest(DeviceTable)
+        if table is None and settings.devices.classes:
+            return
+        classes = settings.devices.classes if settings.kubernetes.node_condition else ()
+        wanted = {each.type: each for each in decide_device_conditions(table, classes)}
+        there = {each.type: each for each in node.device_conditions}
+        for kind, condition in wanted.items():
+            before = there.get(kind)
+            if before != condition:
+                changed = before is None or before.status != condition.status
+                await self._node.write_condition(condition, changed=changed)
+        for kind in there.keys() - wanted.keys():
+            await self._node.remove_condition(kind)
 
     def _decide(self, driver: DriverState) -> tuple[NodeCondition, str]:
         wishes = self._find_newest(ClusterWishes)

@@ -33,6 +33,8 @@ def decide_condition(sight: NodeSight) -> NodeCondition:
     driver = sight.driver
     if sight.paused:
         return _not_ready(PAUSED, f"{sight.paused}: all GPU handles are released")
+    if driver.is_done_without:
+        return NodeCondition(status="True", reason="NoGPUsNeeded", message="there is no GPU, and there need not be one")
     if not driver.ready:
         detail = ": ".join(part for part in (driver.detail, driver.remedy) if part)
         return _not_ready(f"Driver{_camel(driver.phase)}", detail or str(driver.phase))

@@ -6,10 +6,17 @@ Owns the keys of the pause protocol, and the rule for the taint.
 from collections.abc import Mapping
 
 from nodeagent.config.named import LABEL
-from nodeagent.model.cluster import MIG_CONFIG_LABEL, MIG_STATE_LABEL, ClusterNode, ClusterWishes, Taint
+from nodeagent.model.cluster import (
+    DEPLOY_LABEL,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+    ClusterNode,
+    ClusterWishes,
+    Taint,
+)
 from nodeagent.model.mig import MigState
 
-_DEPLOY = "nvidia.com/gpu.deploy."
 _PAUSED = "paused-for-"
 _OUR_JOBS = (
     "container-toolkit",
@@ -23,22 +30,22 @@ _OUR_JOBS = (
 """Operands whose work this agent does, and `client`, which stands for everybody with handles."""
 
 
-def read_wishes(labels: Mapping[str, str]) -> ClusterWishes:
-    """All that these labels ask for."""
+def read_wishes(labels: Mapping[str, str], *, cuts: bool = False) -> ClusterWishes:
+    """All that these labels ask for; `cuts` where this agent itself changes MIG layouts, and pauses others for it."""
     return ClusterWishes(
-        pause=find_pause(labels),
+        pause=find_pause(labels, PAUSED_FOR_MIG if cuts else ""),
         configuration=labels.get(LABEL, ""),
         mig_config=labels.get(MIG_CONFIG_LABEL, ""),
         mig_state=labels.get(MIG_STATE_LABEL, ""),
     )
 
 
-def find_pause(labels: Mapping[str, str]) -> str:
-    """The label that pauses us, as `key=value`; nothing when none does."""
+def find_pause(labels: Mapping[str, str], own: str = "") -> str:
+    """The label that pauses us, as `key=value`; nothing when none does. A value that is our own pauses others."""
     for job in _OUR_JOBS:
-        value = labels.get(_DEPLOY + job, "")
-        if _PAUSED in value:
-            return f"{_DEPLOY}{job}={value}"
+        value = labels.get(DEPLOY_LABEL + job, "")
+        if _PAUSED in value and value != own:
+            return f"{DEPLOY_LABEL}{job}={value}"
     return ""
 
 

@@ -9,18 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from nodeagent.components.deviceplugin.advertise import View, explain_unfitness
+from nodeagent.components.deviceplugin.advertise import View, explain_loss, explain_unfitness
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
 from nodeagent.model.ids import GpuUuid, ResourceName
+from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, Unoffered, UnofferedCause, name_all
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.rules.ids import name_device, parse_device_id
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
 from nodeagent.rules.selectors import is_for_work, select_gpus, selects_gpu
 
-NOTHING_PARTED: Final[Mapping[GpuUuid, str]] = MappingProxyType({})
+NOTHING_ELSEWHERE: Final[Mapping[GpuUuid, str]] = MappingProxyType({})
 _UNTOLD: Final = "the kubelet has not been told of it (yet)"
+_UNTOLD_SCHEDULERS: Final = "schedulers have not been told of it (yet)"
 TOLD_HERE: Final = (UnofferedCause.UNFIT, UnofferedCause.UNTOLD)
 """Those that no other condition is sure to tell."""
 
@@ -43,13 +46,21 @@ def find_parted(parts: PartOffers, standing: Mapping[ResourceName, AdvertisedRes
     return {gpu: reason or untold for gpu, reason in parts.unfit.items()}
 
 
+def find_claimed(offering: Offering | None, slices: PublishedSlices | None, view: View) -> dict[GpuUuid, str]:
+    """The GPUs that are given by claims, and why nothing of each can be had; empty where something can."""
+    # What was told stays told while the API server is away.
+    untold = "" if slices is not None and slices.devices else (slices and slices.problem) or _UNTOLD_SCHEDULERS
+    claimed = offering.list_open(Door.CLAIMS) if offering is not None else ()
+    return {gpu: explain_loss(gpu, view) or untold for gpu in claimed}
+
+
 def plan_account(
     inventory: Inventory,
     settings: Settings,
     plan: ResourcePlan,
     view: View,
     offered: frozenset[str],
-    parted: Mapping[GpuUuid, str] = NOTHING_PARTED,
+    elsewhere: Mapping[GpuUuid, str] = NOTHING_ELSEWHERE,
 ) -> OfferAccount:
     """The account of this node.
 
@@ -59,7 +70,7 @@ def plan_account(
         plan: what is offered whole.
         view: what is known of their fitness.
         offered: the devices that the kubelet may hand out whole.
-        parted: the GPUs that are given in parts, and why nothing of each can be had.
+        elsewhere: the GPUs that are given in parts or by claims, and why nothing of each can be had.
     """
     selected = select_gpus(inventory.gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = {id(gpu) for gpu in selected}
@@ -71,8 +82,8 @@ def plan_account(
     for gpu in inventory.gpus:
         if id(gpu) not in chosen:
             unoffered.append(_explain_exclusion(gpu, settings, is_any=bool(selected)))
-        elif gpu.uuid in parted:
-            if reason := parted[gpu.uuid]:
+        elif gpu.uuid in elsewhere:
+            if reason := elsewhere[gpu.uuid]:
                 unoffered.append(_tell(gpu, None, UnofferedCause.UNFIT, reason))
         elif gpu.uuid in view.closed:
             cause = UnofferedCause.DRAINING if gpu.uuid in view.draining else UnofferedCause.DOOR
@@ -83,7 +94,7 @@ def plan_account(
     absent = len(inventory.unlisted) + len(inventory.vanished) + inventory.shortfall
     return OfferAccount(
         gpus=len(inventory.gpus) + absent,
-        devices_offered=len(offered) + sum(not reason for reason in parted.values()),
+        devices_offered=len(offered) + sum(not reason for reason in elsewhere.values()),
         unoffered=tuple(unoffered),
     )
 

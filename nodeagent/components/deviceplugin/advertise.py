@@ -14,9 +14,11 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid
 from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
+from nodeagent.rules.mps.fitness import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 
@@ -36,13 +38,20 @@ class View(NamedTuple):
     """Those of them that wait for somebody to be gone; the part that looks after doors says so."""
     mig: MigState | None = None
     """Which GPUs are being cut otherwise; `None` where nobody cuts any."""
+    mps: MpsState | None = None
+    """The daemons through which shares are used; `None` where nobody looks after any."""
 
 
 def explain_unfitness(device: PluginDevice, view: View) -> str:
     """Why this device must not be handed out now; empty when it may be."""
     if device.withheld or view.blocked:
         return device.withheld or view.blocked
-    gone = explain_loss(device.uuid, view) or _explain_cutting(device, view) or _explain_namelessness(device.uuid, view)
+    gone = (
+        explain_loss(device.uuid, view)
+        or _explain_cutting(device, view)
+        or explain_daemon(device.gpu, view.mps, by_mps=device.by_mps)
+        or _explain_namelessness(device.uuid, view)
+    )
     if gone or view.health is None:
         return gone
     health = view.health.find_device(device.uuid)

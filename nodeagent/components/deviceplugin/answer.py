@@ -10,6 +10,7 @@ from typing import Final
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId
+from nodeagent.model.mps import MpsAccess
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
 from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, qualify
 from nodeagent.rules.ids import is_share, parse_index
@@ -45,7 +46,11 @@ def select_devices(
 
 
 def plan_answer(
-    devices: Sequence[PluginDevice], settings: DevicePluginSettings, facts: HandoutFacts, annotation_token: str
+    devices: Sequence[PluginDevice],
+    settings: DevicePluginSettings,
+    facts: HandoutFacts,
+    annotation_token: str,
+    mps: MpsAccess | None = None,
 ) -> ContainerAnswer:
     """The answer for one container; the token makes its annotation's key unlike any other container's."""
     names = _names(devices, settings)
@@ -75,6 +80,9 @@ def plan_answer(
     specs: tuple[ContainerDevice, ...] = ()
     if settings.pass_device_specs and {"envvar", "volume-mounts"} & set(strategies):
         specs = tuple(_spec(path, facts.dev_root) for path in dict.fromkeys(_node_paths(devices, facts)))
+    if mps is not None:
+        environment |= mps.environment
+        mounts = (*mps.mounts, *mounts)
     return ContainerAnswer(
         environment=environment,
         mounts=mounts,

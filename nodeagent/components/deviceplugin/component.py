@@ -5,57 +5,58 @@ Refuses to answer before the journal holds the allocation, and to take a resourc
 containers on it: such a resource is served, with its gone devices unhealthy, until nobody holds them.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
-from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.deviceplugin.account import decide_conditions, find_parted, list_offered, plan_account
+from nodeagent.components.deviceplugin.account import (
+    decide_conditions,
+    find_claimed,
+    find_parted,
+    list_offered,
+    plan_account,
+)
 from nodeagent.components.deviceplugin.advertise import (
     View,
-    explain_loss,
-    explain_unfitness,
     find_named,
-    plan_list,
 )
-from nodeagent.components.deviceplugin.answer import find_missing_channels, plan_answer, select_devices
-from nodeagent.components.deviceplugin.offers import OfferPlan, ResourceOffer, find_held, make_plan
+from nodeagent.components.deviceplugin.answer import find_missing_channels
+from nodeagent.components.deviceplugin.offers import OfferPlan, find_held, make_plan
+from nodeagent.components.deviceplugin.plugin.component import Narrow, ResourcePlugin, narrow_nothing
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Cause, Envelope
-from nodeagent.core.channels.gathered import Gathered
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
-from nodeagent.model.errors import DeviceUnhealthy, NodeagentError
+from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DevicesAdvertised
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import (
-    AdvertisedDevice,
     AdvertisedResource,
-    ContainerAnswer,
     HandoutFacts,
     OfferAccount,
-    PluginOptions,
     PluginState,
 )
 from nodeagent.model.ports import AllocationJournal, DevicePlugin, PluginSource
 from nodeagent.model.runtime import CdiState
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.rules.cdi_names import EXTRA_KINDS
-from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.offer.devices import Resource, ResourcePlan
 
 FACTS_SECONDS = 5.0
@@ -64,6 +65,7 @@ RETRY_SECONDS = 2.0
 NO_PARTS = PartOffers()
 NO_ACCOUNT = OfferAccount(gpus=0, devices_offered=0)
 """Of a device plugin that is switched off: nothing is to be offered, and nothing is said of it."""
+WATCHED = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState, MpsState)
 
 
 class ServeResource(Protocol):
@@ -76,78 +78,6 @@ class ServeResource(Protocol):
             NodeagentError: the socket cannot be served.
         """
         ...
-
-
-class ResourcePlugin:
-    """One resource, as the kubelet asks about it; implements the port `DevicePlugin`."""
-
-    options = PluginOptions(preferred_allocation=True, pre_start=True)
-
-    def __init__(self, offer: ResourceOffer, journal: AllocationJournal) -> None:
-        self._offer, self._journal = offer, journal
-        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
-        self._fit: frozenset[DeviceId] = frozenset()
-        self._listed: object = None
-        self.cause: Cause = None
-        """What the newest change of the list follows from."""
-
-    @property
-    def resource(self) -> ResourceName:
-        """The extended resource that this plugin offers."""
-        return self._offer.resource.name
-
-    def update(self, offer: ResourceOffer, held: Iterable[DeviceId], cause: Cause = None) -> None:
-        """Answer from now on with this; `held` are devices of this resource that containers have."""
-        self._offer = offer
-        gone = sorted(name for name in held if name not in offer.known)
-        # Every allocation comes through here, and a list of 1,600 shares takes a millisecond to plan.
-        origin = (offer.resource, offer.view, gone)
-        if origin == self._listed:
-            return
-        self._listed = origin
-        wanted = plan_list(offer.resource, offer.view, gone)
-        self._fit = frozenset(device.id for device in wanted if device.healthy)
-        if self._list.put(wanted):
-            self.cause = cause
-
-    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
-        """The whole list as soon as it differs from `known`, changes gathered for a moment.
-
-        One fault often hits several devices within milliseconds, and each list makes the kubelet write its checkpoint.
-        """
-        return await self._list.wait_other(known, self._offer.settings.health_coalesce_seconds)
-
-    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
-        """The best devices of those available, away from what somebody may still hold."""
-        return self._offer.preference.prefer(available, must_include, size, self._journal.doubtful())
-
-    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
-        """What one container needs in order to use these devices; durable when it is returned.
-
-        Raises:
-            AllocationError: the devices must not be handed out.
-        """
-        offer = self._offer
-        selected = select_devices(offer.resource, offer.known, devices)
-        unfit = next((device for device in selected if device.id not in self._fit), None)
-        if unfit is not None:
-            raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
-        await self._journal.record(offer.resource.name, devices)
-        # Randomness is asked of the kernel, and a pod waits: only where it has a use.
-        token = str(uuid4()) if "cdi-annotations" in offer.settings.device_list_strategy else ""
-        return plan_answer(selected, offer.settings, offer.facts, token)
-
-    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
-        """Learn who starts; refuse only what is broken.
-
-        Raises:
-            DeviceUnhealthy: the container would start on a device that does not work.
-        """
-        for device in devices:
-            reason = explain_loss(find_uuid(device), self._offer.view)
-            if reason:
-                raise DeviceUnhealthy(device, reason)
-        await self._journal.identify(self.resource, devices)
 
 
 class _Served(NamedTuple):
@@ -172,10 +102,18 @@ class DevicePlugins:
         serve: ServeResource,
         read_facts: Callable[[Settings], Awaitable[HandoutFacts]],
         others: PluginSource | None = None,
+        wait_for_gpus: Callable[[], Awaitable[None]] | None = None,
+        narrow: Narrow = narrow_nothing,
     ) -> None:
-        """`others` are resources that another part answers for, and that are served like this one's own."""
+        """Wire it up.
+
+        `others` are resources that other parts answer for, and that are served like this one's own; where some of them
+        do without GPUs, `wait_for_gpus` returns when this one's own can be served too. `narrow` says which of the
+        available devices are near to what the container has already.
+        """
         self._bus, self._conditions, self._live, self._journal = bus, conditions, live, journal
         self._serve, self._read_facts, self._others = serve, read_facts, others
+        self._wait_for_gpus, self._has_gpus, self._narrow = wait_for_gpus, wait_for_gpus is None, narrow
         self._log = get_logger(component=self.name)
         self._served: dict[ResourceName, _Served] = {}
         self._ending: set[ResourceName] = set()
@@ -192,10 +130,18 @@ class DevicePlugins:
         """Serve what the bus says there is, until cancelled; ready when the kubelet knows every resource."""
         await self._read_facts_once()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_states, name="deviceplugin states")
-            tasks.start_soon(self._watch_others, name="deviceplugin others")
+            tasks.start_soon(
+                self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="deviceplugin states"
+            )
+            tasks.start_soon(
+                self._waker.follow,
+                self._bus.watch_all(PartOffers, DeviceTable, PublishedSlices, client=self.name),
+                name="deviceplugin others",
+            )
             tasks.start_soon(self._watch_settings, name="deviceplugin settings")
             tasks.start_soon(self._watch_facts, name="deviceplugin facts")
+            if self._wait_for_gpus is not None:
+                tasks.start_soon(self._note_gpus, self._wait_for_gpus, name="deviceplugin GPUs")
             while not self._refresh(tasks):
                 await self._waker.wait()
             task_status.started()
@@ -203,16 +149,10 @@ class DevicePlugins:
                 await self._waker.wait()
                 self._refresh(tasks)
 
-    async def _watch_states(self) -> None:
-        watched = (Inventory, HealthReport, Offering, AllocationTable, CdiState, DriverState, MigState)
-        with self._bus.watch_all(*watched, client=self.name) as states:
-            async for _ in states:
-                self._waker.wake()
-
-    async def _watch_others(self) -> None:
-        with self._bus.watch(PartOffers, client=self.name) as offers:
-            async for _ in offers:
-                self._waker.wake()
+    async def _note_gpus(self, wait: Callable[[], Awaitable[None]]) -> None:
+        await wait()
+        self._has_gpus = True
+        self._waker.wake()
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
@@ -238,8 +178,11 @@ class DevicePlugins:
 
     def _refresh(self, tasks: TaskGroup) -> bool:
         """Serve what there is now; returns whether the kubelet knows all of it."""
+        others = self._others.list_plugins() if self._others is not None else {}
+        for name in others.keys() - self._served.keys() - self._ending:
+            self._begin(tasks, others[name])
         inventory = self._bus.latest(Inventory)
-        if inventory is None:
+        if inventory is None or not self._has_gpus:
             return False
         settings = self._live.now
         offering = self._bus.latest(Offering)
@@ -251,28 +194,30 @@ class DevicePlugins:
         no_channel = find_missing_channels(settings.device_plugin, facts)
         blocked = no_channel or (driver.value.obstacle if driver is not None else "")
         cdi, table = self._bus.latest(CdiState), self._bus.latest(AllocationTable)
-        cause = self._news.take(inventory, health, driver, offering, cdi, self._reloaded) or self._news.take(table)
+        mps = self._bus.latest(MpsState)
+        cause = self._news.take(inventory, health, driver, offering, cdi, mps, self._reloaded) or self._news.take(table)
         named = find_named(cdi.value if cdi is not None else None, settings)
         draining = offering.value.list_waiting() if offering is not None else frozenset()
         mig = self._bus.latest(MigState)
         judged, cutting = (health.value if health is not None else None), (mig.value if mig is not None else None)
-        view = View(inventory.value, judged, blocked, named, closed, draining, cutting)
+        daemons = mps.value if mps is not None else None
+        view = View(inventory.value, judged, blocked, named, closed, draining, cutting, daemons)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
+        held = {name: devices for name, devices in held.items() if name not in others}
         wanted = dict.fromkeys(resource.name for resource in planned.plan.resources if is_on)
         for name in {**wanted, **held}:
-            offer = planned.offer(name, view, settings.device_plugin, facts)
+            offer = planned.offer(name, view, settings, facts)
             if name in self._ending:
                 continue
             served = self._served.get(name)
             if served is None:
-                served = self._begin(tasks, ResourcePlugin(offer, self._journal))
+                served = self._begin(tasks, ResourcePlugin(offer, self._journal, self._narrow))
             if served.own is not None:
                 served.own.update(offer, held.get(name, ()), cause)
-        others = self._others.list_plugins() if self._others is not None else {}
-        for name in others.keys() - self._served.keys() - self._ending:
-            self._begin(tasks, others[name])
-        for name in self._served.keys() - wanted.keys() - held.keys() - others.keys():
+        # What was served for its holders alone goes to whoever offers it again.
+        returned = {name for name in others.keys() & self._served.keys() - wanted if self._served[name].own is not None}
+        for name in (self._served.keys() - wanted.keys() - held.keys() - others.keys()) | returned:
             self._ending.add(name)
             self._served.pop(name).scope.cancel()
             self._standing.pop(name, None)
@@ -282,7 +227,8 @@ class DevicePlugins:
         if self._account is not before:
             for code, details in decide_conditions(self._account or NO_ACCOUNT).items():
                 self._conditions.replace(code, details, cause=envelope)
-        return all(self._is_known(name) for name in wanted)
+        told = all(self._is_known(name) for name in wanted)
+        return told and all(name in self._standing and self._standing[name].registered for name in others)
 
     def _is_known(self, name: ResourceName) -> bool:
         """Whether the kubelet has taken the resource and been sent its devices."""
@@ -363,13 +309,17 @@ class DevicePlugins:
         """What pods cannot get; planned again only when something that it is made of has changed."""
         if not settings.device_plugin.enabled:
             return None
-        offers = self._bus.latest(PartOffers)
-        parts = offers.value if offers is not None else NO_PARTS
-        origin = (plan, view, settings.gpus, tuple(self._standing.values()), parts)
+        offers, slices = self._bus.latest(PartOffers), self._bus.latest(PublishedSlices)
+        parts, told = offers.value if offers is not None else NO_PARTS, slices.value if slices is not None else None
+        origin = (plan, view, settings.gpus, tuple(self._standing.values()), parts, told)
         if self._account is None or origin != self._accounted:
             self._accounted = origin
-            offered = list_offered(one for one in self._standing.values() if one.name not in parts.resources)
-            return plan_account(view.inventory, settings, plan, view, offered, find_parted(parts, self._standing))
+            own = {name for name, served in self._served.items() if served.own is not None}
+            offered = list_offered(one for one in self._standing.values() if one.name in own)
+            offering = self._bus.latest(Offering)
+            claimed = find_claimed(offering.value if offering is not None else None, told, view)
+            elsewhere = {**find_parted(parts, self._standing), **claimed}
+            return plan_account(view.inventory, settings, plan, view, offered, elsewhere)
         return self._account
 
     def _report_problems(self, plan: ResourcePlan, no_channel: str, doubled: Iterable[ResourceName]) -> None:

@@ -1,6 +1,6 @@
 """What each resource's answers are made of, planned again only when what it follows from has changed; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from nodeagent.components.deviceplugin.advertise import View
@@ -9,7 +9,9 @@ from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.mps import MpsAccess
 from nodeagent.model.plugin import HandoutFacts
+from nodeagent.rules.mps.access import plan_share_access
 from nodeagent.rules.offer.devices import PluginDevice, Resource, ResourcePlan
 from nodeagent.rules.offer.resources import plan_resources
 from nodeagent.rules.placement.prefer import Preference
@@ -25,6 +27,15 @@ class ResourceOffer(NamedTuple):
     view: View
     settings: DevicePluginSettings
     facts: HandoutFacts
+    all_settings: Settings = Settings()
+
+    def plan_mps(self, devices: Collection[PluginDevice]) -> MpsAccess | None:
+        """What a container needs in order to go through the daemon of these shares; `None` where they have none.
+
+        Raises:
+            RequestInvalid: they cannot be used together.
+        """
+        return plan_share_access(self.all_settings, self.resource.name, devices)
 
 
 class OfferPlan(NamedTuple):
@@ -35,13 +46,12 @@ class OfferPlan(NamedTuple):
     known: Mapping[ResourceName, Mapping[DeviceId, PluginDevice]]
     preferences: Mapping[ResourceName, Preference]
 
-    def offer(
-        self, name: ResourceName, view: View, settings: DevicePluginSettings, facts: HandoutFacts
-    ) -> ResourceOffer:
+    def offer(self, name: ResourceName, view: View, settings: Settings, facts: HandoutFacts) -> ResourceOffer:
         """The resource of this name; one that is offered no more has no devices but those that containers have."""
         resource = self.plan.find(name) or Resource(name=name, devices=())
         preference = self.preferences.get(name) or Preference(resource, plan_topology(view.inventory), "packed")
-        return ResourceOffer(resource, self.known.get(name, {}), preference, view, settings, facts)
+        known = self.known.get(name, {})
+        return ResourceOffer(resource, known, preference, view, settings.device_plugin, facts, settings)
 
 
 def make_plan(

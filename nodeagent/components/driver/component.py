@@ -21,8 +21,8 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverState
-from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
 from nodeagent.model.ports import DeviceNodes, DriverProbe, ValidationMarkers
@@ -48,6 +48,7 @@ class Driver:
         nodes: DeviceNodes | None = None,
         markers: ValidationMarkers | None = None,
         read_place: Callable[[], DriverPlace] = DriverPlace,
+        is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         """Wire it up.
 
@@ -60,10 +61,11 @@ class Driver:
             nodes: repairs device nodes; none where there are none to repair.
             markers: keeps marker files; none where there is no such directory.
             read_place: where the driver was last found.
+            is_needed: whether this node should have GPUs.
         """
         self._bus, self._gates, self._conditions = bus, gates, conditions
         self._probe, self._nodes, self._markers = probe, nodes, markers
-        self._read_settings, self._read_place = read_settings, read_place
+        self._read_settings, self._read_place, self._is_needed = read_settings, read_place, is_needed
         self._looks_alike = 0
         self._marker_attention = Waker()
         self._troubles: dict[str, str] = {}
@@ -85,7 +87,7 @@ class Driver:
     async def _look(self) -> DriverState:
         if self._nodes is not None and self._read_settings().manage_device_nodes:
             await self._repair_nodes(self._nodes)
-        decision = decide_driver(await self._probe.read_evidence())
+        decision = decide_driver(await self._probe.read_evidence(), is_needed=self._is_needed())
         before = self._bus.latest(DriverState)
         alike = before is not None and before.value.phase is decision.state.phase
         self._looks_alike = self._looks_alike + 1 if alike else 1
@@ -103,7 +105,7 @@ class Driver:
             self._conditions.clear(code, cause=envelope)
         if before is None or (before.phase, before.driver_version) != (state.phase, state.driver_version):
             self._tell_change(before, envelope)
-        if state.ready:
+        if state.ready or state.is_done_without:
             self._gates.open(DRIVER_GATE, by=self.name)
 
     def _tell_change(self, before: DriverState | None, now: Envelope[DriverState]) -> None:

@@ -4,8 +4,8 @@ NVML answering is the proof that the driver works. Kernel module, PCI functions 
 not; they may be absent where NVML works all the same (an NVML that is simulated, emulated or pointed elsewhere).
 """
 
+from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NvmlAnswer
-from nodeagent.model.driver_conditions import DRIVER_CONDITIONS
 from nodeagent.model.values import Value
 
 _NVML_NOT_LOADED = -1
@@ -56,10 +56,12 @@ class _Finding(Value, frozen=True):
     """More to the point than the condition's own remedy; empty to use that one."""
 
 
-def decide_driver(evidence: DriverEvidence) -> DriverDecision:
-    """Judge one look at the driver."""
+def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True) -> DriverDecision:
+    """Judge one look at the driver; `is_needed` says whether this node should have GPUs."""
     finding = _find_phase(evidence)
     code = CONDITION_CODES.get(finding.phase, "")
+    if finding.phase is DriverPhase.NO_HARDWARE and not is_needed:
+        code = ""
     conditions = [(code, finding.detail)] if code else []
     if finding.phase is DriverPhase.READY and evidence.module_loaded and evidence.nodes_missing:
         # NVML works without the nodes that CUDA and containers need, so this is a condition beside READY.
@@ -76,6 +78,7 @@ def decide_driver(evidence: DriverEvidence) -> DriverDecision:
         library_path=nvml.library_path,
         open_module=evidence.open_module,
         pci_gpus=tuple(function.address for function in evidence.pci_functions),
+        is_needed=is_needed,
     )
     return DriverDecision(state=state, conditions=tuple(conditions))
 

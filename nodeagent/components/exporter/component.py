@@ -21,21 +21,24 @@ from nodeagent.components.exporter.families.agent import (
     ExporterFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.families.claims import build_claim_families
+from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
-from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
 from nodeagent.components.exporter.families.gpus import build_standing_families
+from nodeagent.components.exporter.families.mig import build_mig_families
+from nodeagent.components.exporter.families.mps import build_mps_families
 from nodeagent.components.exporter.families.node_status import (
     NodeStatus,
     build_status_families,
     count_advertised,
     does_driver_work,
 )
+from nodeagent.components.exporter.other_names.component import OtherNames
 from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeries, plan_style, plan_wishes
 from nodeagent.components.exporter.serving.exposition import (
     Block,
     Family,
     RememberedBlocks,
-    render_exposition,
     render_families,
 )
 from nodeagent.components.exporter.serving.scrape import (
@@ -62,22 +65,28 @@ from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.admission import AdmissionFacts
 from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import ApiCall, PodLabelTable
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
+from nodeagent.model.parts import PartReasons
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
-from nodeagent.rules.fractions.display import tell_use
 
 T = TypeVar("T")
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
 FIELDS_FILE_LOOK_SECONDS = 5.0
 READ_SECONDS = 2.0
+NO_DAEMONS = MpsState()
 SHARED_SECONDS = 0.1
 UNUSABLE = "metrics-fields-unusable"
 SLICE_SECONDS = 0.0005
@@ -166,6 +175,7 @@ class Exporter:
         self._want = want
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._agent, self._places, self._host = agent, places, host
+        self.other_names = OtherNames(bus, clock, host)
         self._selection = select_defaults()
         self._read_file: tuple[str, bytes] | None = None
         self._series = NodeSeries()
@@ -204,13 +214,6 @@ class Exporter:
         headers = {"Vary": "Accept, Accept-Encoding", **({"Content-Encoding": "gzip"} if gzip else {})}
         return Response(body, content_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, headers=headers)
 
-    async def answer_gpu_manager(self, _request: Request) -> Answer:
-        """What use comes to, under the names of Tencent's gpu-manager."""
-        usage, inventory = self._latest(PartUsage), self._latest(Inventory)
-        pods = tell_use(usage, inventory) if usage is not None and inventory is not None else ()
-        body = render_exposition(build_gpu_manager_families(pods, self._host))
-        return Response(body, content_type=TEXT_TYPE)
-
     def _share(self, *, openmetrics: bool, gzip: bool) -> bytes:
         """Scrapes that come together get one answer: several replicas of Prometheus, or a client without bounds."""
         now, part = self._clock.monotonic(), self._part
@@ -237,6 +240,10 @@ class Exporter:
             *build_agent_families(self._agent.gather(facts)),
             *build_status_families(self._read_status()),
             *self._build_fractions(),
+            *build_mps_families(self._latest(MpsState) or NO_DAEMONS),
+            *self._build_devices(),
+            *self._build_mig(),
+            *build_claim_families(self._latest(ClaimBook), self._latest(PublishedSlices)),
         )
         part = Part() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
@@ -263,11 +270,21 @@ class Exporter:
             )
         return self._standing
 
+    def _build_mig(self) -> tuple[Family, ...]:
+        state = self._latest(MigState)
+        return build_mig_families(state, self._latest(Inventory)) if state is not None else ()
+
     def _build_fractions(self) -> tuple[Family, ...]:
         usage = self._latest(PartUsage)
         if usage is None or not self._live.now.metrics.pod_attribution:
             return ()
-        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host))
+        reasons = self._latest(PartReasons)
+        overruled = reasons.overruled if reasons is not None else {}
+        return build_fraction_families(usage, plan_style(self._live.now.metrics, self._host), overruled)
+
+    def _build_devices(self) -> tuple[Family, ...]:
+        table = self._latest(DeviceTable)
+        return () if table is None else build_device_families(table, self._latest(AllocationTable))
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._latest(DriverState), self._latest(PluginState), self._clock.wall()

@@ -8,14 +8,21 @@ from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.known import FIELDS, list_extras
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.families.agent import AgentFacts, ExporterFacts, build_agent_families
+from nodeagent.components.exporter.families.claims import build_claim_families
+from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import build_reading_families, build_standing_families
+from nodeagent.components.exporter.families.mig import build_mig_families
+from nodeagent.components.exporter.families.mps import build_mps_families
 from nodeagent.components.exporter.families.node_status import NodeStatus, build_status_families
 from nodeagent.components.exporter.families.pods import build_pod_families
 from nodeagent.components.exporter.series.xid_book import XidBook
 from nodeagent.components.exporter.serving.exposition import Family
 from nodeagent.core.values import LoopLag
 from nodeagent.model.admission import AdmissionFacts, Distribution
+from nodeagent.model.devices import DeviceTable
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.plugin import OfferAccount
 from nodeagent.model.usage import PartUsage
 
@@ -91,6 +98,17 @@ the device is found by the driver's name for it, `gpu-<minor number>` or
 """
 
 
+_CLAIMS = """
+## Claims and slices
+
+Where GPUs are given by [claims](claims.md). Labels of what schedulers see of them: `driver` and `pool`;
+see [slices](slices.md).
+"""
+_MPS = """
+## MPS daemons
+
+Where GPUs are shared by [MPS](mps.md). Labels: `daemon`, and `owner`, the resource or claim that it serves.
+"""
 _FRACTIONS = """
 ## Parts of GPUs
 
@@ -105,6 +123,19 @@ containers of one pod use of one GPU, while nothing tells which of them it is, h
 | how full each part is | `nodeagent_fraction_memory_used_bytes / nodeagent_fraction_memory_bytes` |
 | how much of each GPU's compute is promised | `sum by (instance, gpu) (nodeagent_fraction_cores_ratio)` |
 | part of each GPU's compute that parts use | `sum by (instance, gpu) (nodeagent_fraction_cores_used_ratio)` |
+"""
+
+
+_DEVICES = """
+## Devices of other kinds
+
+Where the configuration has [classes of devices](devices.md). Labels: `resource`, `device`, `id`.
+
+| Question | Query |
+|---|---|
+| which devices do not work | `nodeagent_device_healthy == 0` |
+| which are gone under a container | `nodeagent_device_gone == 1` |
+| how many shares of each resource are held | `sum by (instance, resource) (nodeagent_device_shares_held)` |
 """
 
 
@@ -135,6 +166,14 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_pod_families({}, (), LabelStyle()))
     yield _FRACTIONS
     yield from _tabulate(build_fraction_families(PartUsage(), LabelStyle()))
+    yield _MPS
+    yield from _tabulate(build_mps_families(MpsState()))
+    yield _DEVICES
+    yield from _tabulate(build_device_families(DeviceTable(), None))
+    yield "\n## MIG layouts\n\nWhere this agent cuts GPUs, `mig.manage`; see [MIG layouts](mig.md).\n"
+    yield from _tabulate(build_mig_families(MigState(), None))
+    yield _CLAIMS
+    yield from _tabulate(build_claim_families(None, None))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"

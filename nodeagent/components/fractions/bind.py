@@ -5,24 +5,26 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nodeagent.components.fractions.decide import PartView, name_files, plan_account
+from nodeagent.components.fractions.decide import PartView, name_files, plan_account, withhold
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, PartTable, Reservation
-from nodeagent.model.parts import PodRequest
-from nodeagent.model.ports import PodListing
+from nodeagent.model.mps import MpsState
+from nodeagent.model.parts import ChoiceCorrection, PodRequest
+from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.pairing import Caller, find_standing
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile
 from nodeagent.rules.fractions.requests import check_cores, read_core_limit, read_counts, read_shares
 from nodeagent.rules.fractions.tokens import find_near
-from nodeagent.rules.fractions.wishes import Wish, read_wish
+from nodeagent.rules.fractions.wishes import ChosenPart, Wish, read_wish, render_correction
+from nodeagent.rules.mps.parts import plan_obstacles
 from nodeagent.rules.placement.evaluators import Demand
 from nodeagent.rules.placement.place import Placement, place, render_placement
 from nodeagent.rules.placement.space import CORES
 
-_ENFORCEMENTS: Final = (str(Enforcement.ADVISE), str(Enforcement.LIBRARY))
+_ENFORCEMENTS: Final = tuple(map(str, Enforcement))
 
 
 class Start(NamedTuple):
@@ -32,6 +34,10 @@ class Start(NamedTuple):
     pod: PodRequest | None
     """What the API server says of its pod; `None` where nobody can be asked."""
     settings: FractionsSettings = FractionsSettings()
+    daemons: MpsState | None = None
+    """The MPS daemons of now; `None` where nobody looks after any."""
+    has_mps: bool = False
+    """Whether somebody is to look after them."""
 
 
 class Choice(NamedTuple):
@@ -45,6 +51,8 @@ class Choice(NamedTuple):
     """How it was chosen; `None` for one that it has already."""
     problem: str = ""
     """Why what a scheduler wrote means nothing here."""
+    correction: ChoiceCorrection | None = None
+    """What the pod is to say instead of a scheduler's choice; `None` where that was obeyed, or there was none."""
 
 
 def check_request(profile: object, resource: ResourceName, count: int) -> None:
@@ -57,8 +65,13 @@ def check_request(profile: object, resource: ResourceName, count: int) -> None:
         check_cores(profile, count)
 
 
-def check_memory(profile: Profile, listing: PodListing, devices: Sequence[DeviceId]) -> None:
+def check_memory(profile: Profile, entries: Sequence[ContainerDevices], devices: Sequence[DeviceId]) -> None:
     """See that a container that starts with these blocks of memory has cores too: without, it is given no GPU.
+
+    Args:
+        profile: names and sizes.
+        entries: all that one of the kubelet's records has of its pod.
+        devices: the blocks.
 
     Raises:
         RequestInvalid: it has none.
@@ -67,10 +80,10 @@ def check_memory(profile: Profile, listing: PodListing, devices: Sequence[Device
         return
     holders = {
         (entry.pod, entry.container)
-        for entry in listing.containers
+        for entry in entries
         if entry.resource == profile.memory and set(entry.devices) == set(devices)
     }
-    with_cores = {(entry.pod, entry.container) for entry in listing.containers if entry.resource == profile.core}
+    with_cores = {(entry.pod, entry.container) for entry in entries if entry.resource == profile.core}
     if holders and not holders & with_cores:
         read_counts(profile, 0, len(devices), 0)
 
@@ -92,14 +105,17 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
     is_promised = any(each.cdi_name for each in promised)
     if standing.same is not None and not is_promised:
         same = table.bindings[standing.same]
-        return Choice(replace(same, pod=_complete(same.pod, caller.pod)))
+        return Choice(replace(same, pod=complete_identity(same.pod, caller.pod)))
     if not is_promised:
         raise PartsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Promised once more, they are another container's than before, which was told a name of its own.
     leaving = tuple(number for number in (standing.same, *standing.superseded) if number is not None)
     demand, core_limit = read_demand(start, view)
     wish = _read_choice(start, view) if start.settings.use_scheduler_choice else Wish()
-    space = plan_account(view, table, leaving)
+    enforcement = read_enforcement(start, demand)
+    rest = [one for number, one in table.bindings.items() if number not in leaving]
+    obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
+    space = withhold(plan_account(view, table, leaving), obstacles)
     near = find_near(caller.cores, view.gpus)
     placement = place(space, demand, wish=wish.gpus, near=near)
     if not placement.shares:
@@ -113,10 +129,32 @@ def choose(start: Start, view: PartView, table: PartTable, now_seconds: float) -
         since_seconds=now_seconds,
         cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
-        enforcement=read_enforcement(start, demand),
+        enforcement=enforcement,
         why=placement.rule,
     )
-    return Choice(binding, leaving, placement, wish.problem)
+    return Choice(binding, leaving, placement, wish.problem, plan_correction(start, view, wish, placement))
+
+
+def plan_correction(start: Start, view: PartView, wish: Wish, placement: Placement) -> ChoiceCorrection | None:
+    """What the pod is to say where its container has other GPUs than a scheduler chose for it."""
+    given = {share.gpu for share in placement.shares}
+    if start.pod is None or not (wish.gpus or wish.problem) or given == set(wish.gpus):
+        return None
+    indexes = {gpu.uuid: gpu.index for gpu in view.inventory.gpus}
+    names = [container.name for container in start.pod.containers]
+    return ChoiceCorrection(
+        pod=start.pod.pod,
+        container=start.caller.containers[0],
+        annotations=render_correction(
+            view.profile,
+            start.pod.annotations,
+            [ChosenPart(index=indexes[share.gpu], part=share) for share in placement.shares],
+            container=names.index(start.caller.containers[0]),
+            init_containers=sum(container.is_init for container in start.pod.containers),
+        ),
+        kind="unreadable" if wish.problem else "impossible",
+        reason=wish.problem or "; ".join(placement.notes),
+    )
 
 
 def read_enforcement(start: Start, demand: Demand) -> Enforcement:
@@ -129,9 +167,24 @@ def read_enforcement(start: Start, demand: Demand) -> Enforcement:
         return Enforcement.ADVISE
     key = start.settings.enforcement_annotation
     chosen = start.pod.annotations.get(key) if start.pod is not None else None
-    if chosen not in (None, *_ENFORCEMENTS):
-        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give {' or '.join(_ENFORCEMENTS)}")
-    return Enforcement(chosen or start.settings.enforcement)
+    if chosen is not None and chosen not in _ENFORCEMENTS:
+        raise RequestInvalid(key, f"annotation with value {chosen[:40]!r}; give one of {', '.join(_ENFORCEMENTS)}")
+    enforcement = Enforcement(chosen or start.settings.enforcement)
+    if enforcement is not Enforcement.MPS:
+        return enforcement
+    if not start.has_mps:
+        raise RequestInvalid(
+            key,
+            "annotation with value 'mps', and nobody looks after MPS daemons on this node: give another one, or"
+            " set `fractions.enforcement` to mps there",
+        )
+    if demand.gpus > 1:
+        raise RequestInvalid(
+            key,
+            f"parts of {demand.gpus} GPUs are asked for, and MPS holds a process to its part of one: ask for one,"
+            " or give library or advise in this annotation",
+        )
+    return enforcement
 
 
 def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) -> Binding:
@@ -162,7 +215,7 @@ def change_parts(binding: Binding, cores: int | None, memory_bytes: int | None) 
 
 def describe_pod(binding: Binding) -> str:
     """Whose a binding is, for people."""
-    return f"{binding.pod.namespace}/{binding.pod.name} ({binding.container})"
+    return f"{binding.pod.describe()} ({binding.container})"
 
 
 def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, ...]:
@@ -175,7 +228,7 @@ def find_bindings(table: PartTable, pod: str, container: str) -> tuple[Binding, 
     )
 
 
-def _complete(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
+def complete_identity(pod: PodIdentity, told: PodIdentity) -> PodIdentity:
     """What was known of a pod, and what is told now where that was not known: a source may have been silent before."""
     return PodIdentity(namespace=pod.namespace or told.namespace, name=pod.name or told.name, uid=pod.uid or told.uid)
 

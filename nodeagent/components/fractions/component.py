@@ -16,16 +16,18 @@ from nodeagent.components.fractions.bind import (
     Choice,
     Start,
     change_parts,
-    check_memory,
     check_request,
     choose,
     describe_pod,
     find_bindings,
     list_names,
 )
+from nodeagent.components.fractions.callers.component import Callers
+from nodeagent.components.fractions.daemons.component import PartDaemons
 from nodeagent.components.fractions.decide import (
     PartView,
     describe_parts,
+    list_daemon_faults,
     list_resources,
     name_files,
     plan_limits,
@@ -33,7 +35,9 @@ from nodeagent.components.fractions.decide import (
     plan_view,
     publish_view,
 )
+from nodeagent.components.fractions.measuring.component import Measuring
 from nodeagent.components.fractions.plugin.component import TokenPlugin
+from nodeagent.components.fractions.reasons.component import Reasons
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.requests.component import PodRequests, Requests
 from nodeagent.components.fractions.tending.component import Files, KubeletRecords, Sources, Tending
@@ -47,7 +51,6 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import (
     AllocationError,
-    CallerUnclear,
     ControlRefused,
     DeviceUnhealthy,
     JournalUnavailable,
@@ -60,21 +63,26 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, PartTable
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import PLACE, PartLimit, PartOffers, PartReasons, PartWish
-from nodeagent.model.plugin import ContainerAnswer, ContainerMount
-from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartLibrary, PartSpecs, PodListing
+from nodeagent.model.parts import PartLimit, PartOffers, PartWish
+from nodeagent.model.plugin import ContainerAnswer
+from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpecs
+from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import PART_KIND, qualify
-from nodeagent.rules.fractions.pairing import Caller, Records, find_caller
-from nodeagent.rules.fractions.profiles import CoresProfile
+from nodeagent.rules.fractions.mounts import plan_part_mounts
 from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
 
-PRELOAD: Final = "/etc/ld.so.preload"
-"""Where a container's dynamic linker is told what to load before all else."""
 START_SECONDS: Final = 5.0
 """How long a start may take; the kubelet waits 30 s for it."""
+GATHER_SECONDS: Final = 0.05
+"""How long changes are gathered: a container that starts makes several, and waits for none of what follows."""
+MIB: Final = 1 << 20
+NAME_PAUSES_SECONDS: Final = (1.0, 1.0, 2.0, 4.0)
+"""Between questions for the names of pods that have started without; then it is left to the looks at everything."""
+WATCHED: Final = (Inventory, HealthReport, Offering, PartTable, DriverState, MpsState, RuntimeState)
 
 
 class Fractions:
@@ -114,14 +122,17 @@ class Fractions:
             sources: who else knows what containers there are.
             open_pods: what the API server says of pods; none where it cannot be asked.
         """
-        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
-        self._ledger, self._kubelet, self._specs, self._folders = ledger, kubelet, specs, folders
+        self._bus, self._clock, self._live, self._relay = bus, clock, live, relay
+        self._ledger, self._specs, self._folders = ledger, specs, folders
         self._library = library
         self._requests = Requests(open_pods)
+        self._callers = Callers(kubelet, self._requests)
+        self._reasons = Reasons(bus, conditions)
         self._view: PartView | None = None
         self._origin: tuple[object, ...] = ()
         self._published: tuple[PartView, str] | None = None
         self._turn = anyio.Lock(fast_acquire=True)
+        self._waker, self._news, self._nameless = Waker(), News(), Waker()
         self._tending = Tending(
             bus,
             conditions,
@@ -131,40 +142,40 @@ class Fractions:
             kubelet,
             sources,
             turn=self._turn,
-            note=self._forget_waiting,
+            live=live,
+            note=self._reasons.forget_waiting,
+            wake=self._waker.wake,
             view=self._find_view,
+            finished=self._requests.list_finished,
         )
-        self._waker, self._news = Waker(), News()
-        self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._bound_why: dict[int, tuple[str, ...]] = {}
+        self._daemons = PartDaemons(bus, live)
+        self._measuring = Measuring(bus, live, ledger, folders)
+        self._untold: dict[int, str] = {}
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Offer what there is, until cancelled; ready when it is known what that is."""
-        # Who waited is not known any more: the kubelet asks again, and then it is said again.
-        self._conditions.replace("part-no-room", {})
+        self._reasons.begin()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_states, name="fractions states")
-            tasks.start_soon(self._watch_settings, name="fractions settings")
+            tasks.start_soon(
+                self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="fractions states"
+            )
+            tasks.start_soon(
+                self._waker.follow, self._bus.listen(ConfigurationReloaded, client=self.name), name="fractions settings"
+            )
             while not self._refresh():
                 await self._waker.wait()
             with self._relay.lead_to(self):
                 task_status.started()
                 tasks.start_soon(self._requests.run, name="fractions pods")
                 tasks.start_soon(self._tending.run, name="fractions tended")
+                tasks.start_soon(self._end_finished, name="fractions finished")
+                tasks.start_soon(self._measuring.run, name="fractions measured")
+                tasks.start_soon(self._tell_named, name="fractions named")
                 while True:
                     await self._waker.wait()
+                    await anyio.sleep(GATHER_SECONDS)
                     self._refresh()
-
-    async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, HealthReport, Offering, PartTable, DriverState, client=self.name) as states:
-            async for _ in states:
-                self._waker.wake()
-
-    async def _watch_settings(self) -> None:
-        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
-            async for _ in reloads:
-                self._waker.wake()
 
     def _refresh(self) -> bool:
         """Offer what there is now; False while that is not known."""
@@ -172,8 +183,8 @@ class Fractions:
         table, health = self._ledger.parts(), self._bus.latest(HealthReport)
         if inventory is None or offering is None or table is None:
             return False
-        driver = self._bus.latest(DriverState)
-        verdicts, obstacle = health.value if health else None, driver.value.obstacle if driver else ""
+        driver, verdicts = self._bus.latest(DriverState), health.value if health else None
+        obstacle = self._reasons.tell_runtime() or (driver.value.obstacle if driver else "")
         view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
         lists = plan_lists(view, table)
         for resource, devices in lists.items():
@@ -193,10 +204,12 @@ class Fractions:
         self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
     ) -> PartView:
         """The view of now; the one before where nothing that it is made of has changed, as when a pod comes."""
-        origin = (inventory, offering, health, obstacle, self._live.now.fractions)
+        foreign, daemons = self._tending.foreign, list_daemon_faults(inventory, self._daemons.state)
+        origin = (inventory, offering, health, obstacle, self._live.now.fractions, foreign, daemons)
         if self._view is None or origin != self._origin:
             self._origin = origin
-            return plan_view(inventory, offering, health, self._live.now.fractions, obstacle)
+            blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
+            return plan_view(inventory, offering, health, self._live.now.fractions, blocked, foreign)
         return self._view
 
     def _render_published(self, view: PartView) -> str:
@@ -226,7 +239,7 @@ class Fractions:
                 if resource == list_resources(view.profile)[0]:
                     await self._start(view, devices)
                 elif not self._find_table().is_redeemed(resource, devices):
-                    await self._check_memory(view, devices)
+                    await self._callers.check_memory(view, resource, devices)
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
@@ -241,22 +254,14 @@ class Fractions:
             self._tell_refused(resource, len(devices), failed)
             raise failed from error
 
-    async def _check_memory(self, view: PartView, devices: Sequence[DeviceId]) -> None:
-        """Tell a container that asks for memory alone; where the kubelet cannot be asked, its cores are, if any."""
-        try:
-            listing = await self._kubelet.read_pods()
-        except NodeagentError as error:
-            self._log.debug("memory_not_checked", error=str(error))
-            return
-        check_memory(view.profile, listing, devices)
-
     async def set_part(self, wish: PartWish) -> str:
         """Give a running container other limits; the port's contract is in `model.ports`."""
         async with self._turn:
             found = find_bindings(self._find_table(), wish.pod, wish.container)
             if len(found) != 1:
                 several = ", ".join(map(describe_pod, found))
-                raise ControlRefused(f"{wish.pod} means {several}: name one" if found else f"no part of {wish.pod}")
+                unknown = f"{wish.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
+                raise ControlRefused(f"{wish.pod} means {several}: name one" if found else unknown)
             changed = change_parts(found[0], wish.cores, wish.memory_bytes)
             view = self._find_view()
             try:
@@ -265,64 +270,64 @@ class Fractions:
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
         self._tell_bound(binding, f"set by {wish.who}")
-        return f"{describe_pod(binding)} has {describe_parts(binding)}"
+        later = " from its next start on, as MPS takes it then" if binding.enforcement is Enforcement.MPS else ""
+        return f"{describe_pod(binding)} has {describe_parts(binding)}{later}"
 
     async def _start(self, view: PartView, devices: Sequence[DeviceId]) -> None:
-        caller = await self._identify(view, devices)
-        start = Start(caller, await self._requests.find(caller.pod), self._live.now.fractions)
-        who = f"{caller.pod.namespace}/{caller.pod.name} ({caller.containers[0]})"
-        async with self._turn:
-            # What has changed since, such as a GPU that was lost, counts.
-            view, table = self._find_view(), self._find_table()
-            try:
+        if lack := self._reasons.tell_runtime():
+            raise PartsUnavailable(lack)
+        # By their names it is told who waits, and who does so no more.
+        table = self._find_table()
+        caller, pod = await self._callers.identify(view, table, devices, by_name=self._reasons.anybody_waits)
+        settings, daemons = self._live.now, self._daemons.state
+        start = Start(caller, pod, settings.fractions, daemons, has_mps=settings.uses_mps)
+        try:
+            # One that has finished a moment ago is in nobody's way: schedulers count on what it had.
+            await self._tending.end_finished(looks=1)
+            async with self._turn:
+                # What has changed since, such as a GPU that was lost, counts.
+                view, table = self._find_view(), self._find_table()
                 choice = choose(start, view, table, self._clock.wall())
-            except NoRoom as error:
-                self._tell_waiting(who, error.reason, error.looked_at)
-                raise
-            binding = await self._bind(choice, view, table)
-        self._tell_waiting(who, "")
+                binding = await self._bind(choice, view, table)
+        except NoRoom as error:
+            if not caller.pod.name:
+                caller, _ = await self._callers.identify(view, table, devices, by_name=True)
+            self._reasons.tell_waiting(caller.describe(), error.reason, error.looked_at)
+            raise
+        self._reasons.tell_waiting(caller.describe(), "")
         _refuse_broken(binding, view)
         await self._write_files(binding, view, list_names(table, binding))
         for number in choice.leaving:
             await self._tending.remove_files(table.bindings[number])
 
-    async def _identify(self, view: PartView, devices: Sequence[DeviceId]) -> Caller:
-        """Whose these ids are, by the kubelet's list and its notes; either may be missing, not both."""
-        listing = PodListing()
-        checkpoint = KubeletCheckpoint()
-        problems: list[str] = []
+    async def _end_finished(self) -> None:
+        known = frozenset[str]()
+        while True:
+            known = await self._requests.wait_finished(known)
+            await self._tending.end_finished()
 
-        async def read_list() -> None:
-            nonlocal listing
-            try:
-                listing = await self._kubelet.read_pods()
-            except NodeagentError as error:
-                problems.append(str(error))
+    async def _tell_named(self) -> None:
+        """Tell of containers that started before anybody knew their pods by name, as soon as somebody does."""
+        while True:
+            await self._nameless.wait()
+            for pause in NAME_PAUSES_SECONDS:
+                has_all = await self._tending.name_all()
+                self._tell_untold()
+                await anyio.sleep(pause)
+                if has_all:
+                    break
 
-        async def read_notes() -> None:
-            nonlocal checkpoint
-            try:
-                checkpoint = await self._kubelet.read_checkpoint()
-            except NodeagentError as error:
-                problems.append(str(error))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read_list)
-            tasks.start_soon(read_notes)
-        first, *rest = list_resources(view.profile)
-        if len(problems) > 1:
-            raise CallerUnclear(first, "; ".join(problems))
-        records = Records(listed=listing.containers, noted=checkpoint.containers)
-        return find_caller(records, first, rest[0] if isinstance(view.profile, CoresProfile) else None, devices)
-
-    def _forget_waiting(self, listing: PodListing) -> None:
-        """Say no more of a container that it waits when its pod has gone."""
-        active = {f"{pod.namespace}/{pod.name}" for pod in listing.pods}
-        for who in [who for who in self._waiting if who.partition(" ")[0] not in active]:
-            self._tell_waiting(who, "")
+    def _tell_untold(self) -> None:
+        untold, self._untold = self._untold, {}
+        living = (self._ledger.parts() or PartTable()).bindings
+        for number, reason in untold.items():
+            if number in living:
+                self._tell_bound(living[number], reason)
 
     async def _bind(self, choice: Choice, view: PartView, table: PartTable) -> Binding:
         """Write down what was chosen, or what is known of its pod now; what it has already stays as it is."""
+        if not choice.binding.pod.name:
+            self._nameless.wake()
         if choice.binding == table.bindings.get(choice.binding.number):
             return choice.binding
         binding = await self._ledger.bind(choice.binding, view.capacities, choice.leaving)
@@ -330,8 +335,14 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        self._bound_why[binding.number] = render_placement(choice.placement)
-        self._tell_bound(binding, choice.placement.rule)
+        if choice.correction is not None and self._live.now.fractions.correct_choice:
+            self._requests.correct(choice.correction)
+        overruled = choice.correction.kind if choice.correction is not None else ""
+        self._reasons.note_bound(binding.number, render_placement(choice.placement), overruled)
+        if binding.pod.name:
+            self._tell_bound(binding, choice.placement.rule)
+        else:
+            self._untold[binding.number] = choice.placement.rule
         return binding
 
     def _tell_bound(self, binding: Binding, reason: str) -> None:
@@ -339,31 +350,25 @@ class Fractions:
         fact = PartBound(number=binding.number, pod=binding.pod, container=binding.container, gpus=gpus, reason=reason)
         self._bus.publish_fact(fact, source=self.name)
         self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(gpus))
-        self._tell_reasons()
-
-    def _tell_reasons(self) -> None:
-        """How GPUs were chosen for those that have them now, and why others wait."""
-        living = self._find_table().bindings
-        self._bound_why = {number: lines for number, lines in self._bound_why.items() if number in living}
-        waiting = {who: lines for who, (_, lines) in self._waiting.items()}
-        self._bus.publish_state(PartReasons(bound=dict(self._bound_why), waiting=waiting), source=self.name)
+        self._reasons.tell_bound(self._find_table().bindings)
 
     async def _write_files(self, binding: Binding, view: PartView, names: tuple[str, ...]) -> None:
         folder = await self._folders.write(names[0], self._plan_limits(binding, view))
-        mounts = [
-            ContainerMount(container_path=f"{PLACE}/limits", host_path=folder.limits),
-            ContainerMount(container_path=f"{PLACE}/usage", host_path=folder.usage, read_only=False),
-        ]
-        if binding.enforcement is Enforcement.LIBRARY:
-            files = await self._library.install()
-            mounts += [
-                ContainerMount(container_path=f"{PLACE}/{files.library.rpartition('/')[2]}", host_path=files.library),
-                ContainerMount(container_path=PRELOAD, host_path=files.preload),
-            ]
-        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts)
+        library = await self._library.install() if binding.enforcement is Enforcement.LIBRARY else None
+        mounts, environment = plan_part_mounts(folder, library), dict[str, str]()
+        if binding.enforcement is Enforcement.MPS:
+            access = await self._daemons.wait_access(binding)
+            mounts, environment = (*access.mounts, *mounts), dict(access.environment)
+        await self._specs.write_part(names, [part.gpu for part in binding.parts], mounts, environment)
 
     def _plan_limits(self, binding: Binding, view: PartView) -> tuple[PartLimit, ...]:
-        return plan_limits(binding, view.capacities, compute=self._live.now.fractions.limit_compute)
+        settings = self._live.now.fractions
+        return plan_limits(
+            binding,
+            view.capacities,
+            compute=settings.limit_compute,
+            context_bytes=settings.context_mib * MIB,
+        )
 
     def _find_view(self) -> PartView:
         if self._view is None:
@@ -379,17 +384,6 @@ class Fractions:
     def _tell_refused(self, resource: ResourceName, count: int, error: AllocationError) -> None:
         refused = PartRefused(resource=resource, count=count, reason=str(error))
         self._bus.publish_fact(refused, source=self.name)
-
-    def _tell_waiting(self, who: str, reason: str, looked_at: tuple[str, ...] = ()) -> None:
-        """Say of a container that it waits for room, or that it does so no more."""
-        if self._waiting.get(who, ("",))[0] == reason:
-            return
-        if reason:
-            self._waiting[who] = (reason, looked_at)
-        else:
-            del self._waiting[who]
-        self._conditions.replace("part-no-room", {key: f"{key}: {text}" for key, (text, _) in self._waiting.items()})
-        self._tell_reasons()
 
 
 def _refuse_broken(binding: Binding, view: PartView) -> None:

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import AdvertisedDevice
@@ -17,6 +20,7 @@ from nodeagent.model.values import Value
 from nodeagent.rules.fractions.profiles import CoresProfile, Profile, SharesProfile, plan_profile
 from nodeagent.rules.fractions.published import plan_published, render_published
 from nodeagent.rules.fractions.tokens import plan_tokens
+from nodeagent.rules.mps.parts import explain_foreign_daemon
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
 _FIT: Final = (Verdict.HEALTHY, Verdict.SUSPECT)
@@ -32,6 +36,8 @@ class PartView(Value, frozen=True, dict=True):
     """Why nothing of each can be given now; empty where something can."""
     profile: Profile
     memory_ratio: float
+    foreign: Mapping[GpuUuid, int] = {}
+    """By GPU the bytes that programs use which were given nothing."""
 
     @cached_property
     def empty(self) -> Space:
@@ -43,6 +49,7 @@ class PartView(Value, frozen=True, dict=True):
             withheld={gpu: reason for gpu, reason in withheld.items() if reason},
             users_max=self.profile.shares_per_gpu if isinstance(self.profile, SharesProfile) else None,
             memory_ratio=self.memory_ratio,
+            foreign=self.foreign,
         )
 
     @cached_property
@@ -80,7 +87,8 @@ def plan_view(
     offering: Offering,
     health: HealthReport | None,
     settings: FractionsSettings,
-    blocked: str = "",
+    blocked: Mapping[GpuUuid, str] | None = None,
+    foreign: Mapping[GpuUuid, int] | None = None,
 ) -> PartView:
     """The GPUs behind the door, and of which of them nothing can be given.
 
@@ -89,13 +97,16 @@ def plan_view(
         offering: which doors they have.
         health: what they are good for; `None` while nobody knows.
         settings: names and sizes.
-        blocked: why nothing at all can be given, such as a driver that is not ready.
+        blocked: for GPUs of which nothing can be given for another's sake, such as the driver's, why; empty for none.
+        foreign: by GPU the bytes that programs use which were given nothing.
     """
     behind, is_open = offering.list_behind(Door.FRACTIONS), offering.list_open(Door.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, Door.FRACTIONS)
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in behind)
     unfit = {
-        gpu.uuid: blocked or ("" if gpu.uuid in is_open else closed[gpu.uuid]) or explain_unfitness(gpu, health)
+        gpu.uuid: (blocked or {}).get(gpu.uuid, "")
+        or ("" if gpu.uuid in is_open else closed[gpu.uuid])
+        or explain_unfitness(gpu, health)
         for gpu in gpus
     }
     return PartView(
@@ -104,7 +115,20 @@ def plan_view(
         unfit=unfit,
         profile=plan_profile(settings),
         memory_ratio=settings.memory_overcommit_ratio,
+        foreign=foreign or {},
     )
+
+
+def list_daemon_faults(inventory: Inventory, state: MpsState | None) -> Mapping[GpuUuid, str]:
+    """The GPUs of which nothing can be given for the sake of their MPS daemons, and why."""
+    reasons = {gpu.uuid: explain_foreign_daemon(gpu.uuid, state) for gpu in inventory.gpus}
+    return {uuid: reason for uuid, reason in reasons.items() if reason}
+
+
+def withhold(space: Space, reasons: Mapping[GpuUuid, str]) -> Space:
+    """The account without these GPUs."""
+    rooms = (replace(room, withheld=room.withheld or reasons.get(room.gpu, "")) for room in space.rooms)
+    return replace(space, rooms=tuple(rooms)) if reasons else space
 
 
 def explain_unfitness(gpu: Gpu, health: HealthReport | None) -> str:
@@ -137,13 +161,12 @@ def list_resources(profile: Profile) -> tuple[ResourceName, ...]:
 
 def _list_gone(view: PartView, table: PartTable) -> dict[ResourceName, set[DeviceId]]:
     """By resource the ids that somebody holds and no GPU stands for any more."""
-    gone: dict[ResourceName, set[DeviceId]] = {}
+    held: dict[ResourceName, list[tuple[DeviceId, ...]]] = {name: [] for name in list_resources(view.profile)}
     for reservation in table.reservations.values():
-        if reservation.resource in list_resources(view.profile):
-            known = view.ids.get(reservation.resource, frozenset())
-            if not known.issuperset(reservation.devices):
-                gone.setdefault(reservation.resource, set()).update(set(reservation.devices) - known)
-    return gone
+        if reservation.resource in held:
+            held[reservation.resource].append(reservation.devices)
+    gone = {name: set[DeviceId]().union(*ids).difference(view.ids.get(name, ())) for name, ids in held.items()}
+    return {name: ids for name, ids in gone.items() if ids}
 
 
 def plan_account(view: PartView, table: PartTable, leaving: Iterable[int] = ()) -> Space:
@@ -161,13 +184,16 @@ def publish_view(view: PartView) -> str:
     return render_published(plan_published(view.profile, view.empty, view.inventory.gpus))
 
 
-def plan_limits(binding: Binding, capacities: Iterable[GpuPart], *, compute: bool) -> tuple[PartLimit, ...]:
+def plan_limits(
+    binding: Binding, capacities: Iterable[GpuPart], *, compute: bool, context_bytes: int = 0
+) -> tuple[PartLimit, ...]:
     """What a container is held to on each of its GPUs; nothing holds one that has all of it.
 
     Args:
         binding: the container's.
         capacities: how much each GPU has to give.
         compute: whether it is held to its part of compute too.
+        context_bytes: what each CUDA context takes by itself.
     """
     whole = {each.gpu: each.memory_bytes for each in capacities}
     return tuple(
@@ -176,6 +202,7 @@ def plan_limits(binding: Binding, capacities: Iterable[GpuPart], *, compute: boo
             memory_bytes=None if part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1) else part.memory_bytes,
             cores=part.cores if compute and 0 < part.cores < CORES else None,
             cores_max=(binding.core_limit or part.cores) if compute and 0 < part.cores < CORES else None,
+            context_bytes=context_bytes,
         )
         for part in binding.parts
     )
@@ -183,9 +210,7 @@ def plan_limits(binding: Binding, capacities: Iterable[GpuPart], *, compute: boo
 
 def describe_binding(binding: Binding) -> str:
     """Whose a binding is."""
-    return (
-        f"{binding.pod.namespace}/{binding.pod.name} ({binding.container}), since its start bound as {binding.number}"
-    )
+    return f"{binding.pod.describe()} ({binding.container}), since its start bound as {binding.number}"
 
 
 def name_files(binding: Binding) -> str:

@@ -112,6 +112,7 @@ def _keep_lasting(levels: LevelMemory, shift: float) -> LevelMemory:
         remap_pending=levels.remap_pending,
         recovery_action=levels.recovery_action,
         links_expected=levels.links_expected,
+        links_to=levels.links_to,
         nvlink_speed_expected=levels.nvlink_speed_expected,
         retired_double_bit=None if pages is None else CounterWindow(at=pages.at + shift, count=pages.count),
     )

@@ -200,11 +200,18 @@ class Judge:
     ) -> None:
         """Look at every GPU through the newest sample."""
         samples = {one.uuid: one for one in sample.gpus}
+        has_switches = bool(self._inventory.switches)
+        partitioned = frozenset(gpu.pci.address for gpu in self._inventory.gpus if gpu.mig_enabled)
         for gpu in self._inventory.gpus:
             record = self.find_record(gpu.uuid)
-            has_switches = bool(self._inventory.switches)
             look = judge_levels(
-                gpu, samples.get(gpu.uuid), record.levels, now.at, has_switches=has_switches, limits=limits
+                gpu,
+                samples.get(gpu.uuid),
+                record.levels,
+                now.at,
+                has_switches=has_switches,
+                partitioned=partitioned,
+                limits=limits,
             )
             self._pids[gpu.uuid] = look.pids
             self._records[gpu.uuid] = note_look(record, replace(look, is_extra=is_extra), now, policy)

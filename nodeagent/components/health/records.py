@@ -4,11 +4,14 @@ Everything here is written to the verdict file, so fields are only ever added, e
 Times called `at` are seconds on the clock that only rises; `wall` times are for people alone and decide nothing.
 """
 
+from collections.abc import Mapping
 from typing import Final
+
+from msgspec import field
 
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule, Verdict
-from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
 from nodeagent.model.values import Value
 
 VERDICT_RANK: Final = {Verdict.HEALTHY: 0, Verdict.SUSPECT: 1, Verdict.UNKNOWN: 2, Verdict.UNHEALTHY: 3}
@@ -100,6 +103,8 @@ class LevelMemory(Value, frozen=True):
     remap_pending: bool = False
     recovery_action: int | None = None
     links_expected: int = 0
+    links_to: Mapping[PciAddress, int] = field(default_factory=dict)
+    """The most links seen to each GPU that is linked directly: with that GPU in MIG mode they are off."""
     nvlink_recoveries: int | None = None
     nvlink_crc: int | None = None
     looked_at: float | None = None

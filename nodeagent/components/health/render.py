@@ -1,6 +1,6 @@
 """From what is remembered to what is told: a verdict for every device, worded for the person who is paged."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, HealthReport, ReturnRule, Verdict
+from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, FoundFault, HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
 from nodeagent.model.units import render_age
 from nodeagent.model.values import Value
@@ -87,11 +87,13 @@ def _judge_device(gpu: Gpu, uuid: DeviceUuid, record: GpuRecord, around: Surroun
     worst = max(faults, key=_weigh, default=None)
     healthy = DeviceHealth(device=uuid, gpu=gpu.uuid, verdict=Verdict.HEALTHY, since_seconds=wall)
     candidates = [
-        healthy if worst is None else _tell_fault(healthy, worst, others=len(faults) - 1),
+        healthy if worst is None else _tell_faults(healthy, worst, faults),
         *_judge_silence(healthy, record, around),
         *_judge_driver(healthy, record, around),
     ]
-    return max(candidates, key=lambda one: VERDICT_RANK[one.verdict])
+    found = (finding for one in candidates for finding in one.findings)
+    findings = tuple(sorted(found, key=lambda one: VERDICT_RANK[one.verdict], reverse=True))
+    return replace(max(candidates, key=lambda one: VERDICT_RANK[one.verdict]), findings=findings)
 
 
 def _weigh(fault: Fault) -> tuple[int, int, float]:
@@ -99,7 +101,9 @@ def _weigh(fault: Fault) -> tuple[int, int, float]:
     return VERDICT_RANK[fault.verdict], RULE_RANK[fault.rule], -fault.since_wall
 
 
-def _tell_fault(healthy: DeviceHealth, fault: Fault, *, others: int) -> DeviceHealth:
+def _tell_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault]) -> DeviceHealth:
+    """In the words of this one, which is the worst."""
+    others = len(faults) - 1
     times = f" ({fault.count} times)" if fault.count > 1 else ""
     more = f", and {others} more" if others else ""
     returns = _RETURNS.get(fault.rule, "")
@@ -113,7 +117,14 @@ def _tell_fault(healthy: DeviceHealth, fault: Fault, *, others: int) -> DeviceHe
         returns=returns,
         return_rule=fault.rule,
         xid=fault.xid,
+        findings=_list_findings(faults),
     )
+
+
+def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
+    """Each kind once: a GPU and a part of it may have the same."""
+    worst = {fault.key: fault.verdict for fault in sorted(faults, key=_weigh)}
+    return tuple(FoundFault(key=key, verdict=verdict) for key, verdict in sorted(worst.items()))
 
 
 def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surroundings) -> tuple[DeviceHealth, ...]:
@@ -129,6 +140,7 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, around: Surrounding
         remedy=Remedy.CHECK_DRIVER.sentence if record.missed_looks else "wait for the first look",
         returns="by itself, with the next complete look",
         return_rule=ReturnRule.LEVELS_CLEAN,
+        findings=(FoundFault(key="no-answer", verdict=Verdict.UNKNOWN),),
     )
     return (unknown,)
 
@@ -151,6 +163,7 @@ def _judge_driver(healthy: DeviceHealth, record: GpuRecord, around: Surroundings
         remedy=(driver.remedy if driver is not None else "") or Remedy.CHECK_DRIVER.sentence,
         returns="by itself, once the driver works and its levels are good",
         return_rule=ReturnRule.LEVELS_CLEAN,
+        findings=(FoundFault(key="driver", verdict=Verdict.UNHEALTHY),),
     )
     return (unhealthy,)
 

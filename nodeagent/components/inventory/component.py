@@ -140,11 +140,17 @@ class InventoryComponent:
     def _is_anything_known(self) -> bool:
         driver = self._bus.latest(DriverState)
         should_be = bool(self._known) or bool(self._look_expected().count)
-        return driver is not None and (driver.value.ready or (should_be and self._has_no_hardware()))
+        if driver is None or driver.value.ready:
+            return driver is not None
+        return driver.value.is_done_without or (should_be and self._has_no_hardware())
 
     def _has_no_hardware(self) -> bool:
         driver = self._bus.latest(DriverState)
         return driver is not None and driver.value.phase is DriverPhase.NO_HARDWARE
+
+    def _is_done_without(self) -> bool:
+        driver = self._bus.latest(DriverState)
+        return driver is not None and driver.value.is_done_without
 
     async def _read_inventory_until_known(self) -> None:
         with self._bus.watch(DriverState, client=f"{self.name} start") as states:
@@ -294,11 +300,12 @@ class InventoryComponent:
             await self._sampled.wait()
 
     def _note_if_old(self) -> None:
-        if anyio.current_time() >= self._fresh_until:
+        if anyio.current_time() >= self._fresh_until and not self._is_done_without():
             self._conditions.set(STALE, detail=self._sampling_trouble or "the newest look has not come back yet")
 
     async def _report_events_forever(self) -> None:
         while True:
+            await self._wait_needed()
             async with anyio.create_task_group() as proof:
                 proof.start_soon(self._note_events_watched, name="inventory event watch")
                 try:
@@ -308,6 +315,13 @@ class InventoryComponent:
                     self._bus.publish_state(EventWatch(watched=False, reason=str(error)), source=self.name)
                 proof.cancel_scope.cancel()
             await anyio.sleep(EVENTS_RETRY_SECONDS)
+
+    async def _wait_needed(self) -> None:
+        """Nobody is asked for reports, or told that there are none, where there is no GPU and need not be one."""
+        with self._bus.watch(DriverState, client=f"{self.name} need") as states:
+            async for state in states:
+                if not state.value.is_done_without:
+                    return
 
     async def _report_events(self) -> None:
         async for event in self._source.events():

@@ -27,6 +27,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.cluster import ClusterLink, ClusterNode
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, LabelsApplied, LabelsContested
@@ -43,6 +44,7 @@ FACTS_AGE_SECONDS = 60.0
 SENT_SECONDS = 1.0
 """How long a patch may take to come back by the watch, before a node that looks as before is taken for robbed anew."""
 _RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
+WATCHED = (DriverState, Inventory, HealthReport, Offering, DeviceTable, ClusterNode, ClusterLink)
 
 
 class Sent(NamedTuple):
@@ -96,19 +98,13 @@ class Labeler:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Round after round, woken by changes."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_states, name="labeler states")
+            tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="labeler states")
             tasks.start_soon(self._watch_settings, name="labeler settings")
             task_status.started()
             while True:
                 wait = await self._go_round()
                 with anyio.move_on_after(wait):
                     await self._waker.wait()
-
-    async def _watch_states(self) -> None:
-        watched = (DriverState, Inventory, HealthReport, Offering, ClusterNode, ClusterLink)
-        with self._bus.watch_all(*watched, client=self.name) as changes:
-            async for _ in changes:
-                self._waker.wake()
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=f"{self.name} settings") as reloads:
@@ -142,7 +138,7 @@ class Labeler:
 
     def _note_cause(self, labels: dict[str, str]) -> None:
         """Remember what made the labels others than before: news of the GPUs, or else of the node."""
-        states = (self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering))
+        states = (self._bus.latest(state) for state in (DriverState, Inventory, HealthReport, Offering, DeviceTable))
         news = self._news.take(self._reloaded, *states) or self._news.take(self._bus.latest(ClusterNode))
         is_settled = self._published is not None and self._published.labels == labels and not self._troubles
         if news is not None and (is_settled or labels != self._rendered):
@@ -158,12 +154,14 @@ class Labeler:
         if facts is None:
             return None
         health, offering = self._bus.latest(HealthReport), self._bus.latest(Offering)
+        devices = self._bus.latest(DeviceTable)
         return NodePicture(
             facts=facts,
             driver=driver.value,
             inventory=inventory.value if inventory is not None else None,
             health=health.value if health is not None else None,
             offering=offering.value if offering is not None else None,
+            devices=devices.value if devices is not None else None,
         )
 
     async def _look_at_node(self, phase: DriverPhase) -> NodeFacts | None:

@@ -39,8 +39,6 @@ def label_node(gpus: Sequence[Gpu], facts: NodeFacts) -> Iterator[Label]:
     yield f"{PREFIX}gpu.machine", plan_value(facts.machine_type) or UNKNOWN
     yield f"{PREFIX}gpu.mode", _find_mode(gpus, facts)
     yield f"{PREFIX}mig.capable", str(any(gpu.mig is not None for gpu in gpus)).lower()
-    # True selects nodes for NVIDIA's MPS daemon, which the device plugin here does not use.
-    yield f"{PREFIX}mps.capable", "false"
     clique = _find_clique(gpus)
     if clique:
         yield f"{PREFIX}gpu.clique", clique

@@ -6,12 +6,14 @@ Refuses labels that the API server would refuse: one illegal label would lose al
 
 from collections.abc import Iterator, Mapping
 
+from nodeagent.components.labeler.devices import label_devices
 from nodeagent.components.labeler.health import COUNTS, label_health
 from nodeagent.components.labeler.node_wide import PREFIX, Label, label_driver, label_node, label_vgpu
 from nodeagent.components.labeler.presence import FEATURE, label_host, label_presence
 from nodeagent.components.labeler.resources import label_models, label_resources
 from nodeagent.components.labeler.values import is_legal
 from nodeagent.config.schema import Settings
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
@@ -35,6 +37,8 @@ class NodePicture(Value, frozen=True):
     health: HealthReport | None = None
     offering: Offering | None = None
     """`None` where nobody looks after doors: every GPU is given whole."""
+    devices: DeviceTable | None = None
+    """Of other kinds than NVIDIA's GPUs."""
 
 
 class LabelSet(Value, frozen=True):
@@ -77,3 +81,4 @@ def _all_labels(picture: NodePicture, settings: Settings) -> Iterator[Label]:
         yield from label_resources(gpus, settings, closed)
         yield from label_models(gpus) if settings.labels.per_model else ()
     yield from label_health(gpus, picture.health)
+    yield from label_devices(picture.devices, settings.devices.classes)

@@ -40,6 +40,8 @@ _LAST_KNOWN_MAJOR = 13
 def label_resources(gpus: Sequence[Gpu], settings: Settings, closed: Container[str] = ()) -> Iterator[Label]:
     """The labels of the configured MIG strategy, and where those cannot say it, what the device plugin offers."""
     offered = tuple(each for each in plan_offer(gpus, settings, closed).devices if not each.device.withheld)
+    by_mps = any(each.strategy == "mps" for each in offered) and not any(gpu.mig_enabled for gpu in gpus)
+    yield f"{PREFIX}mps.capable", str(by_mps).lower()
     known = dict(_label_known(gpus, offered, settings.device_plugin.mig_strategy))
     yield from known.items()
     yield from label_offered(offered, known)

@@ -1,4 +1,4 @@
-"""Carries one GPU from what it is to what it shall be, each call written down before it is made.
+"""Carries one GPU from what it is to what it shall be, every call written down before it is made.
 
 Owns the way back: a call that fails turns the change round, and one that fails on the way back leaves it half way.
 Refuses to wait and to choose: who is in the way was asked before, and what comes next follows from the GPU as read.
@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable
+from nodeagent.model.errors import DriverError, GpuError, JournalUnavailable, PartitionRefused
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.ports import ChangeKeeper, PartitionSession
@@ -50,8 +50,9 @@ class Carrier:
             try:
                 await self._reach(gpu, number, progress, busy)
                 return End(outcome=Outcome.DONE)
-            except RebootNeeded:
-                return End(outcome=Outcome.REBOOT, detail="a reset did not bring its new MIG mode into force")
+            except RebootNeeded as waiting:
+                detail = str(waiting) or "a reset did not bring its new MIG mode into force"
+                return End(outcome=Outcome.REBOOT, detail=detail)
             except _FAILED as error:
                 if not self._has_written:
                     return End(outcome=Outcome.UNDONE, detail=str(error))
@@ -65,16 +66,29 @@ class Carrier:
         return End(outcome=Outcome.UNDONE, detail=progress.reason)
 
     async def _reach(self, gpu: Gpu, number: int, progress: Progress, busy: Collection[int]) -> None:
-        was_reset = progress.was_reset
+        was_reset = False
         for _ in range(ROUNDS):
             partitions = await self._session.read(gpu)
             writes = plan_writes(progress.goal, partitions, busy=busy, was_reset=was_reset)
             if not writes:
                 return
+            await self._keeper.step_change(number, write_step(writes, self._now()))
+            self._has_written = True
             for write in writes:
                 was_reset = was_reset or write.kind is WriteKind.RESET
-                await self._keeper.step_change(number, write_step(write, self._now()))
                 self._tell(write)
-                self._has_written = True
-                await self._session.write(gpu, write)
+                await self._write(gpu, write)
         raise NotReachedError(f"GPU {gpu.index} is not as it shall be although the driver refused nothing")
+
+    async def _write(self, gpu: Gpu, write: Write) -> None:
+        """One call; a reset that this machine does not do for a GPU that nobody uses is left to its next boot.
+
+        Raises:
+            RebootNeeded: the mode waits for that.
+        """
+        try:
+            await self._session.write(gpu, write)
+        except PartitionRefused as error:
+            if write.kind is WriteKind.RESET and not error.in_use:
+                raise RebootNeeded(str(error)) from error
+            raise

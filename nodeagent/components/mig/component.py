@@ -5,19 +5,22 @@ Refuses to touch a GPU that is right, to begin what cannot be had on all GPUs th
 from those who have it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.mig.carry import Carrier, End
+from nodeagent.components.mig.carry import End
+from nodeagent.components.mig.changing import HALF, Changer, WishChanged
+from nodeagent.components.mig.clear import Clearer
+from nodeagent.components.mig.clients import GIVE_BACK_SECONDS, PAUSED, Clients
 from nodeagent.components.mig.judge import Judgement, judge
+from nodeagent.components.mig.maker import Maker
 from nodeagent.components.mig.relay import ApplyingRelay
 from nodeagent.components.mig.session import SessionDesk
 from nodeagent.components.mig.users import Users
-from nodeagent.components.mig.watch import is_told
 from nodeagent.components.mig.wish import (
     Remembered,
     Wish,
@@ -37,40 +40,31 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, ClusterWishes
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, MigChangeEnded, WishRefused
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Change, PartTable
-from nodeagent.model.mig import GpuChange, MigState, Write
+from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
-from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, ProcessPlaces
+from nodeagent.model.ports import ChangeKeeper, ClientPausing, GpuPartitioning, PodEviction, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.mig.affected import describe_in_the_way, list_affected
-from nodeagent.rules.mig.change import OWNER, ChangeUnreadable, Intent, Outcome, Progress, begin_step, read_progress
+from nodeagent.rules.mig.change import OWNER, Outcome
 from nodeagent.rules.mig.layouts import Layout, LayoutsRead
-from nodeagent.rules.mig.partitions import read_partitions
-from nodeagent.rules.mig.steps import Goal, plan_writes
-from nodeagent.rules.mig.wanted import Wanted
 
 V = TypeVar("V")
 
 JOURNAL_RETRY_SECONDS = 1.0
 LABEL_SECONDS = 5.0
 """How long the node's label is waited for before what was asked for last is taken for it."""
-SEEN_SECONDS = 20.0
-"""How long it may take until what was made is seen."""
-UNSEEN = "it was cut, and is not seen so: see `nodeagent gpu list`"
-TOLD_SECONDS = 2.0
-"""How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
-BUSY, FAILED, HALF, REBOOT = "mig-change-waits", "mig-change-failed", "mig-half-way", "mig-reboot-needed"
+FAILED, REBOOT = "mig-change-failed", "mig-reboot-needed"
 DRIFTED, INVALID = "mig-drifted", "mig-layouts-invalid"
-
-
-class WishChanged(NodeagentError):
-    """Something else is asked for by now."""
+KNOWN_SECONDS = 30.0
+"""How long GPUs and journal are waited for before those are given back who were paused when the agent was killed."""
+WATCHED = (Inventory, ClusterWishes, AllocationTable, PartTable, ClaimBook, NodeSample, PluginState)
 
 
 class Mig:
@@ -91,6 +85,8 @@ class Mig:
         relay: ApplyingRelay,
         read_file: Callable[[], Awaitable[LayoutsRead]],
         places: ProcessPlaces | None = None,
+        eviction: PodEviction | None = None,
+        pausing: ClientPausing | None = None,
         has_cluster: bool = False,
     ) -> None:
         """Wire it up; `places` tells the pods of processes, `has_cluster` whether a label may be read some day."""
@@ -98,8 +94,16 @@ class Mig:
         self._sessions = SessionDesk(partitioning)
         self._keeper, self._store, self._relay = keeper, store, relay
         self._read_file, self._has_cluster = read_file, has_cluster
-        self._users = Users(self._read, places)
+        users, turn = Users(self.read, places), anyio.Lock()
+        clearer = Clearer(lambda: live.now.mig, eviction)
+        self._maker = Maker(self, keeper, SessionDesk(partitioning), users, turn, clock.wall)
+        held = self._maker.list_gpus
+        self._clients = Clients(
+            pausing, lambda: live.now.mig.pause_clients, self._remember_paused, self.wait_news, clock.monotonic
+        )
+        self._changer = Changer(self, keeper, self._sessions, users, turn, clearer, self._clients, held, clock.wall)
         self._remembered = Remembered()
+        self._boot = ""
         self._asked = 0
         self._settled: Wish | None = None
         self._failed: tuple[Wish, str] | None = None
@@ -112,20 +116,22 @@ class Mig:
         await self._recall()
         with self._relay.lead_to(self):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch_states, name="mig states")
+                tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mig states")
                 tasks.start_soon(self._watch_settings, name="mig settings")
                 task_status.started()
                 await self._finish(await self._wait_known())
-                await self._wait_label()
-                while True:
-                    await self._go_round()
-                    await self._waker.wait()
+                with self._relay.make_with(self._maker):
+                    await self._wait_label()
+                    while True:
+                        await self._give_back()
+                        await self._go_round()
+                        await self.wait_news(GIVE_BACK_SECONDS if self._clients.owed else None)
 
     async def apply_layout(self, name: str, who: str) -> str:
         """Have the GPUs cut as this layout says; the port's contract is in `model.ports`."""
         wish = self._decide()
         wanted = name or wish.layout
-        inventory = self._read(Inventory)
+        inventory = self.read(Inventory)
         if not wanted or inventory is None:
             raise ControlRefused("no layout is asked for: name one, see `nodeagent mig show`")
         layout, problem = await self._find(wanted)
@@ -134,20 +140,16 @@ class Mig:
         judgement = self._judge(layout, inventory)
         if judgement.problems:
             raise ControlRefused(f"nothing is changed: {'; '.join(judgement.problems)}")
-        self._remembered = replace(self._remembered, layout=wanted, origin=who)
+        self._remembered = replace(self._remembered, layout=wanted, origin=who, boot="")
         await self._remember()
         self._asked += 1
+        # Whoever waits for it must not take the standing of what was asked for before.
+        self._publish(MigState(layout=wanted, origin=who, standing="pending"))
         self._log.info("layout_asked_for", layout=wanted, who=who, differing=len(judgement.differing))
         self._waker.wake()
         if not judgement.differing:
             return f"{wanted} is in place"
         return f"{wanted} is asked for: {len(judgement.differing)} of {len(inventory.gpus)} GPUs change"
-
-    async def _watch_states(self) -> None:
-        watched = (Inventory, ClusterWishes, AllocationTable, PartTable, NodeSample, PluginState)
-        with self._bus.watch_all(*watched, client=self.name) as states:
-            async for _ in states:
-                self._waker.wake()
 
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
@@ -157,10 +159,26 @@ class Mig:
 
     async def _wait_known(self) -> tuple[Change, ...]:
         """The changes that another life of the agent has begun, once GPUs and journal are known."""
-        while (changes := self._keeper.changes(OWNER)) is None or self._bus.latest(Inventory) is None:
-            with anyio.move_on_after(JOURNAL_RETRY_SECONDS):
-                await self._waker.wait()
+        changes = self._list_begun()
+        if changes is None:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._give_back_unknown, name="mig others paused")
+                while (changes := self._list_begun()) is None:
+                    with anyio.move_on_after(JOURNAL_RETRY_SECONDS):
+                        await self._waker.wait()
+                tasks.cancel_scope.cancel()
+            assert changes is not None
         return changes
+
+    def _list_begun(self) -> tuple[Change, ...] | None:
+        return self._keeper.changes(OWNER) if self._bus.latest(Inventory) is not None else None
+
+    async def _give_back_unknown(self) -> None:
+        """A driver that never comes back keeps nobody paused."""
+        await anyio.sleep(KNOWN_SECONDS)
+        while self._clients.owed:
+            await self._give_back()
+            await anyio.sleep(GIVE_BACK_SECONDS)
 
     async def _wait_label(self) -> None:
         with anyio.move_on_after(LABEL_SECONDS):
@@ -169,28 +187,37 @@ class Mig:
 
     async def _recall(self) -> None:
         stored = await self._store.read()
+        self._boot = stored.boot_id
         if stored.body is None:
             return
         try:
             self._remembered = decode_remembered(stored.body)
+            self._clients.owed = self._remembered.paused
         except WishUnreadable as error:
             self._log.warning("mig_wish_unreadable", reason=await self._store.discard(str(error)))
 
-    async def _remember(self) -> None:
+    async def _remember(self) -> str:
         trouble = await self._store.write(encode_remembered(self._remembered))
         if trouble:
             self._log.error("mig_wish_not_remembered", reason=trouble)
+        return trouble
+
+    async def _remember_paused(self, paused: Mapping[str, str]) -> str:
+        self._remembered = replace(self._remembered, paused=paused)
+        return await self._remember()
+
+    async def _give_back(self) -> None:
+        """Nobody is left paused: tried until it is so, and also by an agent that is told to end."""
+        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+            trouble = await self._clients.give_back()
+            self._conditions.replace(PAUSED, {"": trouble} if trouble else {})
 
     def _decide(self) -> Wish:
         return decide_wish(self._note_label(), self._live.now.mig.layout, self._asked)
 
     def _note_label(self) -> Remembered:
-        wishes = self._read(ClusterWishes)
+        wishes = self.read(ClusterWishes)
         return note_label(self._remembered, wishes.mig_config if wishes is not None else None)
-
-    def _read(self, state: type[V]) -> V | None:
-        envelope = self._bus.latest(state)
-        return envelope.value if envelope is not None else None
 
     async def _go_round(self) -> None:
         """Look at what is asked for and at the GPUs, and change what differs."""
@@ -206,7 +233,7 @@ class Mig:
         if self._failed is not None and self._failed[0] == wish:
             return
         layout, problem = await self._find(wish.layout)
-        inventory = self._read(Inventory)
+        inventory = self.read(Inventory)
         assert inventory is not None
         judgement = self._judge(layout, inventory) if layout is not None else Judgement(wanted={})
         problems = (problem,) if problem else judgement.problems
@@ -215,10 +242,13 @@ class Mig:
         elif judgement.differing and wish != self._settled:
             await self._apply(wish, judgement)
         else:
+            if self._remembered.boot:
+                self._remembered = replace(self._remembered, boot="")
+                await self._remember()
             self._note_in_place(wish, inventory, judgement)
 
     async def _find(self, name: str) -> tuple[Layout | None, str]:
-        inventory = self._read(Inventory)
+        inventory = self.read(Inventory)
         gpus = inventory.gpus if inventory is not None else ()
         of_file = await self._read_file()
         configured, problems = render_layouts(self._live.now.mig.layouts)
@@ -234,7 +264,19 @@ class Mig:
             self._conditions.clear(HALF, key=gpu)
             self._conditions.clear(REBOOT, key=gpu)
         self._settled, self._failed = wish, None
-        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success"))
+        detail = "; ".join(judgement.left)
+        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="success", detail=detail))
+
+    async def _await_boot(self, wish: Wish, reason: str) -> None:
+        """A boot is needed; where the node was booted for it already, another one helps no more."""
+        if self._remembered.boot not in ("", self._boot):
+            self._fail(wish, f"{reason}, nor did a boot of the node")
+            return
+        self._remembered = replace(self._remembered, boot=self._boot)
+        await self._remember()
+        self._failed = (wish, reason)
+        self._publish(MigState(layout=wish.layout, origin=wish.origin, standing="rebooting", detail=reason))
+        self._log.warning("mig_layout_waits_for_boot", layout=wish.layout, reason=reason)
 
     def _fail(self, wish: Wish, reason: str, *, is_refused: bool = False) -> None:
         self._failed = (wish, reason)
@@ -252,7 +294,10 @@ class Mig:
         self._log.info("mig_layout_begun", layout=wish.layout, origin=wish.origin, gpus=list(judgement.differing))
         try:
             for uuid in judgement.differing:
-                end = await self._change(gpu := self._find_gpu(uuid), judgement.wanted[uuid], wish)
+                end = await self._changer.change(gpu := self.find_gpu(uuid), judgement.wanted[uuid], wish)
+                if end.outcome is Outcome.REBOOT:
+                    await self._await_boot(wish, f"GPU {gpu.index}: {end.detail}")
+                    return
                 if end.outcome is not Outcome.DONE or end.detail:
                     self._fail(wish, f"GPU {gpu.index}: {end.detail}")
                     return
@@ -263,138 +308,81 @@ class Mig:
             return
         finally:
             await self._sessions.close()
+            await self._give_back()
         self._waker.wake()
 
     def _judge(self, layout: Layout, inventory: Inventory) -> Judgement:
-        return judge(layout, inventory.gpus, self._read(Offering))
+        return judge(layout, inventory.gpus, self.read(Offering), self._maker.list_gpus())
 
-    def _find_gpu(self, uuid: GpuUuid) -> Gpu:
-        inventory = self._read(Inventory)
+    async def _finish(self, changes: tuple[Change, ...]) -> None:
+        """Go on with what another life of the agent has begun, whoever it was for."""
+        for gpu, problem in (await self._maker.finish()).items():
+            self._log.warning("mig_partition_not_taken_back", gpu=gpu, reason=problem)
+            self.set_condition(HALF, gpu, problem)
+        for change in changes:
+            self._log.info("mig_change_resumed", change=change.number, gpu=change.gpu, steps=len(change.steps))
+            if problem := await self._changer.finish(change):
+                self._log.warning("mig_change_not_resumed", change=change.number, reason=problem)
+
+    def _publish(self, state: MigState) -> None:
+        self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)
+
+    # What its parts need of it: `around.Around`.
+
+    def read(self, state: type[V]) -> V | None:
+        """The newest of a state, if anybody has told of it."""
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None
+
+    def find_gpu(self, uuid: GpuUuid) -> Gpu:
+        """The GPU as seen now."""
+        inventory = self.read(Inventory)
         gpu = inventory.find_gpu(uuid) if inventory is not None else None
         if gpu is None:
             raise ControlRefused(f"{uuid} is not on this node any more")
         return gpu
 
-    async def _change(self, gpu: Gpu, wanted: Wanted, wish: Wish) -> End:
-        """Change one GPU: hide what goes, wait for those who have it, make the calls.
-
-        Raises:
-            NodeagentError: nothing was changed.
-        """
-        busy = self._users.list_busy(gpu)
-        writes = plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy)
-        affected = list_affected(gpu, writes)
-        keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
-        change = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted.describe(), doing="begins", keeps=keeps)
-        try:
-            self._show(change)
-            await self._wait_told(affected)
-            await self._wait_free(gpu, affected, change, wish)
-            before = await (await self._sessions.get()).read(gpu)
-            intent = Intent(layout=wish.layout, wanted=wanted, before=before)
-            number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._clock.wall()))
-            return await self._carry(gpu, number, Progress(intent=intent), change, busy)
-        finally:
-            self._conditions.clear(BUSY, key=gpu.uuid)
-            self._show(change, is_over=True)
-
-    async def _carry(
-        self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
-    ) -> End:
-        """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
-        carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._clock.wall)
-        end = await carrier.carry(gpu, number, progress, busy)
-        known = self._read(Inventory)
-        await self._end(gpu, number, progress.intent.layout, end)
-        intent = progress.intent
-        goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
-        is_seen = await self._wait_seen(gpu.uuid, goals.get(end.outcome), known)
-        return end if is_seen or end.detail else replace(end, detail=UNSEEN)
-
-    async def _finish(self, changes: tuple[Change, ...]) -> None:
-        """Go on with what another life of the agent has begun, or take it back; GPUs that are gone keep theirs."""
-        for change in changes:
-            try:
-                progress = read_progress(change)
-                gpu = self._find_gpu(change.gpu)
-            except (ChangeUnreadable, ControlRefused) as error:
-                self._log.warning("mig_change_not_resumed", change=change.number, reason=str(error))
-                self._conditions.set(HALF, key=change.gpu, detail=str(error))
-                continue
-            wanted = progress.intent.wanted.describe()
-            shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted, doing="goes on after a restart")
-            self._log.info("mig_change_resumed", change=change.number, gpu=gpu.uuid, writes=len(progress.writes))
-            self._show(shown)
-            try:
-                await self._carry(gpu, change.number, progress, shown)
-            except NodeagentError as error:
-                self._conditions.set(HALF, key=gpu.uuid, detail=str(error))
-            finally:
-                await self._sessions.close()
-                self._show(shown, is_over=True)
-
-    async def _end(self, gpu: Gpu, number: int, layout: str, end: End) -> None:
-        """Write down and tell how a change ended."""
-        await self._keeper.settle_change(number, end.outcome)
-        ended = MigChangeEnded(gpu=gpu.uuid, layout=layout, outcome=end.outcome, detail=end.detail)
-        self._bus.publish_fact(ended, source=self.name)
-        self._log.info("mig_change_ended", gpu=gpu.uuid, layout=layout, outcome=str(end.outcome), detail=end.detail)
-        for code, outcome in ((HALF, Outcome.HALF), (REBOOT, Outcome.REBOOT)):
-            if end.outcome is outcome:
-                self._conditions.set(code, key=gpu.uuid, detail=f"GPU {gpu.index}: {end.detail}")
-            else:
-                self._conditions.clear(code, key=gpu.uuid)
-
-    async def _wait_told(self, affected: tuple[DeviceUuid, ...]) -> None:
-        """The kubelet knows that these devices are not to be had; without a device plugin nobody has to."""
-        with anyio.move_on_after(TOLD_SECONDS):
-            while (state := self._read(PluginState)) is not None and not is_told(state, affected):
-                await self._waker.wait()
-
-    async def _wait_free(self, gpu: Gpu, affected: tuple[DeviceUuid, ...], change: GpuChange, wish: Wish) -> None:
-        """Nobody has or uses what goes.
-
-        Raises:
-            ControlRefused: somebody does, and the change is not to wait.
-            WishChanged: something else is asked for by now.
-        """
-        while found := await self._users.find_in_the_way(gpu, affected):
-            names = describe_in_the_way(found)
-            if self._live.now.mig.when_busy == "refuse":
-                raise ControlRefused(f"GPU {gpu.index} is used by {names}, and mig.when_busy is refuse")
-            if self._decide() != wish:
-                raise WishChanged(wish.layout)
-            self._conditions.set(BUSY, key=gpu.uuid, detail=f"GPU {gpu.index}: {names}")
-            self._show(replace(change, doing=f"waits for {names}"))
-            await self._sessions.close()
-            await self._waker.wait()
-
-    async def _wait_seen(self, uuid: GpuUuid, goal: Goal | None, known: Inventory | None) -> bool:
-        """Whether what was made is in the inventory before long; without a goal, whether it was looked at anew."""
-        with anyio.move_on_after(SEEN_SECONDS if goal is not None else TOLD_SECONDS) as scope:
-            while self._read(Inventory) is known if goal is None else not self._is_seen(uuid, goal):
-                await self._waker.wait()
-        return not scope.cancelled_caught
-
-    def _is_seen(self, uuid: GpuUuid, goal: Goal) -> bool:
-        return goal.is_reached(read_partitions(self._find_gpu(uuid)))
-
-    def _teller(self, change: GpuChange) -> Callable[[Write], None]:
-        done = 0
-
-        def tell(write: Write) -> None:
-            nonlocal done
-            self._show(replace(change, doing=write.describe(), done=done))
-            done += 1
-
-        return tell
-
-    def _show(self, change: GpuChange, *, is_over: bool = False) -> None:
+    def show(self, change: GpuChange, *, is_over: bool = False) -> None:
         """Tell everybody how far a GPU is; over, its devices are offered as they are."""
         self._changes.pop(change.gpu, None)
         if not is_over:
             self._changes[change.gpu] = change
-        self._publish(self._read(MigState) or MigState())
+        self._publish(self.read(MigState) or MigState())
 
-    def _publish(self, state: MigState) -> None:
-        self._bus.publish_state(replace(state, changes=tuple(self._changes.values())), source=self.name)
+    def tell_end(self, gpu: Gpu, end: End, *, layout: str = "", device: str = "") -> None:
+        """Tell everybody how a change for a layout or of a single device ended, and have the GPU looked at anew."""
+        fact = MigChangeEnded(gpu=gpu.uuid, layout=layout, outcome=end.outcome, detail=end.detail, device=device)
+        self._bus.publish_fact(fact, source=self.name)
+        self._log.info(
+            "mig_change_ended", gpu=gpu.uuid, what=layout or device, outcome=str(end.outcome), detail=end.detail
+        )
+        for code, outcome in ((HALF, Outcome.HALF), (REBOOT, Outcome.REBOOT)):
+            if end.outcome is outcome:
+                self.set_condition(code, gpu.uuid, f"GPU {gpu.index}: {end.detail}")
+            else:
+                self.clear_condition(code, gpu.uuid)
+
+    def set_condition(self, code: str, gpu: GpuUuid, detail: str) -> None:
+        """Say of a GPU that it is so."""
+        self._conditions.set(code, key=gpu, detail=detail)
+
+    def clear_condition(self, code: str, gpu: GpuUuid) -> None:
+        """It is no longer so."""
+        self._conditions.clear(code, key=gpu)
+
+    async def wait_until(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        """Whether it is so before the time is up."""
+        with self._bus.watch_all(*WATCHED, client=f"{self.name} waiting") as states, anyio.move_on_after(seconds):
+            while not is_so():
+                await anext(states)
+            return True
+        return is_so()
+
+    async def wait_news(self, seconds: float | None = None) -> None:
+        """Return when anything has changed that a layout is judged by, or after so long."""
+        with anyio.move_on_after(seconds):
+            await self._waker.wait()
+
+    def is_wished(self, wish: Wish) -> bool:
+        """Whether this is still what is asked for."""
+        return self._decide() == wish

@@ -1,6 +1,6 @@
 """How a layout compares with the GPUs of this node: what is right, what must change, what cannot be; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from nodeagent.model.gpu import Gpu
@@ -24,14 +24,26 @@ class Judgement(Value, frozen=True):
     """In the order in which they are to change."""
     problems: tuple[str, ...] = ()
     """Why it cannot be had: nothing is changed then."""
+    left: tuple[str, ...] = ()
+    """GPUs that are meant among all and are not touched, and why."""
 
 
-def judge(layout: Layout, gpus: Sequence[Gpu], offering: Offering | None = None) -> Judgement:
-    """Which GPUs differ from the layout, and whether all of it can be had before any of it is begun."""
-    shared = {each.gpu: each.door for each in offering.doors} if offering is not None else {}
+def judge(
+    layout: Layout, gpus: Sequence[Gpu], offering: Offering | None = None, held: Collection[GpuUuid] = ()
+) -> Judgement:
+    """Which GPUs differ from the layout, and whether all of it can be had before any of it is begun.
+
+    Args:
+        layout: what is asked for.
+        gpus: all of the node's.
+        offering: by which door each of them goes.
+        held: those on which single MIG devices were made for somebody.
+    """
+    doors = {each.gpu: each.door for each in offering.doors} if offering is not None else {}
     want = want_of_gpus(layout, gpus)
     problems = list(want.problems)
     differing: list[GpuUuid] = []
+    left: list[str] = []
     for gpu in sorted(gpus, key=lambda one: one.index):
         wanted = want.gpus.get(gpu.uuid)
         if wanted is None:
@@ -39,14 +51,27 @@ def judge(layout: Layout, gpus: Sequence[Gpu], offering: Offering | None = None)
         partitions = read_partitions(gpu)
         if is_met(wanted, partitions):
             continue
+        other = find_other(gpu, doors.get(gpu.uuid), held)
+        if other and gpu.uuid not in want.named:
+            left.append(f"GPU {gpu.index} {other}, and is left as it is")
+            continue
         differing.append(gpu.uuid)
-        if gpu.lost:
+        if other:
+            problems.append(f"GPU {gpu.index} ({gpu.name}) {other}: {advise(gpu)}")
+        elif gpu.lost:
             problems.append(f"GPU {gpu.index} ({gpu.name}) is lost: {gpu.lost}")
-        elif shared.get(gpu.uuid) in _SHARED:
-            problems.append(
-                f"GPU {gpu.index} ({gpu.name}) goes through the door {shared[gpu.uuid]}: choose whole or none for it"
-                f" first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"
-            )
         elif refusal := check_goal(Goal(wanted=wanted), partitions):
             problems.append(f"GPU {gpu.index} ({gpu.name}): {refusal}")
-    return Judgement(wanted=want.gpus, differing=tuple(differing), problems=tuple(problems))
+    return Judgement(wanted=want.gpus, differing=tuple(differing), problems=tuple(problems), left=tuple(left))
+
+
+def find_other(gpu: Gpu, door: Door | None, held: Collection[GpuUuid] = ()) -> str:
+    """Who else looks after what this GPU is cut into; empty for nobody."""
+    if gpu.uuid in held:
+        return "has MIG devices that claims have"
+    return f"goes through the door {door}" if door in _SHARED else ""
+
+
+def advise(gpu: Gpu) -> str:
+    """What to do before a GPU can be cut that others look after."""
+    return f"choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door {gpu.index} none`"

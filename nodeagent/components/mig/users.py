@@ -7,12 +7,13 @@ from typing import Protocol, TypeVar
 
 from nodeagent.components.mig.watch import find_pids, list_processes
 from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid, GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.ports import ProcessPlaces
 from nodeagent.model.telemetry import NodeSample, ProcessSample
-from nodeagent.rules.mig.affected import InTheWay, find_in_the_way, list_busy
+from nodeagent.rules.mig.affected import InTheWay, find_in_the_way, list_busy, list_claimants
 
 V = TypeVar("V")
 
@@ -40,7 +41,10 @@ class Users:
         pids = find_pids(processes)
         places = await self._places.read_places(pids) if self._places is not None and pids else {}
         pods = {pid: place.pod_uid for pid, place in places.items()}
-        return find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(PartTable))
+        book = self._read(ClaimBook)
+        claimants = list_claimants(affected, book.claims.values()) if book is not None else ()
+        found = find_in_the_way(gpu, affected, self._allocations(), processes, pods, self._read(PartTable))
+        return (*claimants, *found)
 
     def _allocations(self) -> tuple[Allocation, ...]:
         table = self._read(AllocationTable)

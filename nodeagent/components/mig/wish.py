@@ -7,6 +7,7 @@ Refuses to take silence for a wish: a label that is taken off asks for nothing, 
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import field
 
 from nodeagent.config.sections.doors import ALL
 from nodeagent.config.sections.mig import LayoutEntry
@@ -33,6 +34,10 @@ class Remembered(Value, frozen=True):
     layout: str = ""
     origin: str = ""
     label: str = ""
+    paused: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the node that pause others, with what they said before: owed to them whatever happens."""
+    boot: str = ""
+    """The boot of the node in which it was told that a boot is needed."""
 
 
 class Wish(Value, frozen=True):
@@ -65,9 +70,8 @@ def note_label(remembered: Remembered, label: str | None) -> Remembered:
     """What is remembered once the label is known; `None` while nobody could read it."""
     if label is None or label == remembered.label:
         return remembered
-    if label:
-        return Remembered(layout=label, origin=BY_LABEL, label=label)
-    return Remembered()
+    paused = remembered.paused
+    return Remembered(layout=label, origin=BY_LABEL, label=label, paused=paused) if label else Remembered(paused=paused)
 
 
 def decide_wish(remembered: Remembered, configured: str | None, number: int) -> Wish:

@@ -7,7 +7,7 @@ Refuses to change a door while somebody has the GPU, and to forget what a person
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.offering.decide import NO_PARTS, decide_conditions, list_served, plan_offering
+from nodeagent.components.offering.decide import NO_CLAIMS, NO_PARTS, decide_conditions, list_served, plan_offering
 from nodeagent.components.offering.relay import ChoosingRelay
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -17,6 +17,7 @@ from nodeagent.core.channels.news import News
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, DoorChanged, DoorChosen
 from nodeagent.model.gpu import Inventory
@@ -24,6 +25,8 @@ from nodeagent.model.journal import ChosenDoors, PartTable
 from nodeagent.model.offering import Door, Offering
 from nodeagent.model.ports import GpuDoorKeeper
 from nodeagent.rules.selectors import find_named
+
+_WATCHED = (Inventory, AllocationTable, PartTable, ClaimBook, ChosenDoors)
 
 
 class OfferingComponent:
@@ -45,7 +48,9 @@ class OfferingComponent:
         """Follow what the doors depend on, until cancelled; ready when each GPU has one."""
         with self._choosing.lead_to(self):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch_states, name="offering states")
+                tasks.start_soon(
+                    self._waker.follow, self._bus.watch_all(*_WATCHED, client=self.name), name="offering states"
+                )
                 tasks.start_soon(self._watch_settings, name="offering settings")
                 while not self._refresh():
                     await self._waker.wait()
@@ -63,8 +68,8 @@ class OfferingComponent:
         served = list_served(self._live.now)
         if door is not None and door not in served:
             reason = f"nobody here serves the door {door}; choose {' or '.join(sorted(served))}"
-            hint = ", or set `fractions.enabled` and restart the agent" if door is Door.FRACTIONS else ""
-            raise ControlRefused(f"{reason}{hint}")
+            key = {Door.FRACTIONS: "fractions", Door.CLAIMS: "claims"}[door]
+            raise ControlRefused(f"{reason}, or set `{key}.enabled` and restart the agent")
         try:
             await self._memory.set_door(gpu.uuid, door)
         except JournalUnavailable as error:
@@ -77,11 +82,6 @@ class OfferingComponent:
         assert offering is not None
         return next(each.describe() for each in offering.value.doors if each.gpu == gpu.uuid)
 
-    async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, AllocationTable, PartTable, ChosenDoors, client=self.name) as states:
-            async for _ in states:
-                self._waker.wake()
-
     async def _watch_settings(self) -> None:
         with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
             async for self._reloaded in reloads:
@@ -90,17 +90,18 @@ class OfferingComponent:
     def _refresh(self) -> bool:
         """Say how the doors stand; returns whether that is known."""
         inventory, table = self._bus.latest(Inventory), self._bus.latest(AllocationTable)
-        parts = self._bus.latest(PartTable)
+        parts, claims = self._bus.latest(PartTable), self._bus.latest(ClaimBook)
         if inventory is None or table is None:
             return False
         # A choice that cannot be read changes nothing: what must not be given out now, the journal refuses.
         chosen = self._memory.doors() or {}
         given = parts.value if parts is not None else NO_PARTS
-        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations, given)
+        claimed = claims.value if claims is not None else NO_CLAIMS
+        offering = plan_offering(inventory.value.gpus, self._live.now, chosen, table.value.allocations, given, claimed)
         latest = self._bus.latest(Offering)
         if latest is not None and latest.value == offering:
             return True
-        cause = self._news.take(self._chosen, self._reloaded, inventory) or self._news.take(table, parts)
+        cause = self._news.take(self._chosen, self._reloaded, inventory) or self._news.take(table, parts, claims)
         envelope = self._bus.publish_state(offering, source=self.name, cause=cause)
         before = {each.gpu: each.door for each in latest.value.doors} if latest is not None else {}
         for each in offering.doors:

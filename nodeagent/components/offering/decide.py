@@ -1,24 +1,31 @@
 """The doors of all GPUs as they are now, and what is to be said of them; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PartTable
 from nodeagent.model.offering import Door, Offering
-from nodeagent.rules.offer.doors import decide_door, list_holders, list_part_holders, plan_doors
+from nodeagent.rules.offer.doors import decide_door, list_claim_holders, list_holders, list_part_holders, plan_doors
 
 NO_PARTS: Final = PartTable()
+NO_CLAIMS: Final = ClaimBook()
 
 
 def list_served(settings: Settings) -> frozenset[Door]:
     """Doors behind which somebody stands; the others give nothing to anybody."""
-    return frozenset({Door.WHOLE, Door.NONE} | ({Door.FRACTIONS} if settings.fractions.enabled else set()))
+    served = {Door.WHOLE, Door.NONE}
+    if settings.fractions.enabled:
+        served.add(Door.FRACTIONS)
+    if settings.claims.enabled:
+        served.add(Door.CLAIMS)
+    return frozenset(served)
 
 
 def plan_offering(
@@ -27,6 +34,7 @@ def plan_offering(
     chosen: Mapping[GpuUuid, Door],
     allocations: Iterable[Allocation],
     parts: PartTable = NO_PARTS,
+    claims: ClaimBook = NO_CLAIMS,
 ) -> Offering:
     """The door of each GPU: as configured, as a person has chosen, and as those allow who have it."""
     known = {gpu.uuid: gpu for gpu in gpus}
@@ -35,9 +43,12 @@ def plan_offering(
     doors = (
         decide_door(
             wish,
-            (*list_holders(known[wish.gpu], held, Door.WHOLE), *list_part_holders(wish.gpu, parts))
-            # Where all came through the one that is wanted, nobody is in the way and nobody is looked for.
-            if wish.door is not Door.WHOLE or parts.bindings
+            (
+                *list_holders(known[wish.gpu], held, Door.WHOLE),
+                *list_part_holders(wish.gpu, parts),
+                *list_claim_holders(wish.gpu, claims),
+            )
+            if _is_anybody_elsewhere(wish.door, held, parts, claims)
             else (),
             settings.doors.change,
         )
@@ -47,6 +58,12 @@ def plan_offering(
         doors=tuple(door if door.door in served else replace(door, is_open=False) for door in doors),
         problems=(*plan.conflicts, *plan.unmatched),
     )
+
+
+def _is_anybody_elsewhere(door: Door, held: Sequence[Allocation], parts: PartTable, claims: ClaimBook) -> bool:
+    """Where all came through the one that is wanted, nobody is in the way and nobody is looked for."""
+    inside = {Door.WHOLE: bool(held), Door.FRACTIONS: bool(parts.bindings), Door.CLAIMS: bool(claims.claims)}
+    return any(is_taken for each, is_taken in inside.items() if each is not door)
 
 
 def decide_conditions(offering: Offering, served: frozenset[Door]) -> dict[str, dict[str, str]]:

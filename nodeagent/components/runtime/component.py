@@ -144,7 +144,9 @@ class Runtime:
             tasks.start_soon(self._watch_allocations, name="runtime idleness")
             if self._live.now.runtime.shim:
                 await self._wait_shim()
-                tasks.start_soon(self._watch_shim, name="runtime shim")
+                tasks.start_soon(
+                    self._attention.follow, self._bus.watch(CdiState, client=f"{self.name} shim"), name="runtime shim"
+                )
             await self._try_step()
             task_status.started()
             while True:
@@ -178,11 +180,6 @@ class Runtime:
         """So that its class is written with everything else, and one restart is enough; for a while, and no longer."""
         with anyio.move_on_after(SHIM_SECONDS), self._bus.watch(CdiState, client=f"{self.name} start") as states:
             await anext(states)
-
-    async def _watch_shim(self) -> None:
-        with self._bus.watch(CdiState, client=f"{self.name} shim") as states:
-            async for _ in states:
-                self._attention.wake()
 
     def _find_shim(self) -> ShimWish | None:
         state = self._bus.latest(CdiState)

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.usage.measure import list_over, list_processes, list_unnamed, list_unseen, measure
+from nodeagent.components.usage.watchdog.component import Watchdog
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker
@@ -28,6 +29,8 @@ from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
 
+GATHER_SECONDS: Final = 0.05
+"""How long changes are gathered: a container that starts makes several, and waits for none of this."""
 NAMES_SECONDS: Final = 10.0
 """Between two looks at the container runtime."""
 _NOBODY: Final = PartTable()
@@ -47,10 +50,11 @@ class Usage:
         *,
         places: ProcessPlaces | None = None,
         list_containers: Listing | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
-        """`places` and the container runtime's listing are missing where processes are made up."""
+        """`places`, the container runtime's listing and the watchdog are missing where processes are made up."""
         self._bus, self._conditions, self._clock = bus, conditions, clock
-        self._places, self._list = places, list_containers
+        self._places, self._list, self._watchdog = places, list_containers, watchdog
         self._waker, self._unnamed, self._news = Waker(), Waker(), News()
         self._names: Mapping[str, PodContainer] = {}
         self._placed: Mapping[int, ProcessPlace] = {}
@@ -60,7 +64,11 @@ class Usage:
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Measure each sample, until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_states, name="usage states")
+            tasks.start_soon(
+                self._waker.follow,
+                self._bus.watch_all(NodeSample, PartTable, Inventory, client=self.name),
+                name="usage states",
+            )
             if self._list is not None:
                 tasks.start_soon(self._ask_names, self._list, name="usage names")
             task_status.started()
@@ -68,11 +76,7 @@ class Usage:
                 rest_seconds = await self._refresh()
                 with anyio.move_on_after(rest_seconds):
                     await self._waker.wait()
-
-    async def _watch_states(self) -> None:
-        with self._bus.watch_all(NodeSample, PartTable, Inventory, client=self.name) as states:
-            async for _ in states:
-                self._waker.wake()
+                    await anyio.sleep(GATHER_SECONDS)
 
     async def _refresh(self) -> float:
         """Say what everybody uses now; returns for how long that holds by itself."""
@@ -97,6 +101,8 @@ class Usage:
         self._publish(usage, sampled, parts, inventory)
         if sample is not None:
             self._conditions.replace("part-over-memory", list_over(usage))
+            if self._watchdog is not None:
+                await self._watchdog.look(usage, sample, self._placed)
         return rest_seconds
 
     def _publish(self, usage: PartUsage, *reasons: Envelope[Any] | None) -> None:

@@ -54,13 +54,13 @@ class _Division:
 
 def list_processes(table: PartTable, sample: NodeSample) -> tuple[int, ...]:
     """Those on GPUs of which somebody has a part: whose they are is worth knowing."""
-    shared = _list_tenants(table)
+    shared = table.by_gpu
     return tuple(sorted({each.pid for gpu in sample.gpus if gpu.uuid in shared for each in gpu.processes}))
 
 
 def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Names) -> frozenset[str]:
     """The ids of containers whose name would tell more of a process than its pod does."""
-    tenants = _list_tenants(table)
+    tenants = table.by_gpu
     return frozenset(
         place.container_id
         for gpu in sample.gpus
@@ -74,7 +74,7 @@ def list_unnamed(table: PartTable, sample: NodeSample, places: Places, names: Na
 
 def list_unseen(table: PartTable, sample: NodeSample, places: Places) -> dict[GpuUuid, int]:
     """The GPUs of which nothing can be told because nobody sees their processes, with how many those are."""
-    tenants = _list_tenants(table)
+    tenants = table.by_gpu
     return {
         gpu.uuid: len(gpu.processes) for gpu in sample.gpus if _is_unseen(gpu, len(tenants.get(gpu.uuid, ())), places)
     }
@@ -84,7 +84,7 @@ def measure(
     table: PartTable, inventory: Inventory | None, sample: NodeSample | None, places: Places, names: Names
 ) -> PartUsage:
     """What everybody uses; without a sample, who has what."""
-    tenants = _list_tenants(table)
+    tenants = table.by_gpu
     found = {gpu.uuid: gpu for gpu in sample.gpus} if sample is not None else {}
     divisions = {gpu: _divide(found.get(gpu), bindings, places, names) for gpu, bindings in tenants.items()}
     indices = {gpu.uuid: gpu.index for gpu in inventory.gpus} if inventory is not None else {}
@@ -97,15 +97,6 @@ def measure(
     return PartUsage(
         time_seconds=sample.time_seconds if sample is not None else 0.0, containers=containers, undivided=undivided
     )
-
-
-def _list_tenants(table: PartTable) -> dict[GpuUuid, tuple[Binding, ...]]:
-    """Who has parts of each GPU, in the order of their bindings."""
-    found: dict[GpuUuid, list[Binding]] = {}
-    for _, binding in sorted(table.bindings.items()):
-        for gpu in dict.fromkeys(part.gpu for part in binding.parts):
-            found.setdefault(gpu, []).append(binding)
-    return {gpu: tuple(bindings) for gpu, bindings in found.items()}
 
 
 def _needs_name(tenants: Sequence[Binding], place: ProcessPlace) -> bool:

@@ -23,9 +23,10 @@ from nodeagent.components.web.api.admin import (
 from nodeagent.components.web.api.commands import Commands, Order
 from nodeagent.components.web.api.gpu_records import find_gpu_record
 from nodeagent.components.web.api.index import INDEX
+from nodeagent.components.web.api.latest import list_records
 from nodeagent.components.web.api.openapi import DOCUMENT as OPENAPI
-from nodeagent.components.web.api.parts import PartsRecord, record_parts
-from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord, GpusRecord
+from nodeagent.components.web.api.records import SIMULATED_HEADER, EventRecord
+from nodeagent.components.web.api.slices import record_slices
 from nodeagent.components.web.api.stream import (
     KEEPALIVE,
     EventQuery,
@@ -55,12 +56,8 @@ from nodeagent.edge.http.messages import HTML, TEXT, Answer, Handler, Request, R
 from nodeagent.edge.http.routes import Route, Routes, render_problem
 from nodeagent.edge.http.server import HttpServer, ServerLimits
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.journal import PartTable
-from nodeagent.model.mig import MigState
-from nodeagent.model.offering import GpuDoor, Offering
-from nodeagent.model.parts import PartReasons
 from nodeagent.model.ports import AgentControl
-from nodeagent.model.usage import PartUsage
+from nodeagent.model.slices import PublishedSlices, SliceContent
 
 V = TypeVar("V")
 
@@ -89,6 +86,7 @@ class WebComponent:
         metrics: Handler,
         introspect: Callable[[], object],
         list_history: Callable[[], object],
+        list_slices: Callable[[], Sequence[SliceContent]],
         capacity: Capacity,
         names: Sequence[str],
         conditions: Conditions,
@@ -99,7 +97,7 @@ class WebComponent:
         self._bus, self._view, self._control, self._live = bus, view, control, live
         self._public, self._admin, self._access = public, admin, access
         self._metrics, self._introspect, self._list_history = metrics, introspect, list_history
-        self._capacity = capacity
+        self._list_slices, self._capacity = list_slices, capacity
         self._names = tuple(names)
         self._hosts = AllowedHosts(self._names, live.now.http.allowed_hosts)
         self._conditions, self._store = conditions, past
@@ -214,27 +212,17 @@ class WebComponent:
     # What only looks ---------------------------------------------------------------------------------------------
 
     def _looking(self) -> list[Route]:
-        state = self._view.state
+        told = list_records(self._read, self._view.state, self._conditions.active)
         whole: dict[str, Callable[[], Answer]] = {
             "/livez": _alive,
             "/healthz": _alive,
             "/readyz": self._readyz,
             "/api/v1": lambda: _json(INDEX),
             "/api/v1/": lambda: _json(INDEX),
-            "/api/v1/state": lambda: _json(state()),
-            "/api/v1/gpus": lambda: _json(state().gpus or GpusRecord(generation=0)),
-            "/api/v1/allocations": lambda: _json(state().allocations),
-            "/api/v1/parts": lambda: _json(self._record_parts()),
-            "/api/v1/usage": lambda: _json(self._read(PartUsage) or PartUsage()),
-            "/api/v1/doors": lambda: _json(self._list_doors()),
-            "/api/v1/mig": lambda: _json(self._find_mig()),
-            "/api/v1/labels": lambda: _json(state().labels),
-            "/api/v1/conditions": lambda: _json(state().conditions),
-            "/api/v1/components": lambda: _json(state().components),
-            "/api/v1/gates": lambda: _json(state().gates),
-            "/api/v1/driver": lambda: _json(state().driver),
+            **{path: _telling(tell) for path, tell in told.items()},
             "/api/v1/openapi.json": lambda: _json(OPENAPI),
             "/api/v1/allocations/history": lambda: _json(self._list_history()),
+            "/api/v1/slices": lambda: _json(record_slices(self._read(PublishedSlices), self._list_slices())),
             "/api/v1/debug": lambda: _json(self._introspect()),
         }
         return [
@@ -249,17 +237,6 @@ class WebComponent:
     def _read(self, state: type[V]) -> V | None:
         envelope = self._bus.latest(state)
         return envelope.value if envelope is not None else None
-
-    def _record_parts(self) -> PartsRecord:
-        return record_parts(self._read(PartTable), self._read(PartReasons), self._read(PartUsage))
-
-    def _list_doors(self) -> tuple[GpuDoor, ...]:
-        offering = self._read(Offering)
-        return offering.doors if offering is not None else ()
-
-    def _find_mig(self) -> MigState:
-        state = self._bus.latest(MigState)
-        return state.value if state is not None else MigState()
 
     def _readyz(self) -> Answer:
         state = self._view.state()
@@ -376,6 +353,10 @@ class WebComponent:
 
 def _json(value: object) -> Response:
     return Response(json.encode(value) + b"\n", headers={"Cache-Control": "no-store"})
+
+
+def _telling(tell: Callable[[], object]) -> Callable[[], Answer]:
+    return lambda: _json(tell())
 
 
 def _html(live: LivePage, request: Request) -> Response:

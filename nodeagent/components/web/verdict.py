@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, GpusRecord, NodeVerdict
-from nodeagent.model.driver_conditions import BLINDING_CODES
+from nodeagent.model.conditions.driver import BLINDING_CODES
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState
 from nodeagent.model.units import render_age
@@ -24,6 +25,7 @@ def decide_verdict(
     plugin: PluginState | None,
     gates: Sequence[GateRecord],
     gpus: GpusRecord | None,
+    devices: DeviceTable | None = None,
 ) -> tuple[NodeVerdict, str]:
     """One word and one sentence: what a person needs first.
 
@@ -44,7 +46,7 @@ def decide_verdict(
         return "attention", _tell(warnings, 0)
     if doubt := _find_doubt(account, gpus, conditions):
         return "attention", doubt
-    return "ok", _praise(inventory, account)
+    return "ok", _praise(inventory, account, devices)
 
 
 def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, conditions: Sequence[ConditionRecord]) -> str:
@@ -58,7 +60,10 @@ def _find_doubt(account: OfferAccount | None, gpus: GpusRecord | None, condition
     return _tell(blinding, 0) if blinding else f"GPU readings are {render_age(max(ages))} old"
 
 
-def _praise(inventory: Inventory | None, account: OfferAccount | None) -> str:
+def _praise(inventory: Inventory | None, account: OfferAccount | None, devices: DeviceTable | None) -> str:
+    if devices is not None and (inventory is None or not inventory.gpus):
+        count = sum(len(each.devices) for each in devices.classes)
+        return f"all is well: {count} {'device' if count == 1 else 'devices'} of other kinds, and no GPU"
     if account is None:
         return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
     left_out = {

@@ -14,6 +14,7 @@ from nodeagent.components.web.api.build import (
     build_gates,
     build_state,
 )
+from nodeagent.components.web.api.claims import join_claims
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.api.stream import QUIET_TYPES, build_event
 from nodeagent.components.web.page.event_words import Names, Teller, build_names
@@ -21,15 +22,20 @@ from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.periods import PeriodBook
 from nodeagent.components.web.page.trend import Trends
 from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
-from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PartTable
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
 
@@ -153,11 +159,15 @@ class NodeView:
             plugin=self._latest(PluginState),
             runtime=self._latest(RuntimeState),
             cdi=self._latest(CdiState),
-            allocations=self._latest(AllocationTable),
+            allocations=join_claims(self._latest(AllocationTable), self._latest(ClaimBook), self._latest(ClaimTable)),
             labels=self._latest(LabelState),
             offering=self._latest(Offering),
             parts=self._latest(PartTable),
             usage=self._latest(PartUsage),
+            mps=self._latest(MpsState),
+            devices=self._latest(DeviceTable),
+            mig=self._latest(MigState),
+            slices=self._latest(PublishedSlices),
         )
 
     def _latest(self, state: type[T]) -> T | None:

@@ -8,7 +8,9 @@ from nodeagent.config.imports.engine import IN_OUR_CHART, Tables, Target, prefix
 _DRIVER: Final = "the agent installs no driver: keep the operator's driver DaemonSet, or install it on the host"
 _OPERATOR: Final = "there is no operator"
 _IMAGE: Final = "there is one image, set in deploy/chart/values.yaml"
-_LATER: Final = "the agent does not change MIG layouts; keep the MIG manager on nodes that need it"
+_MIG: Final = (
+    "mig.manage does it, on nodes from which the MIG manager was taken: docs/migration/mig-parted.md; keep it elsewhere"
+)
 _SANDBOX: Final = "the agent serves containers, not virtual machines"
 
 
@@ -58,7 +60,7 @@ TABLES: Final = Tables(
         **{f"dcgmExporter.env.{name}": reason for name, reason in dcgm_exporter.VARIABLE_REASONS.items()},
         "dcgmExporter.enabled": "metrics come with the agent",
         "dcgm.*": "there is no DCGM behind the metrics",
-        "migManager.*": _LATER,
+        "migManager.*": _MIG,
         "validator.*": "the agent judges driver and runtime all the time; see driver in docs/configuration.md",
         "nodeStatusExporter.*": "the agent's own metrics say it",
         "daemonsets.*": IN_OUR_CHART,

@@ -98,7 +98,8 @@ def _import_plain(name: str, document: Document) -> Imported:
     keys = document.keys()
     if "mig-configs" in keys:
         names = ", ".join(str(each) for each in _mapping(document["mig-configs"]))
-        return Imported(notes=(f"mig-configs ({names}): the agent does not change MIG layouts; keep the MIG manager",))
+        note = f"mig-configs ({names}): read as they are where mig.layouts_file names this file and mig.manage is true"
+        return Imported(notes=(note,))
     if keys & _OPERATOR_KEYS:
         return translate(document, gpu_operator.TABLES)
     if keys & _PLUGIN_FILE_KEYS or document.get("version") == "v1":

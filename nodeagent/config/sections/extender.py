@@ -46,7 +46,13 @@ class ExtenderSettings(Section):
         Number(1, 86400),
         600.0,
         "how long a choice counts for a pod that is not bound",
-        "as long as kube-scheduler waits for volumes before it binds; a pod that is deleted is free at once",
+        "as long as kube-scheduler waits for volumes before it binds; a pod that is deleted before is free at once",
+    )
+    linger_seconds: float = knob(
+        Number(0, 3600),
+        30.0,
+        "how long a pod counts on its node that was deleted before it had finished, as by force",
+        "its containers run on for a moment, and the node gives back what they had after two looks ten seconds apart",
     )
     propose_seconds: float = knob(
         Number(1, 3600),

@@ -3,16 +3,18 @@
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 
 ProfileName: TypeAlias = Literal["tencent", "hami"]
-EnforcementName: TypeAlias = Literal["advise", "library"]
+EnforcementName: TypeAlias = Literal["advise", "library", "mps"]
 
 _LABEL = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 QUALIFIED = Text(
     "a qualified name such as tencent.com/vcuda-core", rf"{_LABEL}/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63
 )
+PROCESS = Text("a process's name such as nv-hostengine", r"[^\s/]+", 64)
 PREFIX = Text("the beginning of a qualified name", rf"{_LABEL}/[A-Za-z0-9]([A-Za-z0-9_.-]*)", 60)
 
 
@@ -62,24 +64,28 @@ class FractionsSettings(Section):
         "a promise that cannot be kept ends in somebody's error",
     )
     enforcement: EnforcementName = knob(
-        OneOf[EnforcementName](("advise", "library")),
+        OneOf[EnforcementName](("advise", "library", "mps")),
         "advise",
-        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container",
-        "the library has not been measured on real hardware yet",
+        "what holds a container to its part: advise only tells of it, library puts the vGPU library into the container,"
+        " mps has it work through an MPS daemon of its GPU, which limits each of its processes",
+        "neither has been measured on real hardware yet; mps waits for a restart where it comes for the first time",
         reload=True,
+        makes_part="mps".__eq__,
     )
     enforcement_annotation: str = knob(
         QUALIFIED,
         "nodeagent.io/gpu-enforcement",
-        "annotation by which a pod chooses another enforcement for itself: advise or library",
+        "annotation by which a pod chooses another enforcement for itself: advise, library, or mps where"
+        " the agent looks after MPS daemons",
         "one program that the library does not suit need not keep it from all others",
         reload=True,
     )
     usage_listen: Address | None = knob(
         Maybe(ListenAddress()),
         None,
-        "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric",
-        "whoever asks gpu-manager today need not be changed first; nobody else needs it",
+        "address and port at which use is told as by Tencent's gpu-manager: /usage, /graph, /version and /metric;"
+        " and at /metrics under the metric names of HAMi's monitor",
+        "whoever asks gpu-manager or HAMi today need not be changed first; nobody else needs it",
     )
     usage_socket: Path | None = knob(
         Maybe(AbsolutePath()),
@@ -90,8 +96,32 @@ class FractionsSettings(Section):
     limit_compute: bool = knob(
         Flag(),
         default=False,
-        what="hold containers to their part of compute too, where something holds them to their part",
+        what="have the vGPU library hold containers to their part of compute too; MPS always does",
         why="memory is what programs fail by; how compute is limited has not been measured on real hardware yet",
+        reload=True,
+    )
+    kill_over_memory: bool = knob(
+        Flag(),
+        default=False,
+        what="end the largest process of a container that uses more of a GPU's memory than its part by the driver's"
+        " count, in two measurements",
+        why="with the library nothing gets so far, and without it a container is only told of",
+        reload=True,
+    )
+    ignored_processes: tuple[str, ...] = knob(
+        ListOf(PROCESS),
+        ("nvidia-cuda-mps-server", "nv-hostengine", "dcgm-exporter", "Xorg"),
+        "names of processes of the host that may use GPUs given in parts beside everybody; what any other program uses"
+        " that was given nothing is nobody's to promise, and no container gets such a GPU alone",
+        "they serve all, or take next to nothing",
+        reload=True,
+    )
+    context_mib: int = knob(
+        Whole(0, 65536),
+        0,
+        "MiB of GPU memory that each CUDA context takes by itself, counted as the container's where the library holds"
+        " it; what `nvidia-smi` shows for a program that has only called cuInit and cuCtxCreate",
+        "it differs by model and driver, and the library cannot see it",
         reload=True,
     )
     publish: bool = knob(
@@ -106,5 +136,13 @@ class FractionsSettings(Section):
         default=True,
         what="obey the GPUs that a scheduler has chosen in the pod's annotations, where that is possible",
         why="a scheduler that knows the cluster chose them for a reason",
+        reload=True,
+    )
+    correct_choice: bool = knob(
+        Flag(),
+        default=True,
+        what="write on a pod which GPUs it has where a scheduler's choice could not be obeyed; needs the right to"
+        " change pods, deploy/rbac-fractions.yaml",
+        why="the scheduler would count them on GPUs that have room",
         reload=True,
     )

@@ -9,7 +9,7 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Tex
 from nodeagent.config.knobs import Section, knob, required
 from nodeagent.config.sections.doors import ALL, DOOR_SELECTOR
 
-WhenBusy: TypeAlias = Literal["wait", "refuse"]
+WhenBusy: TypeAlias = Literal["wait", "refuse", "evict"]
 
 LAYOUT_NAME = Text(
     "a name of letters, digits, dots, dashes and underscores", r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", 63
@@ -62,11 +62,25 @@ class MigSettings(Section):
         reload=True,
     )
     when_busy: WhenBusy = knob(
-        OneOf[WhenBusy](("wait", "refuse")),
+        OneOf[WhenBusy](("wait", "refuse", "evict")),
         "wait",
         "while somebody has or uses what a change would take away: wait until nobody does, and give it to nobody new"
-        " meanwhile; or refuse the change",
+        " meanwhile; refuse the change; or evict the pods through the API server, as their disruption budgets allow",
         "a change that is asked for is wanted, and nobody is to be disturbed",
+        reload=True,
+    )
+    evict_timeout_seconds: float = knob(
+        Number(1, 86400),
+        600.0,
+        "with when_busy: evict, how long pods may take to go before the change is given up",
+        "grace periods of minutes are usual, and a budget may allow one pod after the other",
+        reload=True,
+    )
+    pause_clients: bool = knob(
+        Flag(),
+        default=False,
+        what="pause other DaemonSets that have the driver open while GPUs change, by labels nvidia.com/gpu.deploy.*",
+        why="the agent's own parts need no pause, and what is paused does no work",
         reload=True,
     )
     call_timeout_seconds: float = knob(

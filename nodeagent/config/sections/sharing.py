@@ -145,8 +145,9 @@ class SharingSettings(Section):
         Maybe(Nested(Mps)),
         None,
         "share at the same time; wins over timeSlicing",
-        "a GPU belongs to one container",
+        "a GPU belongs to one container; where it comes for the first time it waits for a restart",
         reload=True,
+        makes_part=bool,
     )
 
 

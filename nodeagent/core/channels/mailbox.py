@@ -7,7 +7,8 @@ Everything here belongs to the event loop's thread.
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterable, Hashable
+from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -46,6 +47,12 @@ class Waker:
             finally:
                 self._future = None
         self._woken = False
+
+    async def follow(self, changes: AbstractContextManager[AsyncIterable[object]]) -> None:
+        """Wake at each of these changes without a look at it, until cancelled: who is woken looks at all there is."""
+        with changes as each:
+            async for _ in each:
+                self.wake()
 
 
 class Mailbox(Protocol[T_co]):

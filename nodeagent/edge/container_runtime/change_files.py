@@ -152,7 +152,7 @@ class RuntimeFiles:
             HostPaths().write(str(self._record), None)
             return
         _make_directory(self._record)
-        write_atomically(self._record, json.encode(kept), mode=_RECORD_MODE)
+        write_atomically(self._record, json.encode(kept), mode=_RECORD_MODE, only_writer=True)
 
 
 def _note_changes(known: Iterable[_Entry], changes: Iterable[FileChange]) -> tuple[_Entry, ...]:

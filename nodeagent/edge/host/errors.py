@@ -186,6 +186,17 @@ class HostStuck(HostError):
         self.path, self.reason = path, reason
 
 
+class ProcessNotEnded(HostError):
+    """A process that has more than its part could not be ended."""
+
+    def __init__(self, pid: int, error: OSError) -> None:
+        super().__init__(
+            f"process {pid} cannot be ended: {error.strerror or error}: the agent needs the host's PID namespace and"
+            " the right to end processes of others (CAP_KILL)"
+        )
+        self.pid = pid
+
+
 class ShimTableUnfit(HostError):
     """The runtime shim's table would be one that the shim refuses."""
 

@@ -36,6 +36,8 @@ LINE_BYTES_MAX = 16 << 20
 """Of one line of a watch; the API server takes no object that is a tenth as large."""
 T = TypeVar("T")
 _log = get_logger(component="kube")
+_AT_ONCE = (100.0, 200)
+"""Requests a second and at a time that pods wait for: as many as a node can start."""
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
 
@@ -69,7 +71,7 @@ class KubeClient:
     ) -> None:
         self._credentials, self._read_settings, self._load = credentials, read_settings, load
         self._worker = WorkerThread("API credentials")
-        self._rate = RateLimit()
+        self._rate, self._urgent = RateLimit(), RateLimit()
         self._session: _Session | None = None
         self._watched: set[aiohttp.ClientResponse] = set()
         self._opening = anyio.Lock()
@@ -86,17 +88,21 @@ class KubeClient:
         body: object = None,
         content_type: str = JSON,
         accept: str = JSON,
+        in_turn: bool = True,
     ) -> Json:
         """One request and its answer; `attempted` says in words what it is for.
+
+        `in_turn` is False for what a pod waits for: it is made at once, unless the server has asked for peace.
 
         Raises:
             KubeError: it did not succeed; a rejected identity was renewed and tried once more before that.
         """
+        types = (content_type, accept)
         try:
-            return await self._request(method, path, attempted, query, body, (content_type, accept), _parse)
+            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
         except ApiUnauthorized:
             await self.aclose()
-            return await self._request(method, path, attempted, query, body, (content_type, accept), _parse)
+            return await self._request(method, path, attempted, query, body, types, _parse, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:
         """An answer that is too large for everything in it to be made; `parse` raises a `ValueError` of what is wrong.
@@ -198,8 +204,10 @@ class KubeClient:
         body: object,
         types: tuple[str, str],
         parse: Callable[[bytes], T],
+        *,
+        in_turn: bool = True,
     ) -> T:
-        session = await self._take_turn(attempted)
+        session = await self._take_turn(attempted, in_turn=in_turn)
         with self._translating(session, attempted, method):
             with anyio.fail_after(self._read_settings().timeout_seconds):
                 response = await session.transport.request(
@@ -216,10 +224,13 @@ class KubeClient:
                     await self._check(response, attempted)
                     return parse(content)
 
-    async def _take_turn(self, attempted: str) -> _Session:
+    async def _take_turn(self, attempted: str, *, in_turn: bool = True) -> _Session:
         """A session with fresh credentials, when it is this request's turn."""
         settings = self._read_settings()
-        wait = self._rate.reserve(anyio.current_time(), per_second=settings.requests_per_second, burst=settings.burst)
+        rate = (settings.requests_per_second, settings.burst) if in_turn else _AT_ONCE
+        wait = (self._rate if in_turn else self._urgent).reserve(
+            anyio.current_time(), per_second=rate[0], burst=rate[1]
+        )
         if wait > settings.timeout_seconds:
             # The caller has other work to do than to wait for so long.
             raise ApiBusy(
@@ -276,11 +287,17 @@ class KubeClient:
     async def _check(self, response: aiohttp.ClientResponse, attempted: str) -> None:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return
+        content = await response.read()
+        is_budget = _names_budget(content)
         retry_after = _parse_seconds(response.headers.get("Retry-After", ""))
-        if retry_after is not None:
-            self._rate.hold_back(anyio.current_time() + retry_after)
-        message = _find_message(await response.read()) or response.reason or "no reason given"
-        raise translate_status(attempted, response.status, message, retry_after)
+        if retry_after is not None and not is_budget:
+            for rate in (self._rate, self._urgent):
+                rate.hold_back(anyio.current_time() + retry_after)
+        message = _find_message(content) or response.reason or "no reason given"
+        refused = translate_status(attempted, response.status, message, retry_after)
+        if isinstance(refused, ApiBusy):
+            refused.is_budget = is_budget
+        raise refused
 
     def _count(self, verb: str, outcome: str) -> None:
         self.counts[ApiCall(verb=verb, outcome=outcome)] += 1
@@ -337,6 +354,14 @@ def _parse(content: bytes) -> Json:
 
 def _parse_seconds(text: str) -> float | None:
     return min(float(text), RETRY_AFTER_MAX_SECONDS) if text.isascii() and text.isdigit() else None
+
+
+def _names_budget(content: bytes) -> bool:
+    """Whether a refusal is that of a pod's disruption budget: no other has this word among its causes."""
+    with suppress(ValueError, AttributeError, TypeError):
+        causes = (json.loads(content).get("details") or {}).get("causes") or ()
+        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
+    return False
 
 
 def _find_message(content: bytes) -> str:

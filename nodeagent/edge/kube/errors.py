@@ -91,9 +91,11 @@ class ApiExpired(ApiRefused):
 
 
 class ApiBusy(ApiRefused):
-    """Too many requests."""
+    """Too many requests; or one pod too many was asked to go, which the same status tells."""
 
     remedy = "nodeagent waits as long as it was asked to"
+    is_budget = False
+    """Whether a disruption budget said no, which is about one pod and not about our requests."""
 
 
 class ApiFailed(ApiRefused):

@@ -9,10 +9,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from nodeagent.model.scheduling import SeenContainer, SeenNode, SeenPod
+from nodeagent.model.scheduling import FINISHED_PHASES, SeenContainer, SeenNode, SeenPod
 
 D = TypeVar("D")
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _SIDECAR: Final = "Always"
 
 
@@ -22,6 +21,8 @@ class _Metadata(Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -97,7 +98,8 @@ def parse_pod(content: bytes | msgspec.Raw) -> SeenPod:
         annotations=metadata.annotations or {},
         containers=tuple(_read_container(each, is_init=False) for each in spec.containers or ()),
         init_containers=tuple(_read_container(each, is_init=True) for each in spec.init_containers or ()),
-        is_finished=document.status is not None and document.status.phase in _FINISHED,
+        is_finished=document.status is not None and document.status.phase in FINISHED_PHASES,
+        is_forced=metadata.deletion_timestamp is not None and metadata.deletion_grace_period_seconds == 0,
     )
 
 

@@ -91,22 +91,22 @@ class KubeNode:
         await self._patch(self._path(), patch, _APPLY, "apply this node's labels")
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set the node condition; `changed` says whether its status is another than before.
+        """Set one condition; `changed` says whether its status is another than before.
 
         Raises:
             KubeError: it was not written.
         """
         patch = render_condition_patch(condition, self._clock.wall(), changed=changed)
-        await self._patch(f"{self._path()}/status", patch, _STRATEGIC, "write this node's GPU condition")
+        await self._patch(f"{self._path()}/status", patch, _STRATEGIC, f"write this node's condition {condition.type}")
 
-    async def remove_condition(self) -> None:
-        """Take the node condition away, which nobody will keep true any more.
+    async def remove_condition(self, kind: str) -> None:
+        """Take the condition of this type away, which nobody will keep true any more.
 
         Raises:
             KubeError: it was not removed.
         """
-        attempted = "remove this node's GPU condition"
-        await self._patch(f"{self._path()}/status", render_condition_removal(), _STRATEGIC, attempted)
+        attempted = f"remove this node's condition {kind}"
+        await self._patch(f"{self._path()}/status", render_condition_removal(kind), _STRATEGIC, attempted)
 
     async def write_label(self, key: str, value: str) -> None:
         """Set one label, whoever has set it before.

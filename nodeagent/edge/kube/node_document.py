@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nodeagent.model.cluster import PREFIX, READY_CONDITION, ClusterNode, NodeCondition, Taint
+from nodeagent.model.cluster import DEVICE_PREFIX, PREFIX, READY_CONDITION, ClusterNode, NodeCondition, Taint
 
 FIELD_MANAGER = "nodeagent"
 _LABELS_FIELD, _METADATA_FIELD = "f:labels", "f:metadata"
@@ -23,6 +23,7 @@ def parse_node(document: Json) -> ClusterNode:
     """
     try:
         metadata = document["metadata"]
+        conditions = [_parse_condition(each) for each in document.get("status", {}).get("conditions") or ()]
         return ClusterNode(
             name=metadata["name"],
             uid=metadata["uid"],
@@ -32,7 +33,8 @@ def parse_node(document: Json) -> ClusterNode:
                 key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(PREFIX)
             },
             taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
-            condition=_find_condition(document),
+            condition=next((each for each in conditions if each.type == READY_CONDITION), None),
+            device_conditions=tuple(each for each in conditions if each.type.startswith(DEVICE_PREFIX)),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"the API server's answer is no node: {error!r}") from error
@@ -48,7 +50,7 @@ def render_condition_patch(condition: NodeCondition, now_seconds: float, *, chan
     """The condition alone; its transition time moves with its status only."""
     now = render_time(now_seconds)
     document = {
-        "type": READY_CONDITION,
+        "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
@@ -57,9 +59,9 @@ def render_condition_patch(condition: NodeCondition, now_seconds: float, *, chan
     return {"status": {"conditions": [document | ({"lastTransitionTime": now} if changed else {})]}}
 
 
-def render_condition_removal() -> Json:
-    """No condition of ours; others stay."""
-    return {"status": {"conditions": [{"type": READY_CONDITION, "$patch": "delete"}]}}
+def render_condition_removal(kind: str) -> Json:
+    """No condition of this type; others stay."""
+    return {"status": {"conditions": [{"type": kind, "$patch": "delete"}]}}
 
 
 def render_taints_patch(document: Json, *, add: Taint | None = None, remove: Taint | None = None) -> Json:
@@ -83,11 +85,13 @@ def _parse_taint(document: Json) -> Taint:
     return Taint(key=document["key"], effect=document["effect"], value=document.get("value", ""))
 
 
-def _find_condition(document: Json) -> NodeCondition | None:
-    for each in document.get("status", {}).get("conditions") or ():
-        if each["type"] == READY_CONDITION:
-            return NodeCondition(status=each["status"], reason=each.get("reason", ""), message=each.get("message", ""))
-    return None
+def _parse_condition(document: Json) -> NodeCondition:
+    return NodeCondition(
+        status=document["status"],
+        reason=document.get("reason", ""),
+        message=document.get("message", ""),
+        type=document["type"],
+    )
 
 
 def _find_owned(metadata: Json) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What the pods on this node ask for and what schedulers wrote on them: a list, followed by one watch.
 
-Owns which parts of a pod are kept. Refuses the pods of other nodes.
+Owns which parts of a pod are kept. Refuses the pods of other nodes; what is written on one are annotations alone.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -10,9 +10,11 @@ from typing import Any, TypeAlias
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiUnreachable
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
+from nodeagent.edge.kube.node_document import FIELD_MANAGER
 from nodeagent.edge.kube.pods import PODS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.parts import ContainerRequest, PodRequest
+from nodeagent.model.scheduling import FINISHED_PHASES
 
 _WHAT = "what the pods of this node ask for"
 Table: TypeAlias = Mapping[tuple[str, str], PodRequest]
@@ -25,6 +27,7 @@ class KubePodRequests:
     def __init__(
         self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
     ) -> None:
+        self._client = client
         selector = {"fieldSelector": f"spec.nodeName={node_name}"}
         self._follower = Follower(client, PODS, selector, _WHAT, rng, silence_seconds=silence_seconds)
 
@@ -35,6 +38,21 @@ class KubePodRequests:
             KubeError: they cannot be followed (any longer).
         """
         return follow_all(self._follower, _parse)
+
+    async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
+        """Write these on exactly this pod: one of the same name that came after it has another uid, which is refused.
+
+        Raises:
+            KubeError: it was refused, or nobody answered.
+        """
+        await self._client.request(
+            "PATCH",
+            f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
+            attempted=f"write on the pod {pod.namespace}/{pod.name} which GPUs it has",
+            query={"fieldManager": FIELD_MANAGER},
+            body={"metadata": {"uid": pod.uid, "annotations": dict(annotations)}},
+            content_type="application/merge-patch+json",
+        )
 
 
 def _parse(document: Json) -> tuple[tuple[str, str], PodRequest]:
@@ -49,6 +67,7 @@ def _parse(document: Json) -> tuple[tuple[str, str], PodRequest]:
             pod=PodIdentity(namespace=namespace, name=name, uid=uid),
             annotations=_read_texts(metadata.get("annotations")),
             containers=tuple(containers),
+            is_finished=(document.get("status") or {}).get("phase") in FINISHED_PHASES,
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ApiUnreachable("the API server", f"read {_WHAT}", f"its answer makes no sense ({error!r})") from error

@@ -1,19 +1,23 @@
 """The kubelet as the keeper of allocations asks it: its list, its checkpoint, and which of its lives this is."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
-from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint
+from nodeagent.edge.kubelet.checkpoint_file import CHECKPOINT_NAME, read_checkpoint, read_pods_with
 from nodeagent.edge.kubelet.errors import CheckpointUnreadable
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import KubeletCheckpoint, PodListing
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+
+T = TypeVar("T")
 
 CHECKPOINT_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 0.003
+"""How long the loop stands still for it while a container waits: a sound file is read and looked at by then."""
 
 
 class KubeletAccount:
@@ -48,11 +52,27 @@ class KubeletAccount:
         Raises:
             CheckpointUnreadable: there is none, or it makes no sense.
         """
+        return await self._read(lambda: read_checkpoint(self._checkpoint))
+
+    async def read_pods_with(
+        self, resource: ResourceName, devices: Collection[DeviceId]
+    ) -> tuple[ContainerDevices, ...]:
+        """What the same notes say of pods of which a container has just these devices; sooner had than all of it.
+
+        Raises:
+            CheckpointUnreadable: there are none, or they make no sense.
+        """
+        return await self._read(
+            lambda: read_pods_with(self._checkpoint, resource, devices), patience_seconds=PATIENCE_SECONDS
+        )
+
+    async def _read(self, call: Callable[[], T], *, patience_seconds: float = 0.0) -> T:
         try:
             return await self._worker.run(
-                lambda: read_checkpoint(self._checkpoint),
+                call,
                 timeout_seconds=CHECKPOINT_SECONDS,
                 what="reading the kubelet's checkpoint",
+                patience_seconds=patience_seconds,
             )
         except WorkerError as error:
             raise CheckpointUnreadable(str(self._checkpoint), str(error)) from error

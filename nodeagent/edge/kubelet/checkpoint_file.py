@@ -4,9 +4,11 @@ Advisory: it may speak of pods that are gone, and its checksum covers a dump of 
 Whatever makes sense in it is taken, one odd entry does not hide the others.
 """
 
+import re
 from base64 import b64decode
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -17,7 +19,11 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint
 
+T = TypeVar("T")
+
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+"""What every JSON encoder writes in one way."""
 
 
 def read_checkpoint(path: Path) -> KubeletCheckpoint:
@@ -26,12 +32,25 @@ def read_checkpoint(path: Path) -> KubeletCheckpoint:
     Raises:
         CheckpointUnreadable: it cannot be read, or is not a checkpoint.
     """
+    return _read(path, parse_checkpoint)
+
+
+def read_pods_with(path: Path, resource: ResourceName, devices: Collection[DeviceId]) -> tuple[ContainerDevices, ...]:
+    """All that the file says of pods of which a container has just these devices; this blocks, for a moment.
+
+    Raises:
+        CheckpointUnreadable: it cannot be read, or is not a checkpoint.
+    """
+    return _read(path, lambda content: parse_pods_with(content, resource, devices))
+
+
+def _read(path: Path, parse: Callable[[bytes], T]) -> T:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointUnreadable(str(path), error.strerror or str(error)) from error
     try:
-        return parse_checkpoint(content)
+        return parse(content)
     except ValueError as error:
         raise CheckpointUnreadable(str(path), str(error)) from error
 
@@ -42,15 +61,72 @@ def parse_checkpoint(content: bytes) -> KubeletCheckpoint:
     Raises:
         ValueError: it is not a checkpoint.
     """
+    data = _parse_data(content)
+    entries = [_parse_entry(entry) for entry in _as_list(data.get("PodDeviceEntries"))]
+    registered = {resource: _parse_ids(ids) for resource, ids in _as_dict(data.get("RegisteredDevices")).items()}
+    return KubeletCheckpoint(containers=tuple(entry for entry in entries if entry), registered=registered)
+
+
+def parse_pods_with(
+    content: bytes, resource: ResourceName, devices: Collection[DeviceId]
+) -> tuple[ContainerDevices, ...]:
+    """The entries of those pods; the thousands of others are not looked at closely, for a pod waits for this.
+
+    Raises:
+        ValueError: it is not a checkpoint.
+    """
+    entries, wanted = _cut_entries(content), set(devices)
+    uids = {
+        uid
+        for entry in _pick(entries, next(iter(wanted), ""))
+        if entry.get("ResourceName") == resource
+        and wanted == set(_list_devices(entry))
+        and isinstance(uid := entry.get("PodUID"), str)
+    }
+    found = (_parse_entry(entry) for uid in uids for entry in _pick(entries, uid) if entry.get("PodUID") == uid)
+    return tuple(entry for entry in found if entry)
+
+
+class _Data(msgspec.Struct):
+    """What is looked into of the notes; the rest, thousands of ids, is passed over."""
+
+    entries: msgspec.Raw = msgspec.field(name="PodDeviceEntries", default=msgspec.Raw(b"null"))
+
+
+class _Notes(msgspec.Struct):
+    data: _Data = msgspec.field(name="Data")
+
+
+_NOTES: Final = msgspec.json.Decoder(_Notes)
+_ENTRIES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _cut_entries(content: bytes) -> list[bytes]:
+    """The text of each entry."""
+    try:
+        found = _NOTES.decode(content).data.entries
+    except msgspec.DecodeError as error:
+        raise ValueError("it is not a JSON object with the key Data") from error
+    try:
+        return [bytes(entry) for entry in _ENTRIES.decode(found)]
+    except msgspec.DecodeError:
+        return []
+
+
+def _pick(entries: Iterable[bytes], text: str) -> list[dict[str, Any]]:
+    """The entries in which a text stands, and perhaps others: one that may be written in several ways is in all."""
+    needle = msgspec.json.encode(text) if _PLAIN.fullmatch(text) else b""
+    return [_as_dict(msgspec.json.decode(entry)) for entry in entries if needle in entry]
+
+
+def _parse_data(content: bytes) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(content)["Data"]
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise ValueError("it is not a JSON object with the key Data") from error
     if not isinstance(data, dict):
         raise ValueError("its Data is not an object")  # noqa: TRY004  about a file, not about a caller's argument
-    entries = [_parse_entry(entry) for entry in _as_list(data.get("PodDeviceEntries"))]
-    registered = {resource: _parse_ids(ids) for resource, ids in _as_dict(data.get("RegisteredDevices")).items()}
-    return KubeletCheckpoint(containers=tuple(entry for entry in entries if entry), registered=registered)
+    return data
 
 
 def _parse_entry(entry: Any) -> ContainerDevices | None:
@@ -58,17 +134,20 @@ def _parse_entry(entry: Any) -> ContainerDevices | None:
     uid, container, resource = (fields.get(key) for key in ("PodUID", "ContainerName", "ResourceName"))
     if not (isinstance(uid, str) and isinstance(container, str) and isinstance(resource, str)):
         return None
-    ids = fields.get("DeviceIDs")
-    # By NUMA node since Kubernetes 1.20, a plain list before; a device on two nodes stands under both.
-    lists = _as_dict(ids).values() if isinstance(ids, dict) else (ids,)
-    devices = dict.fromkeys(device for each in lists for device in _parse_ids(each))
     return ContainerDevices(
         pod=PodIdentity(namespace="", name="", uid=uid),
         container=container,
         resource=ResourceName(resource),
-        devices=tuple(devices),
+        devices=_list_devices(fields),
         cdi_names=_parse_answer(fields.get("AllocResp")),
     )
+
+
+def _list_devices(fields: dict[str, Any]) -> tuple[DeviceId, ...]:
+    """By NUMA node since Kubernetes 1.20, a plain list before; a device on two nodes stands under both."""
+    ids = fields.get("DeviceIDs")
+    lists = ids.values() if isinstance(ids, dict) else (ids,)
+    return tuple(dict.fromkeys(device for each in lists for device in _parse_ids(each)))
 
 
 def _parse_answer(answer: Any) -> tuple[str, ...]:

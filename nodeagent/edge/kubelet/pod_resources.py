@@ -77,11 +77,11 @@ class PodResourcesClient:
         answer = await self._ask(
             "list allocatable devices", "GetAllocatableResources", request, wire.AllocatableResourcesResponse
         )
-        found: dict[ResourceName, frozenset[DeviceId]] = {}
+        # The kubelet has an entry for each device, of which there may be thousands.
+        found: dict[ResourceName, set[DeviceId]] = {}
         for entry in answer.devices:
-            resource = ResourceName(entry.resource_name)
-            found[resource] = found.get(resource, frozenset()).union(map(DeviceId, entry.device_ids))
-        return found
+            found.setdefault(ResourceName(entry.resource_name), set()).update(map(DeviceId, entry.device_ids))
+        return {resource: frozenset(devices) for resource, devices in found.items()}
 
     async def _ask(self, attempted: str, method: str, request: Message, kind: type[Answer]) -> Answer:
         path, sent = f"{SERVICE}/{method}", request.SerializeToString()

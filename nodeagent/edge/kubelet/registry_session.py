@@ -15,13 +15,13 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.core.life.ticker import until_beat
-from nodeagent.edge.grpc.calls import CrashReporter, Methods, Unary
-from nodeagent.edge.grpc.server import GrpcServer, open_grpc_server
+from nodeagent.edge.grpc.calls import CrashReporter, Methods
+from nodeagent.edge.grpc.server import GrpcServer
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.messages import API_VERSION
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.plugin_session import STABLE_SECONDS, plan_pause
-from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
+from nodeagent.edge.kubelet.registration import PluginCard, Registration
 from nodeagent.edge.kubelet.socket_watch import STANDING_LOOK_SECONDS, wait_present
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource
 from nodeagent.model.ports import DevicePlugin
@@ -50,6 +50,8 @@ class RegistrySession:
         self._serving_socket, self._registration_socket = serving_socket, registration_socket
         self._server = PluginServer(plugin, report_crash, self._devices_sent, times)
         self._standing = AdvertisedResource(name=plugin.resource, socket=str(serving_socket), registered=False)
+        card = PluginCard(PLUGIN_TYPE, plugin.resource, serving_socket, (API_VERSION,))
+        self._registration = Registration(card, self._take_status)
         self._started: TaskStatus[None] | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
@@ -64,9 +66,7 @@ class RegistrySession:
         async with self._server.serve(self._serving_socket):
             while True:
                 began = time.monotonic()
-                async with open_grpc_server(
-                    self._registration_socket, self.methods(), self._report_crash
-                ) as registration:
+                async with self._registration.open(self._registration_socket, self._report_crash) as registration:
                     await self._wait_end(registration)
                 # The kubelet takes the registration back when the socket goes; our side of the stream must be over too.
                 await self._server.end_streams()
@@ -75,24 +75,11 @@ class RegistrySession:
 
     def methods(self) -> Methods:
         """What the registration socket answers."""
-        service = "/pluginregistration.Registration"
-        return {
-            f"{service}/GetInfo": Unary(wire.InfoRequest, self._get_info),
-            f"{service}/NotifyRegistrationStatus": Unary(wire.RegistrationStatus, self._take_status),
-        }
+        return self._registration.methods()
 
-    async def _get_info(self, _request: wire.InfoRequest) -> wire.PluginInfo:
-        return wire.PluginInfo(
-            type=PLUGIN_TYPE,
-            name=self._plugin.resource,
-            endpoint=str(self._serving_socket),
-            supported_versions=[API_VERSION],
-        )
-
-    async def _take_status(self, status: wire.RegistrationStatus) -> wire.RegistrationStatusResponse:
-        self._say(registered=status.plugin_registered, last_error=status.error)
+    def _take_status(self, is_registered: bool, error: str) -> None:  # noqa: FBT001  # as the kubelet says it
+        self._say(registered=is_registered, last_error=error)
         self._server.wake()
-        return wire.RegistrationStatusResponse()
 
     async def _wait_end(self, registration: GrpcServer) -> None:
         """Return when the kubelet has dropped the list and does not come back, or the socket file is gone."""

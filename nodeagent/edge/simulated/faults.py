@@ -28,6 +28,8 @@ XID_RECOVERY_ACTION_CHANGED = 154
 XID_MAX = 10_000
 SECONDS_MAX = 1e6
 COUNT_MAX = 10**9
+PERCENT_OVER, PERCENT_MAX = 150, 1000
+"""Of a part of the memory."""
 
 
 class Outcome(Struct, frozen=True):
@@ -96,7 +98,7 @@ def _apply_effect(world: World, gpu: GpuState, effect: XidEffect, gpu_instance: 
     if effect.link_down and gpu.seat.model.nvlink is not None:
         gpu.nvlink_errors += 1
         faults.links_down.add(min(set(range(gpu.seat.model.nvlink.links)) - faults.links_down, default=0))
-    for tenant in gpu.tenants:
+    for tenant in gpu.workers:
         if effect.ends_jobs and (
             gpu_instance is None or (tenant.instance and tenant.instance.gpu_instance_id == gpu_instance)
         ):
@@ -229,11 +231,33 @@ def _mig_refuse(world: World, words: list[str]) -> Outcome:
     return Outcome(f"the driver refuses {kind} {_say_many(times, 'time')}")
 
 
+def _foreign(world: World, words: list[str]) -> Outcome:
+    gpu = _find_plugged(world, words[0])
+    memory = gpu.seat.model.memory
+    most = memory.total_mib - memory.reserved_mib
+    gone = words[1:] == ["gone"]
+    gpu.faults.foreign_mib = 0 if gone else _parse_count(words[1], "MiB", most=most) if words[1:] else most
+    what = "has gone" if gone else f"uses {gpu.faults.foreign_mib} MiB"
+    return Outcome(f"on GPU {gpu.seat.index} a program that was given nothing {what}")
+
+
+def _over_limit(world: World, words: list[str]) -> Outcome:
+    pod = world.crowd.find_pod(words[0])
+    percent = _parse_count(words[1], "percentage", most=PERCENT_MAX) if words[1:] else PERCENT_OVER
+    world.crowd.over_percent[pod] = percent
+    return Outcome(f"{pod} uses {percent} % of its part of the memory")
+
+
+def _no_library(world: World, words: list[str]) -> Outcome:
+    pod = world.crowd.find_pod(words[0])
+    world.crowd.without_library.add(pod)
+    return Outcome(f"{pod} runs without the library that is to hold it")
+
+
 def _unplug(world: World, words: list[str]) -> Outcome:
     gpu = _find_plugged(world, words[0])
     gpu.faults = GpuFaults(unplugged=True)
-    for tenant in gpu.tenants:
-        tenant.end_job()
+    gpu.end_jobs()
     return Outcome(f"took GPU {gpu.seat.index} out", (GpuEventReported(gpu=gpu.uuid, kind="unbind"),))
 
 
@@ -343,6 +367,9 @@ FAULTS: dict[str, Fault] = {
     "pcie-replay": Fault("pcie-replay GPU COUNT", 2, 2, _pcie),
     "mig": Fault("mig GPU off|empty|PROFILE...", 2, 16, _mig),
     "mig-refuse": Fault(f"mig-refuse {'|'.join(WriteKind)}|none [COUNT]", 1, 2, _mig_refuse),
+    "foreign": Fault("foreign GPU [MIB|gone]", 1, 2, _foreign),
+    "over-limit": Fault("over-limit POD [PERCENT]", 1, 2, _over_limit),
+    "no-library": Fault("no-library POD", 1, 1, _no_library),
     "unplug": Fault("unplug GPU", 1, 1, _unplug),
     "plug": Fault("plug GPU", 1, 1, _plug),
     "hang": Fault("hang evidence|inventory|sample|partition|all [SECONDS|forever]", 1, 2, _hang),

@@ -8,9 +8,11 @@ import math
 from dataclasses import dataclass, field
 from random import Random
 
-from nodeagent.edge.simulated.load import Tenant
+from nodeagent.edge.simulated.jobs.crowd import PartWork
+from nodeagent.edge.simulated.jobs.load import Tenant
 from nodeagent.edge.simulated.mig_geometry import PlacedInstance
 from nodeagent.edge.simulated.profile import Seat
+from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import GpuUuid
 
 REASON_IDLE = 0x1
@@ -52,6 +54,8 @@ class GpuFaults:
     recovery_action: int = 0
     remap_pending: bool = False
     remap_failed: bool = False
+    foreign_mib: int = 0
+    """Memory of a program that was given nothing."""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,8 @@ class GpuState:
     uuid: GpuUuid
     random: Random
     tenants: list[Tenant] = field(default_factory=list)
+    parts: dict[PartWork, Tenant] = field(default_factory=dict)
+    """The jobs of containers that have a part of it."""
     mig_layout: tuple[str, ...] | None = None
     """Profile names while MIG is on, `None` while it is off."""
     mig_pending: bool | None = None
@@ -81,6 +87,9 @@ class GpuState:
     instances: dict[int, PlacedInstance] = field(default_factory=dict)
     """The GPU instances by their id, those without a device in them too."""
     layout_number: int = 0
+    compute_mode: ComputeMode = ComputeMode.DEFAULT
+    time_slice: int = 0
+    """As the driver counts them; 0 is its own choice."""
     faults: GpuFaults = field(default_factory=GpuFaults)
     ecc: EccCounters = field(default_factory=EccCounters)
     activity: float = 0.0
@@ -101,10 +110,20 @@ class GpuState:
     pcie_bytes_per_second: float = 0.0
     nvlink_kib_per_second: float = 0.0
 
-    def settle(self) -> None:
-        """Begin as a machine that has been at work for days."""
+    @property
+    def workers(self) -> list[Tenant]:
+        """Every job on it, of whoever has all of it or a part."""
+        return [*self.tenants, *self.parts.values()]
+
+    def end_jobs(self) -> None:
+        """Every process on it ends."""
+        for worker in self.workers:
+            worker.end_job()
+
+    def settle(self, *, works: bool) -> None:
+        """Begin as a machine that has been up for days, at work or not."""
         model = self.seat.model
-        for tenant in self.tenants:
+        for tenant in self.tenants if works else ():
             tenant.settle()
         self._measure_activity()
         self.power_watts, clock_share = self._plan_power()
@@ -143,11 +162,10 @@ class GpuState:
         lasting = self.faults
         self.faults = GpuFaults(unplugged=lasting.unplugged, thermal=lasting.thermal, remap_failed=lasting.remap_failed)
         self.ecc.corrected = self.ecc.uncorrected = 0
-        for tenant in self.tenants:
-            tenant.end_job()
+        self.end_jobs()
 
     def _measure_activity(self) -> None:
-        self.activity = min(1.0, sum(tenant.activity * tenant.share for tenant in self.tenants))
+        self.activity = min(1.0, sum(worker.activity * worker.share for worker in self.workers))
 
     def _plan_power(self) -> tuple[float, float]:
         """Watts the board draws once settled, and the share of the top clock it runs at. Sets the reasons."""

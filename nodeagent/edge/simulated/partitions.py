@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final
 
 from nodeagent.edge.simulated.gpu_state import GpuState
-from nodeagent.edge.simulated.load import Phase, Tenant
+from nodeagent.edge.simulated.jobs.load import Phase, Tenant
 from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, PlacedInstance, list_shapes
 from nodeagent.edge.simulated.readout import list_profiles
 from nodeagent.edge.simulated.world import AMPERE, World

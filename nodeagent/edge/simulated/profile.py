@@ -76,6 +76,8 @@ class ProfileSpec(Spec, frozen=True):
     nvlink: WiringSpec | None = None
     fabric: FabricSpec | None = None
     mig: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    jobs: bool = True
+    """Whether work comes and goes by itself where nobody says what pods do; else the GPUs rest."""
 
 
 class Seat(Spec, frozen=True):
@@ -101,6 +103,7 @@ class Profile(Spec, frozen=True):
     switches: tuple[PciAddress, ...]
     fabric: FabricSpec | None
     mig: dict[int, tuple[str, ...]]
+    jobs: bool
 
 
 def list_profiles() -> tuple[str, ...]:
@@ -162,6 +165,7 @@ def _build_profile(name: str, spec: ProfileSpec) -> Profile:
         switches=tuple(parse_pci_address(address) for address in spec.nvlink.switches) if spec.nvlink else (),
         fabric=spec.fabric,
         mig=spec.mig,
+        jobs=spec.jobs,
     )
 
 

@@ -6,7 +6,7 @@ Refuses what changes each second: that is `sample`.
 from nodeagent.edge.simulated.gpu_state import GpuState
 from nodeagent.edge.simulated.hardware import GpuModel
 from nodeagent.edge.simulated.identity import make_serial
-from nodeagent.edge.simulated.load import Tenant
+from nodeagent.edge.simulated.jobs.load import Tenant
 from nodeagent.edge.simulated.mig_geometry import GEOMETRIES, MigShape, list_shapes
 from nodeagent.edge.simulated.profile import FabricSpec
 from nodeagent.edge.simulated.topology import list_pairs, list_switches
@@ -189,6 +189,11 @@ def _render_profile(shape: MigShape) -> MigProfile:
         instances_max=shape.shape.instances,
         placements=shape.shape.starts,
         placement_size=shape.shape.size,
+        copy_engine_count=shape.row.copy_engines,
+        decoder_count=shape.row.decoders,
+        encoder_count=shape.row.encoders,
+        jpeg_count=shape.row.jpeg_engines,
+        ofa_count=shape.row.ofa_engines,
     )
 
 

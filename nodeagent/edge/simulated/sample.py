@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from nodeagent.edge.simulated.extras import render_extras
 from nodeagent.edge.simulated.gpu_state import IDLE_ACTIVITY, TRANSMIT_SHARE, GpuState
 from nodeagent.edge.simulated.hardware import MIB
-from nodeagent.edge.simulated.load import Phase, Tenant
+from nodeagent.edge.simulated.jobs.load import Phase, Tenant
 from nodeagent.edge.simulated.readout import HEALTHY_FABRIC
-from nodeagent.edge.simulated.world import World
+from nodeagent.edge.simulated.world import FOREIGN_PID, World
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample, ProfilingSample
 
@@ -73,8 +73,9 @@ def _render_board(gpu: GpuState) -> GpuSample:
 def _add_work(sample: GpuSample, gpu: GpuState) -> GpuSample:
     """Memory and what runs in it; a partitioned GPU tells of its partitions instead of itself."""
     model = gpu.seat.model
-    used_bytes = int(sum(tenant.memory_used_mib for tenant in gpu.tenants)) * MIB
     reserved_bytes = model.memory.reserved_mib * MIB
+    wanted_bytes = int(sum(worker.memory_used_mib for worker in gpu.workers) + gpu.faults.foreign_mib) * MIB
+    used_bytes = min(wanted_bytes, model.total_bytes - reserved_bytes)
     sample = replace(
         sample,
         memory_total_bytes=model.total_bytes,
@@ -82,20 +83,23 @@ def _add_work(sample: GpuSample, gpu: GpuState) -> GpuSample:
         memory_free_bytes=model.total_bytes - reserved_bytes - used_bytes,
         memory_reserved_bytes=reserved_bytes,
         bar1_total_bytes=model.memory.bar1_mib * MIB,
-        bar1_used_bytes=(1 + 2 * sum(tenant.pid > 0 for tenant in gpu.tenants)) * MIB,
+        bar1_used_bytes=(1 + 2 * sum(worker.pid > 0 for worker in gpu.workers)) * MIB,
     )
     if gpu.mig_layout is not None:
         return replace(sample, mig=tuple(_render_mig(gpu, tenant) for tenant in gpu.tenants))
     return replace(
         sample,
         gpu_utilization_percent=_percent(gpu.activity),
-        memory_utilization_percent=_percent(gpu.activity * gpu.tenants[0].intensity),
+        memory_utilization_percent=_percent(gpu.activity * _find_busiest(gpu).intensity),
         encoder_utilization_percent=0,
         decoder_utilization_percent=0,
         jpeg_utilization_percent=0,
         ofa_utilization_percent=0,
         profiling=_render_profiling(gpu) if model.has_profiling else None,
-        processes=_render_processes(gpu.tenants[0]),
+        processes=(
+            *_render_foreign(gpu),
+            *(process for worker in gpu.workers for process in _render_processes(worker)),
+        ),
     )
 
 
@@ -203,16 +207,28 @@ def _read_memory_celsius(gpu: GpuState) -> int | None:
     return min(limit, int(gpu.temperature_celsius + MEMORY_WARMER_CELSIUS))
 
 
+def _find_busiest(gpu: GpuState) -> Tenant:
+    """The job that uses the most of a GPU."""
+    return max(gpu.workers, key=lambda worker: worker.activity * worker.share)
+
+
+def _render_foreign(gpu: GpuState) -> tuple[ProcessSample, ...]:
+    if not gpu.faults.foreign_mib:
+        return ()
+    pid, memory_bytes = FOREIGN_PID + gpu.seat.index, gpu.faults.foreign_mib * MIB
+    return (ProcessSample(pid=pid, memory_used_bytes=memory_bytes, sm_utilization_percent=0),)
+
+
 def _render_processes(tenant: Tenant) -> tuple[ProcessSample, ...]:
     if tenant.phase is Phase.IDLE:
         return ()
-    partitioned = tenant.instance is not None
+    partitioned, activity = tenant.instance is not None, tenant.activity * tenant.share
     return (
         ProcessSample(
             pid=tenant.pid,
             memory_used_bytes=int(tenant.memory_used_mib) * MIB,
-            sm_utilization_percent=None if partitioned else _percent(tenant.activity),
-            memory_utilization_percent=None if partitioned else _percent(tenant.activity * tenant.intensity),
+            sm_utilization_percent=None if partitioned else _percent(activity),
+            memory_utilization_percent=None if partitioned else _percent(activity * tenant.intensity),
             encoder_utilization_percent=None if partitioned else 0,
             decoder_utilization_percent=None if partitioned else 0,
             gpu_instance_id=tenant.instance.gpu_instance_id if tenant.instance else None,
@@ -233,14 +249,13 @@ def _render_mig(gpu: GpuState, tenant: Tenant) -> MigSample:
         memory_free_bytes=total - used,
         memory_reserved_bytes=0,
         memory_total_bytes=total,
-        profiling=_render_ratios(tenant) if gpu.seat.model.has_profiling else None,
+        profiling=_render_ratios(tenant, tenant.activity) if gpu.seat.model.has_profiling else None,
         processes=_render_processes(tenant),
     )
 
 
-def _render_ratios(tenant: Tenant) -> ProfilingSample:
+def _render_ratios(tenant: Tenant, active: float) -> ProfilingSample:
     """Counters of one device; a training job lives in the tensor pipes, another less so."""
-    active = tenant.activity
     return ProfilingSample(
         graphics_engine_active=round(active, 4),
         sm_active=round(active * 0.9, 4),
@@ -257,7 +272,7 @@ def _render_profiling(gpu: GpuState) -> ProfilingSample:
     """The only device's ratios, and the rates that only a whole GPU has."""
     nvlink = gpu.nvlink_kib_per_second * 1024 if gpu.seat.model.nvlink else None
     return replace(
-        _render_ratios(gpu.tenants[0]),
+        _render_ratios(_find_busiest(gpu), gpu.activity),
         pcie_transmit_bytes_per_second=gpu.pcie_bytes_per_second * TRANSMIT_SHARE,
         pcie_receive_bytes_per_second=gpu.pcie_bytes_per_second,
         nvlink_transmit_bytes_per_second=nvlink,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodeagent.core.clock import Clock, SystemClock
 from nodeagent.edge.simulated.faults import apply_fault, list_faults
+from nodeagent.edge.simulated.jobs.crowd import PartWork
 from nodeagent.edge.simulated.partitions import apply_write, read_partitions
 from nodeagent.edge.simulated.profile import Profile
 from nodeagent.edge.simulated.readout import render_evidence, render_readout
@@ -21,10 +22,10 @@ from nodeagent.edge.simulated.world import World
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
-from nodeagent.model.gpu import Gpu, GpuReadout
+from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import NEWEST, GpuPartitions, Write, WriteKind
-from nodeagent.model.ports import GpuEvent, PartitionSession
+from nodeagent.model.ports import GpuEvent, PartitionSession, ProcessPlace
 from nodeagent.model.telemetry import NodeSample
 
 DEADLINE_SECONDS = 5.0
@@ -62,6 +63,22 @@ class SimulatedGpus:
         """Say which devices pods hold, by device UUID; `None` lets the simulation make up its own jobs."""
         self._tell_time()
         self._world.set_holders(holders)
+
+    def set_works(self, works: tuple[PartWork, ...]) -> None:
+        """Say which containers work on their parts of GPUs."""
+        self._tell_time()
+        self._world.set_works(works)
+
+    def has_library(self, folder: str) -> bool:
+        """Whether the library came up in the container whose limits are called so."""
+        return self._world.crowd.has_library(folder)
+
+    # ProcessPlaces
+
+    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
+        """Whose the made-up processes are that work on parts of GPUs."""
+        places = self._world.find_places()
+        return {pid: places[pid] for pid in pids if pid in places}
 
     # DriverProbe
 
@@ -132,6 +149,19 @@ class SimulatedGpus:
         self._report(GpuEventReported(gpu=gpu, kind="mig_layout"))
         self._wake()
         return made
+
+    async def compute_mode(self, gpu: GpuUuid, mode: ComputeMode | None = None) -> ComputeMode:
+        """Who may use the simulated GPU; with a mode given, who might before."""
+        await self._ask("partition", "the compute mode")
+        state = self._world.find_gpu(gpu)
+        before = state.compute_mode
+        state.compute_mode = before if mode is None else mode
+        return before
+
+    async def set_time_slice(self, gpu: GpuUuid, number: int) -> None:
+        """How long each who shares the simulated GPU has its turn; nothing that is read tells of it."""
+        await self._ask("partition", "set the time slice")
+        self._world.find_gpu(gpu).time_slice = number
 
     # FaultInjector
 
@@ -233,3 +263,15 @@ class SimulatedPartitions:
         if write.kind is WriteKind.CREATE:
             self._newest = made
         return made
+
+    async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
+        """Who may use the simulated GPU."""
+        return await self._gpus.compute_mode(gpu.uuid)
+
+    async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
+        """Say who may use it."""
+        await self._gpus.compute_mode(gpu.uuid, mode)
+
+    async def set_time_slice(self, gpu: Gpu, number: int) -> None:
+        """Say how long each who shares it has its turn."""
+        await self._gpus.set_time_slice(gpu.uuid, number)

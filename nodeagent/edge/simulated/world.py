@@ -12,17 +12,22 @@ from random import Random
 
 from nodeagent.edge.simulated.gpu_state import GpuFaults, GpuState
 from nodeagent.edge.simulated.identity import make_gpu_uuid, make_mig_uuid, make_seed
-from nodeagent.edge.simulated.load import Tenant
+from nodeagent.edge.simulated.jobs.crowd import Crowd, PartWork
+from nodeagent.edge.simulated.jobs.load import Tenant
 from nodeagent.edge.simulated.mig_geometry import PlacedInstance, plan_layout
 from nodeagent.edge.simulated.profile import Profile, Seat
 from nodeagent.edge.simulated.topology import count_active_links, list_nvlinks
 from nodeagent.model.errors import GpuUnknown
 from nodeagent.model.gpu import NvLink
+from nodeagent.model.ports import ProcessPlace
 
 STEP_SECONDS = 0.5
 CATCH_UP_STEPS = 240
 """After a longer gap the steps grow instead of their number, so that a resumed laptop does not hang here."""
 AMPERE = 8
+FOREIGN_PID = 9_000
+"""Of a program that was given nothing, on the first GPU; those of jobs are higher."""
+FOREIGN_NAME = "foreign"
 
 
 @dataclass(slots=True)
@@ -48,11 +53,12 @@ class World:
         self.now_seconds = 0.0
         self._stepped_seconds = 0.0
         self._node_name, self._seed = node_name, seed
-        self._holders: dict[str, str] | None = None
+        self.crowd = Crowd()
+        self.set_holders(None)
         self.driver = self._new_driver()
         self.gpus = [self._new_gpu(seat) for seat in profile.seats]
         for gpu in self.gpus:
-            gpu.settle()
+            gpu.settle(works=profile.jobs)
 
     @property
     def present(self) -> list[GpuState]:
@@ -79,7 +85,25 @@ class World:
 
     def set_holders(self, holders: Mapping[str, str] | None) -> None:
         """Say which devices pods hold: those work, the others rest. `None` gives the jobs back to the world."""
-        self._holders = None if holders is None else dict(holders)
+        idle: dict[str, str] | None = None if self.profile.jobs else {}
+        self._holders = idle if holders is None else dict(holders)
+
+    def set_works(self, works: tuple[PartWork, ...]) -> None:
+        """Say which containers work on their parts of GPUs; one whose part has changed begins anew."""
+        self.crowd.works = works
+        for gpu in self.gpus:
+            gpu.parts = {work: gpu.parts.get(work) or self._make_worker(work) for work in works if work.gpu == gpu.uuid}
+
+    def find_places(self) -> dict[int, ProcessPlace]:
+        """Whose the processes are that work on parts, and those that were given nothing."""
+        of_pods = {
+            worker.pid: ProcessPlace(pod_uid=work.pod_uid)
+            for gpu in self.gpus
+            for work, worker in gpu.parts.items()
+            if worker.pid
+        }
+        foreign = [gpu.seat.index for gpu in self.gpus if gpu.faults.foreign_mib]
+        return of_pods | {FOREIGN_PID + index: ProcessPlace(name=FOREIGN_NAME) for index in foreign}
 
     def find_gpu(self, name: str) -> GpuState:
         """The GPU with this index, UUID or PCI address.
@@ -116,8 +140,7 @@ class World:
         """The kernel module goes, and every job with it."""
         self.driver.loaded = False
         for gpu in self.gpus:
-            for tenant in gpu.tenants:
-                tenant.end_job()
+            gpu.end_jobs()
 
     def load_driver(self, version: str) -> None:
         """The module comes back in this version and starts every GPU afresh; a lost one is not even listed now."""
@@ -133,6 +156,7 @@ class World:
     def restore(self) -> None:
         """Take every fault back; lifetime counts stay, as they do on real boards."""
         self.driver = self._new_driver()
+        self.crowd = Crowd(self.crowd.works)
         for gpu in self.gpus:
             wanted = self.profile.mig.get(gpu.seat.index)
             if gpu.mig_layout != wanted:
@@ -178,6 +202,11 @@ class World:
         usable = memory.total_mib - memory.reserved_mib
         return Tenant(uuid=gpu.uuid, random=Random(gpu.random.random()), memory_mib=usable)  # noqa: S311  # as above
 
+    def _make_worker(self, work: PartWork) -> Tenant:
+        seed = make_seed(self._seed, work.pod_uid, work.container, work.gpu)
+        random = Random(seed)  # noqa: S311  # repeatable weather, not secrets
+        return Tenant(uuid=work.gpu, random=random, memory_mib=work.memory_mib, share=work.share)
+
     def _make_tenants(self, gpu: GpuState) -> list[Tenant]:
         gpu.mig_pending = None
         if gpu.mig_layout is None:
@@ -198,4 +227,8 @@ class World:
             return
         for tenant in gpu.tenants:
             tenant.step(seconds, held=None if self._holders is None else tenant.uuid in self._holders)
+        for work, worker in gpu.parts.items():
+            worker.step(seconds, held=True)
+            if work.pod in self.crowd.over_percent:
+                worker.memory_used_mib = work.memory_mib * self.crowd.over_percent[work.pod] / 100
         gpu.step(seconds, active_links)

@@ -3,7 +3,8 @@
 Each port is implemented by an edge and used by a component; the simulation implements the same ones.
 """
 
-from nodeagent.model.ports.cluster import LabelFile, NodeApi, PodApi
+from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs
+from nodeagent.model.ports.cluster import ClientPausing, LabelFile, NodeApi, PodApi, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DriverFileSource,
@@ -16,6 +17,7 @@ from nodeagent.model.ports.containers import (
     Withdraw,
 )
 from nodeagent.model.ports.control import AgentControl, ConfigurationControl, PartSetting
+from nodeagent.model.ports.devices import ClassSpecs, DeviceScan
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DoorChoosing,
@@ -29,11 +31,12 @@ from nodeagent.model.ports.hardware import (
     LayoutApplying,
     NodeFactSource,
     PartitionSession,
+    ProcessEnding,
     ProcessPlace,
     ProcessPlaces,
     ValidationMarkers,
 )
-from nodeagent.model.ports.journal import ChangeKeeper, GpuDoorKeeper, PartLedger
+from nodeagent.model.ports.journal import ChangeKeeper, ClaimKeeper, GpuDoorKeeper, PartLedger
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -43,16 +46,27 @@ from nodeagent.model.ports.kubelet import (
     PodListing,
     PodResources,
 )
+from nodeagent.model.ports.mps import MpsClaims, MpsHost
+from nodeagent.model.ports.partitions import PartitionMaking
+from nodeagent.model.ports.slices import PcieRoots, SliceApi
 
 __all__ = [
     "AgentControl",
     "AllocationJournal",
     "ChangeKeeper",
+    "ClaimApi",
+    "ClaimDriver",
+    "ClaimKeeper",
+    "ClaimSpecs",
+    "ClaimedSpec",
+    "ClassSpecs",
+    "ClientPausing",
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
     "DeviceNodes",
     "DevicePlugin",
+    "DeviceScan",
     "DoorChoosing",
     "DriverFileSource",
     "DriverProbe",
@@ -66,6 +80,8 @@ __all__ = [
     "KubeletCheckpoint",
     "LabelFile",
     "LayoutApplying",
+    "MpsClaims",
+    "MpsHost",
     "NodeApi",
     "NodeFactSource",
     "PartFolders",
@@ -73,15 +89,20 @@ __all__ = [
     "PartLibrary",
     "PartSetting",
     "PartSpecs",
+    "PartitionMaking",
     "PartitionSession",
+    "PcieRoots",
     "PluginSource",
     "PodApi",
+    "PodEviction",
     "PodListing",
     "PodResources",
+    "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",
     "ProgramInstaller",
     "ShimHost",
+    "SliceApi",
     "SpecDirectories",
     "ValidationMarkers",
     "Withdraw",

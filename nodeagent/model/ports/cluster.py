@@ -1,9 +1,10 @@
 """What is asked of the API server, and of those who label nodes in its place."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
-from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, PodLabelTable, Taint
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import ClusterNode, Eviction, NodeCondition, NodeEvent, PodLabelTable, Taint
 
 
 class NodeApi(Protocol):
@@ -26,10 +27,18 @@ class NodeApi(Protocol):
         ...
 
     async def write_condition(self, condition: NodeCondition, *, changed: bool) -> None:
-        """Set the node condition; `changed` says whether its status is another than before.
+        """Set one condition; `changed` says whether its status is another than before.
 
         Raises:
             NodeagentError: it was not written.
+        """
+        ...
+
+    async def remove_condition(self, kind: str) -> None:
+        """Take the condition of this type away.
+
+        Raises:
+            NodeagentError: it was not removed.
         """
         ...
 
@@ -74,6 +83,46 @@ class PodApi(Protocol):
 
         Raises:
             NodeagentError: they cannot be followed (any longer).
+        """
+        ...
+
+
+class PodEviction(Protocol):
+    """Asks pods to go, as `kubectl drain` does: their disruption budgets have the last word."""
+
+    async def evict_pod(self, pod: PodIdentity) -> Eviction:
+        """Ask one pod to go; safe to repeat while it goes.
+
+        Raises:
+            NodeagentError: nobody could be asked, or the right to it is missing.
+        """
+        ...
+
+
+class ClientPausing(Protocol):
+    """Parts of others on this node that have the driver open, and the labels by which they are paused."""
+
+    async def read_labels(self) -> Mapping[str, str]:
+        """The node's labels now, and not as they were last seen.
+
+        Raises:
+            NodeagentError: they could not be read.
+        """
+        ...
+
+    async def write_label(self, key: str, value: str) -> None:
+        """Set one label of the node, whoever has set it before.
+
+        Raises:
+            NodeagentError: it was not written.
+        """
+        ...
+
+    async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
+        """The pods of this node with one of these values of the label `app`, by name.
+
+        Raises:
+            NodeagentError: they could not be listed.
         """
         ...
 

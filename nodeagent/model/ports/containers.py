@@ -1,12 +1,12 @@
 """What is asked of the driver's files, CDI directories and container runtimes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.runtime import (
     ConfigTree,
@@ -79,7 +79,11 @@ class PartSpecs(Protocol):
     """Specifications of single containers, each with parts of GPUs of its own."""
 
     async def write_part(
-        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+        self,
+        names: tuple[str, ...],
+        gpus: Sequence[GpuUuid],
+        mounts: Sequence[ContainerMount],
+        environment: Mapping[str, str],
     ) -> None:
         """Have each of these names mean these GPUs, with all that a container needs in order to use them.
 
@@ -121,6 +125,16 @@ class PartFolders(Protocol):
 
         Raises:
             NodeagentError: it cannot be read, or is damaged.
+        """
+        ...
+
+    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+        """Tell containers, by the names of their folders, how busy their GPUs are, in the order of their limits.
+
+        A folder that is gone is passed over, and so is a GPU of which nothing is known.
+
+        Raises:
+            NodeagentError: some could not be told.
         """
         ...
 

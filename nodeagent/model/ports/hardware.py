@@ -6,7 +6,7 @@ from typing import Protocol
 
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
-from nodeagent.model.gpu import Gpu, GpuReadout
+from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.mig import GpuPartitions, Write
 from nodeagent.model.node_facts import NodeFacts
 from nodeagent.model.offering import Door
@@ -126,6 +126,37 @@ class PartitionSession(Protocol):
         """
         ...
 
+    async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
+        """Who may use this GPU.
+
+        Raises:
+            GpuError: this GPU cannot be asked.
+            DriverError: no GPU can be asked.
+        """
+        ...
+
+    async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
+        """Say who may use this GPU from now on; those who use it go on.
+
+        Raises:
+            PartitionRefused: the driver refused, and nothing changed.
+            GpuError: this GPU cannot be asked.
+            DriverError: no answer; whether anything changed must be read.
+        """
+        ...
+
+    async def set_time_slice(self, gpu: Gpu, number: int) -> None:
+        """Say how long each who shares this GPU has its turn: 0 for the driver's own choice, 1 to 3 for ever longer.
+
+        It is the GPU's until it is set otherwise, or the GPU is reset or the machine booted.
+
+        Raises:
+            PartitionRefused: the driver refused, and nothing changed.
+            GpuError: this GPU cannot be asked.
+            DriverError: no answer.
+        """
+        ...
+
 
 class GpuPartitioning(Protocol):
     """The one door by which the partitions of GPUs are changed."""
@@ -221,6 +252,20 @@ class ProcessPlace(Value, frozen=True):
 
     pod_uid: str = ""
     container_id: str = ""
+    name: str = ""
+    """What a process of the host is called; not asked for of others."""
+
+
+class ProcessEnding(Protocol):
+    """How a process of a pod is ended for good."""
+
+    async def end(self, pid: int, pod_uid: str) -> bool:
+        """Kill it; False where it is gone already, or is not that pod's any more.
+
+        Raises:
+            NodeagentError: it could not be done.
+        """
+        ...
 
 
 class ProcessPlaces(Protocol):

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, Change, GpuPart, PartTable, Reservation, Step
+from nodeagent.model.journal import Binding, Change, EndedClaim, GpuPart, PartTable, PreparedClaim, Reservation, Step
 from nodeagent.model.offering import Door
 
 
@@ -92,5 +93,34 @@ class PartLedger(Protocol):
 
         Raises:
             JournalUnavailable: it could not be written down, and all is as before.
+        """
+        ...
+
+
+class ClaimKeeper(Protocol):
+    """Keeps which claims are made ready; told to everybody as `ClaimBook`. It has one user, who decides."""
+
+    def claim_book(self) -> ClaimBook | None:
+        """What is prepared; `None` while nobody knows."""
+        ...
+
+    def ended_claim(self, uid: str) -> EndedClaim | None:
+        """A claim that was put away not long ago; `None` of any other."""
+        ...
+
+    async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuPart]) -> None:
+        """Write down that a claim is ready, or that it is being made so; `capacities` is what GPUs have to share.
+
+        Raises:
+            ClaimRefused: somebody else has one of its devices.
+            JournalUnavailable: it could not be made durable.
+        """
+        ...
+
+    async def unprepare_claim(self, uid: str, why: str) -> None:
+        """Write down that a claim was put away.
+
+        Raises:
+            JournalUnavailable: it could not be made durable, and all is as before.
         """
         ...

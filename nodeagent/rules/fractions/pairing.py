@@ -6,6 +6,7 @@ Refuses to guess: where the records contradict each other the kubelet is told to
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -26,18 +27,45 @@ class Caller(Value, frozen=True):
     cores: tuple[DeviceId, ...]
     memory: tuple[DeviceId, ...] = ()
 
+    def describe(self) -> str:
+        """Who it is, for people."""
+        return f"{self.pod.describe()} ({self.containers[0]})"
 
-class Records(Value, frozen=True):
+
+class Records(Value, frozen=True, dict=True):
     """What there is to know of who holds what; each may be empty where its source could not be read."""
 
     listed: tuple[ContainerDevices, ...] = ()
     """The kubelet's list of pods: by name."""
     noted: tuple[ContainerDevices, ...] = ()
     """The kubelet's checkpoint: by uid."""
-    pods: tuple[PodIdentity, ...] = ()
-    """Pods of which name and uid are known, from whoever knows them."""
-    starting: Mapping[str, Collection[str]] | None = None
-    """By uid the containers that may start now; `None` where nobody knows."""
+
+    @cached_property
+    def halves(self) -> tuple[tuple[PodIdentity, str], ...]:
+        """A name and a uid for each entry of the notes whose ids the list has by name: they are one pod's."""
+        named = {(entry.resource, frozenset(entry.devices)): entry.pod for entry in self.listed if not entry.pod.uid}
+        known = ((named.get((each.resource, frozenset(each.devices))), each.pod) for each in self.noted)
+        return tuple((name, noted.uid) for name, noted in known if name is not None and not noted.name)
+
+    @cached_property
+    def by_uid(self) -> Mapping[str, PodIdentity]:
+        """The first such pair of each uid, with both."""
+        return {uid: replace(name, uid=uid) for name, uid in reversed(self.halves)}
+
+    @cached_property
+    def by_name(self) -> Mapping[tuple[str, str], PodIdentity]:
+        """The first such pair of each name, with both."""
+        return {(name.namespace, name.name): replace(name, uid=uid) for name, uid in reversed(self.halves)}
+
+
+def is_proven(noted: Sequence[ContainerDevices], core: ResourceName, ids: Iterable[DeviceId], promised: str) -> bool:
+    """Whether the notes alone say whose these ids are: one pod's, and they carry the name last promised for them.
+
+    That name was told to nobody but the container that was admitted with these ids last, so the notes are not late.
+    """
+    wanted = set(ids)
+    found = [entry for entry in noted if entry.resource == core and wanted == set(entry.devices)]
+    return len({entry.pod for entry in found}) == 1 and any(promised in entry.cdi_names for entry in found)
 
 
 def find_caller(records: Records, core: ResourceName, memory: ResourceName | None, ids: Sequence[DeviceId]) -> Caller:
@@ -46,37 +74,32 @@ def find_caller(records: Records, core: ResourceName, memory: ResourceName | Non
     Raises:
         CallerUnclear: the records do not tell yet, or contradict each other.
     """
-    listed = _list_holders(records, records.listed, core, ids)
-    noted = _list_holders(records, records.noted, core, ids)
+    listed = _list_holders(records.listed, core, ids)
+    noted = _list_holders(records.noted, core, ids)
     pods = _join({pod for pod, _ in listed}, {pod for pod, _ in noted})
     if not pods:
         raise CallerUnclear(core, "the kubelet has not written down yet who has them")
     if len(pods) > 1:
-        raise CallerUnclear(core, f"the kubelet's records name {' and '.join(sorted(map(_describe, pods)))}")
+        raise CallerUnclear(core, f"the kubelet's records name {' and '.join(sorted(map(PodIdentity.describe, pods)))}")
     pod = find_other_half(records, *pods)
-    containers = _narrow(records, pod, tuple(dict.fromkeys(container for _, container in (*noted, *listed))))
-    held = {container: _find_memory(records, memory, pod, container) for container in containers}
-    if len({len(each) for each in held.values()}) > 1:
-        reason = f"{', '.join(containers)} of {_describe(pod)} hold the same ids and differ in what else they hold"
+    containers = tuple(dict.fromkeys(container for _, container in (*noted, *listed)))
+    held = [_find_memory(records, memory, pod, container) for container in containers]
+    # They never run at once, and the pod was admitted with as much as the one that has most.
+    most = max(held, key=len)
+    if any(not set(most).issuperset(each) for each in held):
+        reason = f"{', '.join(containers)} of {pod.describe()} hold the same ids and differ in what else they hold"
         raise CallerUnclear(core, reason)
-    return Caller(pod=pod, containers=containers, cores=tuple(sorted(ids)), memory=held[containers[0]])
+    return Caller(pod=pod, containers=containers, cores=tuple(sorted(ids)), memory=most)
 
 
 def _list_holders(
-    records: Records, entries: Iterable[ContainerDevices], core: ResourceName, ids: Iterable[DeviceId]
+    entries: Iterable[ContainerDevices], core: ResourceName, ids: Iterable[DeviceId]
 ) -> list[tuple[PodIdentity, str]]:
     """Pod and container of each entry that has these ids and no others."""
     wanted = set(ids)
     return [
-        (_complete(records, entry.pod), entry.container)
-        for entry in entries
-        if entry.resource == core and wanted == set(entry.devices)
+        (entry.pod, entry.container) for entry in entries if entry.resource == core and wanted == set(entry.devices)
     ]
-
-
-def _complete(records: Records, pod: PodIdentity) -> PodIdentity:
-    """With name and uid where somebody knows both."""
-    return next((known for known in records.pods if _is_same(pod, known)), pod)
 
 
 def _is_same(entry: PodIdentity, pod: PodIdentity) -> bool:
@@ -99,20 +122,8 @@ def find_other_half(records: Records, pod: PodIdentity) -> PodIdentity:
     """With name and uid where another container of the pod has both: the list leaves out init containers."""
     if pod.name and pod.uid:
         return pod
-    named = {(entry.resource, frozenset(entry.devices)): entry.pod for entry in records.listed if not entry.pod.uid}
-    for entry in records.noted:
-        found = named.get((entry.resource, frozenset(entry.devices)))
-        if found is not None and not entry.pod.name:
-            both = replace(found, uid=entry.pod.uid)
-            if _is_same(pod, both):
-                return both
-    return pod
-
-
-def _narrow(records: Records, pod: PodIdentity, containers: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that may start now; all of them where that is not known, or cannot be so."""
-    starting = None if records.starting is None else records.starting.get(pod.uid)
-    return tuple(each for each in containers if starting is None or each in starting) or containers
+    found = records.by_uid.get(pod.uid) if pod.uid else records.by_name.get((pod.namespace, pod.name))
+    return found or pod
 
 
 def _find_memory(
@@ -120,13 +131,9 @@ def _find_memory(
 ) -> tuple[DeviceId, ...]:
     found: set[DeviceId] = set()
     for entry in (*records.listed, *records.noted):
-        if (entry.resource, entry.container) == (memory, container) and _is_same(_complete(records, entry.pod), pod):
+        if (entry.resource, entry.container) == (memory, container) and _is_same(entry.pod, pod):
             found.update(entry.devices)
     return tuple(sorted(found))
-
-
-def _describe(pod: PodIdentity) -> str:
-    return f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
 
 
 class Standing(NamedTuple):

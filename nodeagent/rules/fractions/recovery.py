@@ -1,7 +1,8 @@
 """What is done about a part of a GPU once all that know of it have been asked: the journal, the kubelet, the GPUs.
 
 Owns the table of recovery, at a start and at each periodic check.
-Refuses to release on one source's word, at one look, or where a source could not be read: unreadable is not empty.
+Refuses to release on one source's word, or where a source could not be read: unreadable is not empty; and at one look,
+but where the pod is said to have finished for good.
 What the kubelet holds is adopted whoever does not know of it.
 """
 
@@ -81,6 +82,8 @@ class Evidence(Value, frozen=True):
     kubelet: Kubelet
     process: Process = Process.NONE
     container: Container = Container.ABSENT
+    is_finished: bool = False
+    """Whether the API server says that nothing of its pod will run any more."""
     is_ignored: bool = False
     """Whether the process is on the list of those that are left alone."""
     over_since_seconds: float | None = None
@@ -145,7 +148,10 @@ def _decide_forgotten(evidence: Evidence) -> Finding:
 
 
 def _decide_over(evidence: Evidence, action: Action, reason: str) -> Finding:
-    """What seems to be over is over when a later look finds it so too."""
+    """What seems to be over is over when a later look finds it so too, or when its pod can never run again."""
+    if evidence.is_finished:
+        # Schedulers count it as free from now on.
+        return Finding(action=action, reason="its pod has finished, as all others agree")
     since = evidence.over_since_seconds
     if since is None or evidence.now_seconds - since < BETWEEN_LOOKS_SECONDS:
         return Finding(action=Action.LOOK_AGAIN, reason=reason)

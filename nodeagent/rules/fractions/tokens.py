@@ -138,12 +138,12 @@ class _Stock:
         self._groups = defaultdict[tuple[int, str], list[DeviceId]](list)
         for device_id in free:
             self._groups[_place(device_id)].append(device_id)
-        for ids in self._groups.values():
-            ids.sort(key=_order)
 
     def take(self, place: tuple[int, str], count: int) -> list[DeviceId]:
         """As many of a group as it has, at most so many."""
         ids = self._groups.get(place, [])
+        # Here and not before: most groups are never taken from.
+        ids.sort(key=_order)
         taken = ids[:count]
         del ids[:count]
         return taken

@@ -146,6 +146,34 @@ def render_choice(profile: Profile, choice: Choice) -> dict[str, str]:
     return _render_allocated(profile, choice)
 
 
+def render_correction(
+    profile: Profile,
+    annotations: Mapping[str, str],
+    parts: Sequence[ChosenPart],
+    *,
+    container: int,
+    init_containers: int,
+) -> dict[str, str]:
+    """The annotations by which a pod says that one container has other GPUs than were chosen for it.
+
+    Args:
+        profile: by which names.
+        annotations: the pod's; what they say of other containers stays.
+        parts: what the container has.
+        container: its number among the pod's containers, init containers first.
+        init_containers: how many of those there are.
+    """
+    if isinstance(profile, CoresProfile):
+        by_uuid, *by_index = _name_predicates(profile, container, init_containers)
+        indexes = ",".join(str(chosen.index) for chosen in parts)
+        return {by_uuid: ",".join(chosen.part.gpu for chosen in parts), **dict.fromkeys(by_index, indexes)}
+    said = next((text for key in profile.allocated if (text := annotations.get(key, "").strip())), "")
+    containers = said[:_LONGEST].removesuffix(";").split(";")
+    containers += [""] * (container + 1 - len(containers))
+    containers[container] = "".join(_render_device(chosen.part) for chosen in parts)
+    return dict.fromkeys(profile.allocated, "".join(f"{each};" for each in containers))
+
+
 def _render_predicate(profile: CoresProfile, choice: Choice) -> dict[str, str]:
     rendered = {
         profile.predicate_node: choice.node,

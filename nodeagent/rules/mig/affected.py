@@ -10,7 +10,7 @@ from typing import Final
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceUuid
-from nodeagent.model.journal import PartTable
+from nodeagent.model.journal import PartTable, PreparedClaim
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.values import Value
@@ -83,6 +83,15 @@ def find_in_the_way(
         if _find_device(process, by_instance, gpu) in affected and pods.get(process.pid, "") not in known
     ]
     return (*holders, *strangers)
+
+
+def list_claimants(affected: Collection[DeviceUuid], claims: Iterable[PreparedClaim]) -> tuple[InTheWay, ...]:
+    """The claims that have one of these devices as it is; one that is made for a claim goes with that claim."""
+    return tuple(
+        InTheWay(name=f"claim {claim.namespace}/{claim.name}")
+        for claim in sorted(claims, key=lambda one: one.uid)
+        if any(device.uuid in affected and not device.is_made for device in claim.devices)
+    )
 
 
 def _list_holders(affected: Collection[DeviceUuid], allocations: Iterable[Allocation]) -> Iterable[InTheWay]:

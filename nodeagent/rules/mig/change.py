@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodeagent.model.journal import Change, Step
-from nodeagent.model.mig import GpuPartitions, Write, WriteKind
+from nodeagent.model.mig import GpuPartitions, Write
 from nodeagent.model.values import Value
 from nodeagent.rules.mig.steps import Goal
 from nodeagent.rules.mig.wanted import Wanted
@@ -51,7 +51,7 @@ class Progress(Value, frozen=True):
     reason: str = ""
     """Why it goes back."""
     writes: tuple[Write, ...] = ()
-    """Those begun in this direction; the last one may or may not have happened."""
+    """Those that were to be made in this direction, before the first of each step; which of them were, the GPU says."""
     has_written: bool = False
     """Whether any call was begun at all, in whichever direction."""
 
@@ -61,11 +61,6 @@ class Progress(Value, frozen=True):
         if self.is_going_back:
             return Goal(before=self.intent.before)
         return Goal(wanted=self.intent.wanted)
-
-    @property
-    def was_reset(self) -> bool:
-        """Whether a reset was tried already in this direction."""
-        return any(write.kind is WriteKind.RESET for write in self.writes)
 
 
 class ChangeUnreadable(ValueError):
@@ -78,9 +73,19 @@ def begin_step(intent: Intent, at_seconds: float) -> Step:
     return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(bare).decode())
 
 
-def write_step(write: Write, at_seconds: float) -> Step:
-    """A call that changes the GPU, before it is made."""
-    return Step(name=WRITE, at_seconds=at_seconds, payload=msgspec.json.encode(write).decode())
+def write_step(writes: Sequence[Write], at_seconds: float) -> Step:
+    """Calls that change the GPU, before the first of them is made."""
+    return Step(name=WRITE, at_seconds=at_seconds, payload=msgspec.json.encode(writes).decode())
+
+
+def read_writes(step: Step) -> tuple[Write, ...]:
+    """The calls of such a step; one that stands alone was written by an agent that wrote down each by itself.
+
+    Raises:
+        DecodeError: it is of a later version's making.
+    """
+    read = msgspec.json.decode(step.payload, type=Write | tuple[Write, ...])
+    return (read,) if isinstance(read, Write) else read
 
 
 def back_step(reason: str, at_seconds: float) -> Step:
@@ -106,6 +111,5 @@ def _read(steps: Sequence[Step]) -> Progress:
         if step.name == BACK:
             progress = replace(progress, is_going_back=True, reason=step.payload, writes=())
         else:
-            write = msgspec.json.decode(step.payload, type=Write)
-            progress = replace(progress, writes=(*progress.writes, write), has_written=True)
+            progress = replace(progress, writes=(*progress.writes, *read_writes(step)), has_written=True)
     return progress

@@ -24,6 +24,8 @@ class GpuPlan(Value, frozen=True):
     """`- 3g.40gb at slot 4`, `  1g.10gb at slot 0`, `+ 2g.20gb at slot 4`; empty where nothing changes."""
     refusal: str = ""
     """Why it cannot be."""
+    left: str = ""
+    """Why it is not touched although the layout means it among all."""
 
     @property
     def changes(self) -> bool:

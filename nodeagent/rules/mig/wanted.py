@@ -31,6 +31,8 @@ class WantedOfNode(Value, frozen=True):
     """What a layout wants of the GPUs that it covers, and what of it cannot be."""
 
     gpus: Mapping[GpuUuid, Wanted]
+    named: frozenset[GpuUuid] = frozenset()
+    """GPUs that it means by themselves, and not among all."""
     uncovered: tuple[GpuUuid, ...] = ()
     """GPUs of which it says nothing: they stay as they are."""
     problems: tuple[str, ...] = ()
@@ -43,6 +45,7 @@ def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.pci.address)
     wanted: dict[GpuUuid, Wanted] = {}
+    named: set[GpuUuid] = set()
     uncovered: list[GpuUuid] = []
     problems: list[str] = []
     for place, gpu in enumerate(ordered):
@@ -52,11 +55,12 @@ def want_of_gpus(layout: Layout, gpus: Iterable[Gpu]) -> WantedOfNode:
             continue
         part = parts[-1]
         if gpu.mig is not None:
+            named |= {gpu.uuid} if _is_named(part) else set()
             wanted[gpu.uuid] = Wanted(enabled=part.enabled, profiles=part.profiles)
         elif part.enabled and _is_named(part):
             problems.append(f"GPU {gpu.index} ({gpu.name}) knows no MIG: leave it out of the layout")
     problems += _list_absent(layout, ordered)
-    return WantedOfNode(gpus=wanted, uncovered=tuple(uncovered), problems=tuple(problems))
+    return WantedOfNode(gpus=wanted, named=frozenset(named), uncovered=tuple(uncovered), problems=tuple(problems))
 
 
 def _is_named(part: LayoutPart) -> bool:

@@ -11,7 +11,7 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import render_device_id, render_index
 
-SharingStrategy = Literal["none", "time-slicing"]
+SharingStrategy = Literal["none", "time-slicing", "mps"]
 
 
 class PluginDevice(Value, frozen=True):
@@ -29,6 +29,8 @@ class PluginDevice(Value, frozen=True):
     numa_node: int | None = None
     withheld: str = ""
     """Why it must not be handed out whatever its health; empty when it may."""
+    by_mps: bool = False
+    """Whether those who have a share of it go through a daemon of the multi-process service."""
 
 
 class Resource(Value, frozen=True):
@@ -77,7 +79,7 @@ class Candidate(Value, frozen=True):
         """What a container would be given."""
         return self.gpu.uuid if self.mig is None else self.mig.uuid
 
-    def device(self, replica: int | None = None) -> PluginDevice:
+    def device(self, replica: int | None = None, *, by_mps: bool = False) -> PluginDevice:
         """The device as offered, or one of its shares."""
         numa = self.gpu.numa_node
         return PluginDevice(
@@ -92,6 +94,7 @@ class Candidate(Value, frozen=True):
             # a node that the kernel does not know is no node 0: the kubelet then gets no topology at all
             numa_node=numa if numa is not None and numa >= 0 else None,
             withheld=self.withheld,
+            by_mps=by_mps,
         )
 
 
@@ -103,11 +106,15 @@ class Offered(Value, frozen=True):
     """What its resource would be called if it were not shared."""
     resource: ResourceName
     replicas: int = 1
+    by_mps: bool = False
+    """Whether its shares are used at the same time, through a daemon, rather than by turns."""
 
     @property
     def strategy(self) -> SharingStrategy:
-        """How those who hold a share of it take turns; `none` for a device that is not shared."""
-        return "time-slicing" if self.replicas > 1 else "none"
+        """How those who hold a share of it use it; `none` for a device that is not shared."""
+        if self.replicas == 1:
+            return "none"
+        return "mps" if self.by_mps else "time-slicing"
 
     @property
     def renamed(self) -> bool:
@@ -117,7 +124,7 @@ class Offered(Value, frozen=True):
     def list_devices(self) -> tuple[PluginDevice, ...]:
         """What the kubelet will know: the device, or each of its shares."""
         shares = range(self.replicas) if self.replicas > 1 else (None,)
-        return tuple(self.device.device(share) for share in shares)
+        return tuple(self.device.device(share, by_mps=self.by_mps) for share in shares)
 
 
 class Offer(Value, frozen=True):

@@ -14,6 +14,7 @@ from typing import Final
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.doors import ALL, DoorChange, DoorRule
 from nodeagent.model.allocation import Allocation
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.journal import PartTable
@@ -140,8 +141,17 @@ def list_part_holders(gpu: GpuUuid, parts: PartTable) -> tuple[DoorHolder, ...]:
     """The containers that have a part of this GPU."""
     return tuple(
         DoorHolder(door=Door.FRACTIONS, name=f"binding {each.number}", pod=each.pod, container=each.container)
-        for each in parts.bindings.values()
-        if any(part.gpu == gpu for part in each.parts)
+        for each in parts.by_gpu.get(gpu, ())
+    )
+
+
+def list_claim_holders(gpu: GpuUuid, book: ClaimBook) -> tuple[DoorHolder, ...]:
+    """The pods that have this GPU, or a part of it, by claims; a claim that names none stands for itself."""
+    claims = {claim.uid: claim for claim, _ in book.by_gpu.get(gpu, ())}
+    return tuple(
+        DoorHolder(door=Door.CLAIMS, name=f"claim {claim.describe()}", pod=pod)
+        for claim in claims.values()
+        for pod in claim.pods or (None,)
     )
 
 

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.sharing import TimeSlicing
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import ResourceName
 from nodeagent.rules.offer.devices import (
@@ -22,7 +21,7 @@ from nodeagent.rules.offer.devices import (
 )
 from nodeagent.rules.offer.layout import plan_candidates
 from nodeagent.rules.offer.naming import NAME_MAX, plan_name
-from nodeagent.rules.offer.sharing import share_devices
+from nodeagent.rules.offer.sharing import find_sharing, share_devices
 from nodeagent.rules.selectors import select_gpus
 
 
@@ -35,7 +34,7 @@ def plan_resources(inventory: Inventory, settings: Settings, closed: Container[s
         closed: GPUs that are not given whole, or not to anybody new.
     """
     offer = plan_offer(inventory.gpus, settings, closed)
-    sharing = _find_sharing(settings)
+    sharing = find_sharing(settings.sharing)
     devices = defaultdict[ResourceName, list[PluginDevice]](list)
     for each in offer.devices:
         devices[each.resource].extend(each.list_devices())
@@ -57,8 +56,7 @@ def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] =
     problems: list[ResourceProblem] = []
     selected = select_gpus(gpus, settings.gpus.include, settings.gpus.exclude)
     chosen = tuple(gpu for gpu in selected if gpu.uuid not in closed)
-    sharing = _find_sharing(settings)
-    _note_refused_sharing(settings, problems)
+    sharing = find_sharing(settings.sharing)
     named = defaultdict[ResourceName, list[Candidate]](list)
     for candidate in plan_candidates(chosen, settings.device_plugin.mig_strategy, problems):
         named[plan_name(candidate, settings)].append(candidate)
@@ -71,17 +69,3 @@ def plan_offer(gpus: Iterable[Gpu], settings: Settings, closed: Container[str] =
     reason = f"the name is longer than {NAME_MAX} characters: give it a shorter one"
     problems += [ResourceProblem(subject=name, reason=reason) for name in refused]
     return Offer(devices=tuple(each for each in offered if each.resource not in refused), problems=tuple(problems))
-
-
-def _find_sharing(settings: Settings) -> TimeSlicing | None:
-    """The section in force. The one for MPS, which would win, is refused: devices then stay whole."""
-    return settings.sharing.timeSlicing if settings.sharing.mps is None else None
-
-
-def _note_refused_sharing(settings: Settings, problems: list[ResourceProblem]) -> None:
-    if settings.sharing.mps is not None:
-        reason = (
-            "sharing by MPS needs its control daemon, which nodeagent does not run yet: devices are offered whole;"
-            " use sharing.timeSlicing or remove the section"
-        )
-        problems.append(ResourceProblem(subject="sharing.mps", reason=reason))

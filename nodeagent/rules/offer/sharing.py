@@ -1,20 +1,32 @@
 """How devices are offered several times.
 
-Owns which entry of the configuration shares which device, and what the result is called.
+Owns which section and which entry of the configuration shares which device, what the result is called, and what cannot
+be shared so.
 The first entry that fits a device counts, so that models or single GPUs can be shared each in their own way.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
-from nodeagent.config.sections.sharing import SharedResource, TimeSlicing
+from msgspec.structs import replace
+
+from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings, TimeSlicing
 from nodeagent.model.ids import ResourceName
+from nodeagent.rules.mps.limits import find_most_replicas
 from nodeagent.rules.offer.devices import Candidate, Offered
 from nodeagent.rules.offer.naming import full_name
 from nodeagent.rules.selectors import fits_pattern, selects_device
 
+Sharing: TypeAlias = TimeSlicing | Mps
+
+
+def find_sharing(settings: SharingSettings) -> Sharing | None:
+    """The section in force; that for MPS wins, as in NVIDIA's device plugin."""
+    return settings.mps or settings.timeSlicing
+
 
 def share_devices(
-    base: ResourceName, candidates: Sequence[Candidate], sharing: TimeSlicing | None, prefix: str
+    base: ResourceName, candidates: Sequence[Candidate], sharing: Sharing | None, prefix: str
 ) -> Iterator[Offered]:
     """Each device of a resource, with the name of the resource that it or its shares end up in."""
     entries = [entry for entry in sharing.resources if full_name(entry.name, prefix) == base] if sharing else []
@@ -29,7 +41,20 @@ def share_devices(
         entry = entries[index]
         suffix = ".shared" if sharing is not None and sharing.renameByDefault else ""
         name = full_name(entry.rename, prefix) if entry.rename else ResourceName(base + suffix)
-        yield Offered(device=candidate, base=base, resource=name, replicas=entry.replicas)
+        by_mps = isinstance(sharing, Mps)
+        refusal = _refuse_mps(candidate, entry.replicas) if by_mps and not candidate.withheld else ""
+        device = replace(candidate, withheld=refusal) if refusal else candidate
+        yield Offered(device=device, base=base, resource=name, replicas=entry.replicas, by_mps=by_mps)
+
+
+def _refuse_mps(candidate: Candidate, replicas: int) -> str:
+    """Why a device cannot be shared by MPS; empty where it can."""
+    if candidate.mig is not None or candidate.gpu.mig_enabled:
+        return "MPS does not share MIG devices here: share them by time slicing, or switch MIG off"
+    most = find_most_replicas(candidate.gpu)
+    if replicas > most:
+        return f"MPS has {most} clients of this GPU at most, and `sharing.mps` asks for {replicas} replicas: lower it"
+    return ""
 
 
 def _fits(entry: SharedResource, candidate: Candidate) -> bool:

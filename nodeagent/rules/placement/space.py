@@ -118,6 +118,7 @@ def plan_space(
     withheld: Mapping[GpuUuid, str],
     users_max: int | None = None,
     memory_ratio: float = 1.0,
+    foreign: Mapping[GpuUuid, int] | None = None,
 ) -> Space:
     """The account before anything is given.
 
@@ -127,7 +128,9 @@ def plan_space(
         withheld: why nothing of a GPU may be given, for those of which nothing may.
         users_max: in how many shares one GPU may be given at most.
         memory_ratio: how much of its memory each GPU promises; more than 1 promises more than there is.
+        foreign: by GPU the bytes that programs use which were given nothing; nobody gets such a GPU alone.
     """
+    used = foreign or {}
     gpus = tuple(sorted(inventory.gpus, key=lambda gpu: (gpu.index, gpu.uuid)))
     rooms = tuple(
         GpuRoom(
@@ -136,6 +139,8 @@ def plan_space(
             memory_bytes=int(gpu.memory_total_bytes * memory_ratio),
             users_max=users_max,
             withheld=withheld.get(gpu.uuid, ""),
+            foreign_bytes=used.get(gpu.uuid, 0),
+            foreign=gpu.uuid in used,
         )
         for gpu in gpus
     )

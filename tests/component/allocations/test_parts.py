@@ -1,5 +1,6 @@
 """Promises and bindings of parts of GPUs, in the journal by way of the relay."""
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -32,6 +33,7 @@ async def test_promised_bound_and_released(world: World) -> None:
         assert world.durable().fractions.bindings == {3: binding}
         changed = await world.relay.bind(replace(binding, parts=(part(0, 80, 8),)), CAPACITIES)
         assert changed.number == 3
+        await anyio.wait_all_tasks_blocked()
         latest = world.bus.latest(PartTable)
         assert latest is not None
         assert latest.value.bindings == {3: changed}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, run_command, running_agent, running_simulation
+from tests.support.programs.agent_process import AgentProcess, run_command, running_agent, running_simulation
 
 STATE = "/api/v1/state"
 
@@ -30,6 +30,7 @@ def show(node: AgentProcess) -> tuple[int, str, dict[str, Any]]:
     return status.returncode, status.stdout.splitlines()[1], record  # after the line that says that all is made up
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "code", "headline", "condition"),
     [
@@ -54,6 +55,7 @@ def test_a_configuration_that_offers_less_is_told(
         assert record["sentence"] in node.get("/readyz")[1]
 
 
+@pytest.mark.long
 def test_a_gpu_taken_out_is_missed_until_it_is_forgotten() -> None:
     """Under a running pod and after; pods can get seven of eight."""
     with running("--pods", "8") as node:
@@ -72,6 +74,7 @@ def test_a_gpu_taken_out_is_missed_until_it_is_forgotten() -> None:
         assert run_command(node.directory, "gpu", "forget", "3").returncode != 0
 
 
+@pytest.mark.long
 def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
     """Headline, metrics and the gauges that clusters alert on agree."""
     quick = ("--set", "health.poll_seconds=0.5", "--set", "driver.call_timeout_seconds=0.5")
@@ -91,6 +94,7 @@ def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
         assert line.endswith(" 0")
 
 
+@pytest.mark.long
 def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
     """At no moment is all well while a reading is old; a condition tells it, and the metric has that condition."""
     with running("--set", "driver.call_timeout_seconds=20") as node:
@@ -117,6 +121,7 @@ def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
         assert "sample-stale" in readiness
 
 
+@pytest.mark.long
 def test_a_preference_is_of_what_pods_can_get_now() -> None:
     """A lost GPU is not recommended, nor one that is held; a pod that asks for more than there is waits."""
     with running("--pods", "0") as node:
@@ -131,6 +136,7 @@ def test_a_preference_is_of_what_pods_can_get_now() -> None:
         assert "a pod that asks for 8 waits: 7 of 8 are free and healthy" in waits
 
 
+@pytest.mark.long
 def test_gpus_that_are_all_gone_are_missed_by_an_agent_that_was_started_without_them(short_dir: Path) -> None:
     """A node that had GPUs is broken, and no node that never had any; a person may say that they are gone for good."""
     profile = short_dir / "node.yaml"
@@ -156,6 +162,7 @@ def test_gpus_that_are_all_gone_are_missed_by_an_agent_that_was_started_without_
         assert "gpus-all-gone" not in agent.get("/api/v1/conditions")[1]
 
 
+@pytest.mark.long
 def test_what_happened_outlives_the_agent(short_dir: Path) -> None:
     """Events of the last life stand before those of this one, with their causes; a damaged file is said."""
     words = ("--set", "gpus.source=simulated:t4", "--set", "kubernetes.enabled=false")

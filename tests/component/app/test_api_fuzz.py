@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.components.web.api.openapi import DOCUMENT
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
-from tests.support.json_schema import find_breaks
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
+from tests.support.texts.json_schema import find_breaks
 
 EXAMPLES = 250
 ODD = settings(
@@ -193,6 +193,7 @@ def _find_fault_of_error(case: Case, answer: Answer, kind: str) -> str:
     return f"{breaks}" if breaks or problem["status"] != answer.status else ""
 
 
+@pytest.mark.long
 @ODD
 @given(case=cases(PATHS, METHODS))
 def test_whatever_is_sent_the_answer_is_declared(node: AgentProcess, case: Case) -> None:
@@ -202,6 +203,7 @@ def test_whatever_is_sent_the_answer_is_declared(node: AgentProcess, case: Case)
     assert case.method in {"GET", "HEAD"} or answer.status >= 400 or answer is CUT_OFF
 
 
+@pytest.mark.long
 @ODD
 @given(case=cases(GETS, ("GET",)))
 def test_every_call_keeps_its_form_for_odd_parameters(node: AgentProcess, case: Case) -> None:
@@ -209,6 +211,7 @@ def test_every_call_keeps_its_form_for_odd_parameters(node: AgentProcess, case: 
     assert find_fault(case, ask_tcp(node, case)) == ""
 
 
+@pytest.mark.long
 @ODD
 @given(case=cases(POSTS, ("POST",)))
 def test_commands_take_any_body_without_harm(node: AgentProcess, case: Case) -> None:

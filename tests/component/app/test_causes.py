@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, run_command, running_simulation
-from tests.support.html import Page
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, run_command, running_simulation
+from tests.support.texts.html import Page
 
 Events = dict[int, dict[str, Any]]
 
@@ -102,6 +102,7 @@ def test_the_page_shows_one_chain(node: AgentProcess) -> None:
     assert "labels changed" in node.get("/gpus/3")[1]
 
 
+@pytest.mark.long
 def test_the_terminal_shows_the_same_chain(node: AgentProcess) -> None:
     """`nodeagent events` indents what follows from the XID under it, and can be asked about the one GPU."""
     lines = run_command(node.directory, "events", "--gpu", "3").stdout.splitlines()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.app.cluster_side import ClusterSide
 from nodeagent.app.control import Control
 from nodeagent.app.late import LateStart
+from nodeagent.app.sides.cluster import ClusterSide
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.channels.bus import Bus

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.node import BenchNode, bench_node, read_memory_kib
-from tests.support.agent_process import AgentProcess, run_command, running_agent
-from tests.support.crowding import Crowd, crowding
+from tests.bench.around.node import BenchNode, bench_node, read_memory_kib
+from tests.support.programs.agent_process import AgentProcess, run_command, running_agent
+from tests.support.wire.crowding import Crowd, crowding
 
 DESCRIPTORS = 256
 CONNECTIONS = 400
@@ -108,7 +108,7 @@ def count_descriptors(agent: AgentProcess) -> int:
     return len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("said", RATES.values(), ids=RATES.keys())
 def test_connections_that_say_nothing_disable_nothing(said: bytes) -> None:
     """Probe, command line, admin socket and admissions answer, memory and log stay small."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_simulation
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, running_simulation
 
 FOREIGN = "metrics.example.com"
 
@@ -38,7 +38,7 @@ def test_a_name_is_foreign_until_it_is_given(short_dir: Path) -> None:
         assert ask(agent, "GET", "/metrics", "other.example.com").status == 421
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_head_of_a_stream_ends_and_allow_tells_the_truth(short_dir: Path) -> None:
     """Each path with its own methods; every answer says whose it is."""
     with running_simulation(short_dir) as agent:

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from nodeagent.app.sides.mig_owed import STORE
+from nodeagent.components.mig.wish import Remembered, encode_remembered
+from nodeagent.edge.host.files.sealed_file import SealedFile
+from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
 from nodeagent.model.mig import WriteKind
+from tests.bench.around.api_server import api_server
+from tests.fakes.apiserver import NODE
 from tests.fakes.nvml.control import FakeNvml
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_agent, running_simulation
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, running_agent, running_simulation
 
 WRITING = ("nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance")
 LAYOUT = "2g.20gb 1g.10gb 1g.10gb 3g.40gb"
@@ -45,7 +51,11 @@ def wait_standing(agent: AgentProcess, layout: str, standing: str) -> dict[str, 
 
 
 def list_profiles(agent: AgentProcess) -> list[list[str]]:
-    gpus = [record["gpu"] for record in agent.get_json("/api/v1/gpus")["gpus"]]
+    return read_profiles(json.dumps(agent.get_json("/api/v1/gpus")))
+
+
+def read_profiles(body: str) -> list[list[str]]:
+    gpus = [record["gpu"] for record in json.loads(body)["gpus"]]
     return [sorted(device["profile"] for device in gpu["mig"]["devices"]) for gpu in gpus]
 
 
@@ -55,6 +65,7 @@ def list_children(agent: AgentProcess) -> list[str]:
     return [Path(f"/proc/{pid}/cmdline").read_text() for pid in children]
 
 
+@pytest.mark.long
 def test_gpus_are_cut_by_a_worker_that_is_gone_afterwards(short_dir: Path, fake: FakeNvml) -> None:
     """Each call once; what was made is seen by the process that reads."""
     with running_agent(short_dir, *use(fake)) as agent:
@@ -77,6 +88,7 @@ def test_an_agent_that_cuts_no_gpus_refuses_to(short_dir: Path, fake: FakeNvml) 
         assert fake.calls("nvmlDeviceSetMigMode") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("calls", [1, 6, 17])
 def test_whoever_is_killed_in_the_middle_goes_on_after_a_restart(short_dir: Path, fake: FakeNvml, calls: int) -> None:
     """With SIGKILL, at whatever call; the next agent ends in the layout that was asked for."""
@@ -97,6 +109,7 @@ def test_whoever_is_killed_in_the_middle_goes_on_after_a_restart(short_dir: Path
         assert fake.calls("nvmlDeviceSetMigMode") <= 9
 
 
+@pytest.mark.long
 def test_the_kubelet_hears_of_a_new_layout_soon(short_dir: Path) -> None:
     """From the word of a person to the kubelet's new resources, in a simulation with a kubelet."""
     words = ("--pods", "0", "--set", "mig.manage=true", "--set", "device_plugin.mig_strategy=mixed")
@@ -113,6 +126,7 @@ def test_the_kubelet_hears_of_a_new_layout_soon(short_dir: Path) -> None:
         agent.wait_until("/api/v1/state", is_told, "never offered 56 devices")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [WriteKind.CREATE, WriteKind.MODE_ON])
 def test_a_driver_that_refuses_leaves_gpus_as_they_were(short_dir: Path, fake: FakeNvml, kind: WriteKind) -> None:
     """And the node says so."""
@@ -123,11 +137,13 @@ def test_a_driver_that_refuses_leaves_gpus_as_they_were(short_dir: Path, fake: F
         agent.post("/api/v1/layout", {"layout": "all-balanced"})
         state = wait_standing(agent, "all-balanced", "failed")
         assert "the driver reports an unknown error" in state["detail"]
-        assert list_profiles(agent) == [[]] * 8
+        # The driver is asked on a clock of its own; what is known may still be what was there on the way.
+        agent.wait_until("/api/v1/gpus", lambda body: read_profiles(body) == [[]] * 8, "GPUs were left cut")
         assert not any(gpu.mig_mode for gpu in fake.state.gpus if gpu.present)
         agent.wait_for("/api/v1/conditions", "mig-change-failed")
 
 
+@pytest.mark.long
 def test_resources_that_stay_never_go_through_zero(short_dir: Path) -> None:
     """While other GPUs change, the kubelet has those of a GPU that is right all the time."""
     words = ("--pods", "0", "--set", "mig.manage=true", "--set", "device_plugin.mig_strategy=mixed")
@@ -141,3 +157,21 @@ def test_resources_that_stay_never_go_through_zero(short_dir: Path) -> None:
         assert len(counts) > 1
         assert min(counts) >= 7
         assert agent.get_json("/api/v1/gpus")["gpus"][0]["gpu"]["mig"]["devices"] == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("manage", [False, True])
+def test_whoever_starts_after_a_kill_gives_back_what_was_paused(
+    short_dir: Path, fake: FakeNvml, *, manage: bool
+) -> None:
+    """Be it told to cut GPUs or no longer; nothing else is asked of the cluster for it."""
+    exporter = f"{DEPLOY_LABEL}dcgm-exporter"
+    store = SealedFile(short_dir / "state" / STORE[0], *STORE[1:])
+    store.path.parent.mkdir(exist_ok=True)
+    store.write(encode_remembered(Remembered(layout="all-disabled", origin="me", paused={exporter: "true"})))
+    with api_server() as api:
+        api.set_label(exporter, PAUSED_FOR_MIG)
+        words = (f"kubernetes.kubeconfig={api.server.write_kubeconfig(short_dir / 'kubeconfig')}", f"node.name={NODE}")
+        sets = (word for setting in words for word in ("--set", setting))
+        with running_agent(short_dir, *use(fake, manage=manage), *sets):
+            api.wait_label(exporter, "true")

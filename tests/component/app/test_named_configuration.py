@@ -19,7 +19,7 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import ControlRefused
-from tests.component.inventory.test_component import ScriptedGpus
+from tests.component.inventory.harness import ScriptedGpus
 
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"
 

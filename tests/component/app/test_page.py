@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
-from tests.support.html import Page
-from tests.support.json_schema import find_breaks
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, running_busy_node
+from tests.support.texts.html import Page
+from tests.support.texts.json_schema import find_breaks
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nvml.control import FakeNvml
-from tests.support.agent_process import AgentProcess, run_command, running_agent, running_simulation
+from tests.support.programs.agent_process import AgentProcess, run_command, running_agent, running_simulation
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_the_agent_sees_hardware_through_nvml(short_dir: Path, fake: FakeNvml) -
         assert "[-] gate plugin_registered not passed yet" in agent.get("/readyz")[1]
 
 
+@pytest.mark.long
 def test_release_gives_up_every_handle_and_resume_takes_the_driver_back(short_dir: Path, fake: FakeNvml) -> None:
     """While released no process of the agent has the library; the GPUs stay listed; the reason is on every surface."""
     with running_agent(short_dir, *_use(fake)) as agent:
@@ -65,6 +66,7 @@ def test_release_gives_up_every_handle_and_resume_takes_the_driver_back(short_di
         agent.wait_gone("/api/v1/conditions", "driver-released")
 
 
+@pytest.mark.long
 def test_a_forgotten_release_ends_by_itself(short_dir: Path, fake: FakeNvml) -> None:
     """The driver is taken back when the time given is over."""
     with running_agent(short_dir, *_use(fake)) as agent:
@@ -87,6 +89,7 @@ def _plug(sys_dir: Path, fake: FakeNvml, gpu: int) -> None:
         (place / name).write_text(f"{value}\n")
 
 
+@pytest.mark.long
 def test_a_card_that_is_put_in_is_seen_without_a_restart(short_dir: Path, fake: FakeNvml) -> None:
     """From the kernel's bus to the list, although a session of NVML lists only what was there when it began."""
     sys_dir = short_dir / "sys"
@@ -104,6 +107,7 @@ def test_a_card_that_is_put_in_is_seen_without_a_restart(short_dir: Path, fake: 
         assert len(agent.get_json("/api/v1/gpus")["gpus"]) == 8
 
 
+@pytest.mark.long
 def test_a_hung_gpu_hangs_neither_the_agent_nor_its_stop(short_dir: Path, fake: FakeNvml) -> None:
     """With one GPU hung for ever the endpoints answer, the other GPUs are sampled, and SIGTERM ends it in order."""
     with running_agent(short_dir, *_use(fake), "--set", "driver.call_timeout_seconds=0.5") as agent:
@@ -115,6 +119,7 @@ def test_a_hung_gpu_hangs_neither_the_agent_nor_its_stop(short_dir: Path, fake: 
         assert agent.stop() == 0
 
 
+@pytest.mark.long
 def test_without_a_driver_it_waits_and_says_so(short_dir: Path) -> None:
     """No hardware is not an error of the agent: it waits, and every surface says for what."""
     nowhere = short_dir / "libnvidia-ml.so.1"
@@ -163,6 +168,7 @@ def _hear(manager: socket.socket, wanted: str) -> str:
             return message
 
 
+@pytest.mark.long
 def test_the_time_given_to_a_simulation_ends_it(short_dir: Path) -> None:
     """`--for` is the polite way to end a demonstration."""
     with running_simulation(short_dir, "--for", "300ms", "--pods", "0") as agent:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, run_command, running_simulation
+from tests.support.programs.agent_process import AgentProcess, run_command, running_simulation
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,7 @@ def test_a_second_simulation_of_one_name_is_refused(node: AgentProcess) -> None:
     assert node.admin_socket.exists()
 
 
+@pytest.mark.long
 def test_two_simulations_side_by_side_are_told_apart(short_dir: Path) -> None:
     """Each has its own directory and faults; without being told which one is meant, a command asks."""
     with (
@@ -173,6 +174,7 @@ def test_two_simulations_side_by_side_are_told_apart(short_dir: Path) -> None:
     assert list(short_dir.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [(), ("--keep-state",)])
 def test_a_start_after_a_kill_knows_nothing_of_the_run_before(short_dir: Path, kept: tuple[str, ...]) -> None:
     """Unless it is asked to: the verdict on a GPU outlives a kill, as it does on a node."""
@@ -203,6 +205,7 @@ def test_a_start_after_a_kill_knows_nothing_of_the_run_before(short_dir: Path, k
     ],
     ids=" ".join,
 )
+@pytest.mark.long
 def test_nothing_made_up_passes_for_this_node(node: AgentProcess, words: tuple[str, ...]) -> None:
     """Whatever a simulation answers says so: people in its first line, scripts in a field, of each entry of a list."""
     node.wait_for("/api/v1/allocations", '"pod":{')
@@ -215,6 +218,7 @@ def test_nothing_made_up_passes_for_this_node(node: AgentProcess, words: tuple[s
     assert first.stdout.startswith("simulation 1: a made-up dgx-h100; nothing of this is about this machine\n")
 
 
+@pytest.mark.long
 def test_the_doctor_says_that_it_asked_a_simulation(node: AgentProcess) -> None:
     """The rest of what it finds is about this machine."""
     said = "the agent that answers is a simulation of dgx-h100: what it says of itself is not about this machine\n"
@@ -248,6 +252,7 @@ def test_port_in_use_is_one_line(node: AgentProcess, short_dir: Path) -> None:
         (("--pods", "-1"), "--pods"),
     ],
 )
+@pytest.mark.long
 def test_bad_input_is_one_line_and_code_two(short_dir: Path, words: tuple[str, ...], needle: str) -> None:
     """What cannot start says why in one line, and leaves nothing behind."""
     refused = run_command(short_dir, "simulate", *words, "--for", "1s")
@@ -312,6 +317,7 @@ def test_a_vital_component_past_its_budget_ends_the_process(short_dir: Path) -> 
         assert "once too often" in agent.process.stderr.read()
 
 
+@pytest.mark.long
 def test_reload_applies_what_may_change_and_names_the_rest(short_dir: Path) -> None:
     """SIGHUP takes over reloadable fields, names the others, and an invalid file changes nothing."""
     config = short_dir / "config.yaml"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nodeagent.cli.gpu.source import TROUBLES
-from tests.support.agent_process import PATIENCE_SECONDS, AgentProcess, run_command, running_simulation
+from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, run_command, running_simulation
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 

@@ -1,9 +1,13 @@
 """What containers use of their parts, told by a whole agent: every surface says the same."""
 
 import asyncio
+import json
+import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.empty_pb2 import Empty
@@ -11,8 +15,10 @@ from grpclib.client import Channel
 
 from nodeagent.edge.gpu_manager.proto.display_grpc import GPUDisplayStub
 from nodeagent.edge.gpu_manager.proto.display_pb2 import UsageResponse
-from tests.support.agent_process import AgentProcess, run_command, running_simulation
-from tests.support.exposition import read_text
+from tests.support.programs.agent_process import AgentProcess, run_command, running_simulation
+from tests.support.texts.exposition import read_text
+
+CORES = "nodeagent_fraction_cores_ratio"
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +28,25 @@ def node() -> Iterator[AgentProcess]:
         directory = Path(name)
         configuration = directory / "config.yaml"
         configuration.write_text(
-            f"fractions: {{enabled: true, usage_listen: '127.0.0.1:0', usage_socket: {directory}/gm.sock}}\n"
+            "fractions: {enabled: true, enforcement: library, usage_listen: '127.0.0.1:0',"
+            f" usage_socket: {directory}/gm.sock}}\n"
             "doors: {rules: [{gpus: all, door: fractions}]}\n"
         )
-        with running_simulation(directory, "--config", str(configuration), "--pods", "3", "--profile", "t4") as agent:
-            agent.wait_for("/api/v1/usage", '"cores_used":0')
+        with running_simulation(
+            directory, "--config", str(configuration), "--pods", "14", "--profile", "dgx-h100"
+        ) as agent:
+            agent.wait_until("/api/v1/usage", lambda body: list_busy(json.loads(body)) != [], "never told of any use")
             yield agent
+
+
+def list_busy(usage: Any) -> list[str]:
+    """The pods of which compute, memory and a process are told."""
+    return [
+        f"{one['pod']['namespace']}/{one['pod']['name']}"
+        for one in usage["containers"]
+        if one["enforcement"] == "library"
+        and all(part["cores_used"] and part["memory_used_bytes"] and part["processes"] for part in one["parts"])
+    ]
 
 
 async def ask_usage(path: Path) -> UsageResponse:
@@ -38,28 +57,83 @@ async def ask_usage(path: Path) -> UsageResponse:
         channel.close()
 
 
+@pytest.mark.long
 def test_every_surface_tells_the_same_parts(node: AgentProcess) -> None:
-    """By container and GPU; pods come and go, so that each is asked until it agrees with the one before."""
-    for _ in range(20):
-        before = node.get_json("/api/v1/usage")["containers"]
-        metrics = read_text(node.get("/metrics")[1])
-        gpus = node.get_json("/api/v1/gpus")["gpus"]
-        listed = run_command(node.directory, "fractions", "list", "-o", "name").stdout.split()
-        usage = asyncio.run(ask_usage(node.directory / "gm.sock"))
-        if node.get_json("/api/v1/usage")["containers"] == before and before:
+    """By container and GPU; pods come and go, so that all are asked until they agree."""
+    told: dict[str, set[str]] = {}
+    for _ in range(30):
+        told = {
+            "usage": {name_pod(one["pod"]) for one in node.get_json("/api/v1/usage")["containers"]},
+            "metrics": {
+                f"{labels['namespace']}/{labels['pod']}"
+                for labels in (dict(each) for name, each in read_text(node.get("/metrics")[1]) if name == CORES)
+            },
+            "gpus": {name_pod(one["pod"]) for gpu in node.get_json("/api/v1/gpus")["gpus"] for one in gpu["parts"]},
+            "list": set(run_command(node.directory, "fractions", "list", "-o", "name").stdout.split()),
+        }
+        uids = {one["pod"]["uid"] for one in node.get_json("/api/v1/usage")["containers"]}
+        service = set(asyncio.run(ask_usage(node.directory / "gm.sock")).usage)
+        if told["usage"] and len(set(map(frozenset, told.values()))) == 1 and uids == service:
             break
     else:
-        pytest.fail("pods never stood still")
-    pods = {(one["pod"]["namespace"], one["pod"]["name"]) for one in before}
-    told = [dict(labels) for name, labels in metrics if name == "nodeagent_fraction_cores_ratio"]
-    assert {(one["namespace"], one["pod"]) for one in told} == pods
-    assert {(one["pod"]["namespace"], one["pod"]["name"]) for gpu in gpus for one in gpu["parts"]} == pods
-    assert set(listed) == {f"{namespace}/{name}" for namespace, name in pods}
-    assert set(usage.usage) == {one["pod"]["uid"] or "/".join(one["pod"].values()) for one in before}
+        pytest.fail(f"they never agreed: {told}")
+
+
+def name_pod(pod: dict[str, str]) -> str:
+    return f"{pod['namespace']}/{pod['name']}"
 
 
 def test_the_service_is_a_part_of_the_agent(node: AgentProcess) -> None:
-    """Both parts run; who measures knows no process of this host."""
+    """Both parts run."""
     phases = {one["name"]: one["phase"] for one in node.get_json("/api/v1/components")}
     assert (phases["usage"], phases["usage_service"]) == ("running", "running")
-    assert all(not part["processes"] for one in node.get_json("/api/v1/usage")["containers"] for part in one["parts"])
+
+
+@pytest.mark.long
+def test_use_and_faults_of_parts_are_seen_on_every_surface(node: AgentProcess) -> None:
+    """A made-up pod over its limit and without its library, and a program that was given nothing."""
+
+    def ask(*words: str) -> str:
+        done = run_command(node.directory, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    busy = node.wait_until("/api/v1/usage", lambda body: list_busy(json.loads(body)) != [], "never told of any use")
+    for pod in list_busy(json.loads(busy)):
+        # One that has ended meanwhile is refused by name.
+        for fault in ("over-limit", "no-library"):
+            run_command(node.directory, "simulate", "fault", fault, pod)
+    node.wait_until("/metrics", shows_over, "never showed more memory than the part")
+    node.wait_for("/api/v1/conditions", "part-over-memory")
+    node.wait_for("/api/v1/conditions", "part-library-absent")
+    assert re.search(r" main +\d+ +[1-9]\d* of \d+ ", ask("fractions", "list"))
+    assert re.search(r"^\d+ +- +\d+ +\d+% +[\d.]+ .iB +[\w-]+/[\w-]+$", ask("top", "--once"), re.MULTILINE)
+    assert re.search(r"[1-9]\d* of \d+ cores", node.get("/")[1])
+    ask("simulate", "fault", "foreign", "7")
+    node.wait_for("/api/v1/gpus", '"pid":9007')
+    assert re.search(r"^9007 +- +7 +0%", ask("top", "--once"), re.MULTILINE)
+    ask("simulate", "fault", "clear")
+    node.wait_gone("/api/v1/gpus", '"pid":9007')
+    node.wait_gone("/api/v1/conditions", "part-over-memory")
+
+
+@pytest.mark.nightly
+def test_pods_wait_where_foreign_programs_leave_no_room(node: AgentProcess) -> None:
+    """Those that come from then on, and no longer than the programs are there: some pod ends every few seconds."""
+    for index in range(8):
+        assert run_command(node.directory, "simulate", "fault", "foreign", str(index)).returncode == 0
+    deadline = time.monotonic() + 150
+    while "part-no-room" not in node.get("/api/v1/conditions")[1]:
+        assert time.monotonic() < deadline, "no pod has ever waited"
+        time.sleep(0.5)
+    assert " waits " in run_command(node.directory, "fractions", "list").stdout
+    assert run_command(node.directory, "simulate", "fault", "clear").returncode == 0
+    node.wait_gone("/api/v1/conditions", "part-no-room")
+
+
+def shows_over(body: str) -> bool:
+    """Whether the metrics have more memory used than promised for some container."""
+    series = read_text(body)
+    promised = {labels: value for (name, labels), value in series.items() if name == "nodeagent_fraction_memory_bytes"}
+    used = {labels: value for (name, labels), value in series.items() if name == "nodeagent_fraction_memory_used_bytes"}
+    return any(used.get(labels, 0) > value for labels, value in promised.items())

@@ -22,7 +22,7 @@ from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
 from tests.component.cdi.fakes import FakeDirectories, FakeDriverFiles, FakeHook
-from tests.support.driver_files import make_files, make_node
+from tests.support.files.driver_files import make_files, make_node
 from tests.support.samples import make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -341,3 +341,15 @@ async def test_a_watch_that_breaks_is_taken_up_again() -> None:
         around.directories.broken = ""
         await anyio.sleep(SETTLED_SECONDS)
         assert around.read_names()
+
+
+async def test_nobody_waits_for_names_of_gpus_that_need_not_be_there() -> None:
+    """Nothing is written; what comes later is."""
+    around = Surroundings()
+    around.bus.publish_state(DriverState(phase=DriverPhase.NO_HARDWARE, is_needed=False), source="test")
+    around.bus.publish_state(Inventory(generation=1), source="test")
+    async with around.running():
+        assert (around.directories.contents, around.codes) == ({}, [])
+        around.show()
+        await anyio.sleep(1)
+        assert {"0", "1", "all"} < around.read_names()

@@ -20,7 +20,7 @@ async def test_a_containers_specification_is_written_and_taken_away_when_asked()
     around = Surroundings()
     around.show()
     async with around.running():
-        await around.parts.write_part(("p1", "p2"), (make_uuid(1),), ())
+        await around.parts.write_part(("p1", "p2"), (make_uuid(1),), (), {})
         await anyio.sleep(SETTLED_SECONDS)
         assert {device["name"] for device in json.decode(around.directories.contents[PATH])["devices"]} == {"p1", "p2"}
         assert around.codes == []
@@ -35,12 +35,12 @@ async def test_nobody_is_asked_before_the_driver_works_and_after_the_component_h
     around.show(phase=DriverPhase.NOT_LOADED)
     for _ in range(2):
         with pytest.raises(SpecsUnavailable, match="cannot be written yet"):
-            await around.parts.write_part(("p1",), (make_uuid(1),), ())
+            await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
         with pytest.raises(SpecsUnavailable):
             await around.parts.remove_part("p1")
         around.show()
         async with around.running():
-            await around.parts.write_part(("p1",), (make_uuid(1),), ())
+            await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
 
 
 async def test_a_gpu_that_is_not_there_and_a_disk_that_fails_are_told() -> None:
@@ -49,9 +49,9 @@ async def test_a_gpu_that_is_not_there_and_a_disk_that_fails_are_told() -> None:
     around.show()
     async with around.running():
         with pytest.raises(NodeagentError, match="not on this node"):
-            await around.parts.write_part(("p1",), (make_uuid(7),), ())
+            await around.parts.write_part(("p1",), (make_uuid(7),), (), {})
         around.directories.broken = "read-only file system"
         with pytest.raises(NodeagentError, match="read-only"):
-            await around.parts.write_part(("p1",), (make_uuid(1),), ())
+            await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
         around.directories.broken = ""
         assert PATH not in around.directories.contents

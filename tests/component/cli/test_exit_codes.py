@@ -19,8 +19,8 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverUnavailable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.node_facts import NodeFacts
-from tests.support.command_line import run_here
 from tests.support.gpus import make_gpu
+from tests.support.programs.command_line import run_here
 
 TESTS = Path(__file__).parents[2]
 DEAD = "driver.nvml_library=/nonexistent/libnvidia-ml.so.1"
@@ -29,11 +29,17 @@ MADE_UP = "gpus.source=simulated:dgx-h100"
 
 HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
     ("allocations", ExitCode.UNREACHABLE): (),
+    ("mps", ExitCode.UNREACHABLE): (),
+    ("devices", ExitCode.UNREACHABLE): (),
+    ("devices discover", ExitCode.OK): ("--set", "node.host_root=/nonexistent"),
     ("events", ExitCode.UNREACHABLE): (),
     ("gpu clear", ExitCode.UNREACHABLE): ("0", "--reason", "r"),
     ("gpu forget", ExitCode.UNREACHABLE): ("0",),
     ("gpu doors", ExitCode.UNREACHABLE): (),
     ("gpu set-door", ExitCode.UNREACHABLE): ("0", "none"),
+    ("claims", ExitCode.UNREACHABLE): (),
+    ("claims slices", ExitCode.UNREACHABLE): (),
+    ("claims explain", ExitCode.UNREACHABLE): ("ml/train",),
     ("fractions list", ExitCode.UNREACHABLE): (),
     ("fractions explain", ExitCode.UNREACHABLE): ("ml/train",),
     ("fractions set", ExitCode.UNREACHABLE): ("ml/train", "--cores", "50"),
@@ -78,18 +84,20 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("simulate", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("extender", ExitCode.STOP_OVERRAN): "component/core/test_shutdown.py",
     ("status", ExitCode.UNWELL): "component/app/test_simulation.py",
+    ("devices", ExitCode.UNWELL): "component/app/test_devices.py",
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
-    ("gpu set-door", ExitCode.UNWELL): "unit/cli/test_doors.py",
+    ("gpu set-door", ExitCode.UNWELL): "unit/cli/gpu/test_doors.py",
     ("mig apply", ExitCode.UNWELL): "unit/cli/test_mig.py",
-    ("labels", ExitCode.UNWELL): "unit/cli/test_labels.py",
+    ("mps", ExitCode.UNWELL): "unit/cli/test_mps.py",
+    ("labels", ExitCode.UNWELL): "unit/cli/node/test_labels.py",
     ("render labels", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
     ("render labels", ExitCode.NO_DRIVER): "component/cli/test_exit_codes.py",
     ("doctor", ExitCode.UNWELL): "component/cli/test_exit_codes.py",
-    ("cdi generate", ExitCode.UNWELL): "unit/cli/test_cdi.py",
-    ("cdi list", ExitCode.UNWELL): "unit/cli/test_cdi.py",
-    ("cdi validate", ExitCode.UNWELL): "unit/cli/test_cdi.py",
-    ("runtime unconfigure", ExitCode.UNWELL): "unit/cli/test_runtime.py",
-    ("config import", ExitCode.UNWELL): "unit/cli/test_import_config.py",
+    ("cdi generate", ExitCode.UNWELL): "unit/cli/node/test_cdi.py",
+    ("cdi list", ExitCode.UNWELL): "unit/cli/node/test_cdi.py",
+    ("cdi validate", ExitCode.UNWELL): "unit/cli/node/test_cdi.py",
+    ("runtime unconfigure", ExitCode.UNWELL): "unit/cli/node/test_runtime.py",
+    ("config import", ExitCode.UNWELL): "unit/cli/agent/test_import_config.py",
     ("uninstall", ExitCode.UNWELL): "component/test_uninstall.py",
 }
 """Codes that take more than words: where they are had."""
@@ -107,6 +115,7 @@ COMMANDS = dict(list_commands())
 
 
 POSITIONALS = {
+    "claims explain": ("ml/train",),
     "fractions explain": ("ml/train",),
     "fractions set": ("ml/train", "--cores", "50"),
     "gpu clear": ("0", "--reason", "r"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_process import AgentProcess, run_command, running_simulation
-from tests.support.command_line import run_here
+from tests.support.programs.agent_process import AgentProcess, run_command, running_simulation
+from tests.support.programs.command_line import run_here
 
 NOBODY = ("--set", "http.listen=127.0.0.1:1")
 
@@ -108,6 +108,7 @@ def test_agent_is_asked_where_one_runs(node: AgentProcess) -> None:
     assert (health.returncode, health.stdout.count("healthy")) == (0, 3)
 
 
+@pytest.mark.long
 def test_person_clears_a_board(node: AgentProcess) -> None:
     """From the fault to the clearing, with who and why in the events."""
     node.post("/api/v1/faults", {"fault": "row-remap", "arguments": ["1", "failed"]})
@@ -156,6 +157,7 @@ def test_release_and_resume(node: AgentProcess) -> None:
     node.wait_for("/api/v1/driver", '"phase":"ready"')
 
 
+@pytest.mark.long
 def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> None:
     """The kubelet counts it no more; the table says who chose; a restart would not forget it."""
     taken = run_command(node.directory, "gpu", "set-door", "1", "none", "--wait", "30s", *NOBODY)

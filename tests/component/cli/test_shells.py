@@ -112,6 +112,7 @@ def need(shell: str) -> str:
     return program
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "rc"),
     [(["bash", "--norc", "--noprofile", "-i"], BASH), (["zsh", "-f", "-i"], ZSH)],

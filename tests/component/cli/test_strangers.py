@@ -16,7 +16,7 @@ from nodeagent.cli.main import CommandFailed
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.config.load import load_settings
 from nodeagent.edge.http.messages import SERVER
-from tests.support.command_line import run_here
+from tests.support.programs.command_line import run_here
 
 ASKING = (
     ("status",),

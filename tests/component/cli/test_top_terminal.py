@@ -24,8 +24,8 @@ import pytest
 from msgspec import json
 
 from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, Terminal
-from tests.support.short_directory import short_dir
-from tests.unit.cli.test_top_view import make_record, make_state
+from tests.support.files.short_directory import short_dir
+from tests.unit.cli.top.test_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_sample
 
 __all__ = ["short_dir"]
@@ -169,6 +169,7 @@ def test_it_is_suspended_and_comes_back(short_dir: Path) -> None:
         assert session.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_it_follows_the_size_of_the_window(short_dir: Path) -> None:
     """On the spot, not at the next look."""
     with serve_state(short_dir), Session(short_dir) as session:
@@ -183,6 +184,7 @@ def test_it_follows_the_size_of_the_window(short_dir: Path) -> None:
         assert session.wait_for_end() == 0
 
 
+@pytest.mark.long
 def test_without_an_agent_it_says_so_and_goes_on(short_dir: Path) -> None:
     """Until there is one."""
     with Session(short_dir) as session:

@@ -13,9 +13,9 @@ import pytest
 from msgspec import json
 
 from nodeagent.edge.http.messages import SERVER
-from tests.support.command_line import run_here
+from tests.support.files.short_directory import short_dir
 from tests.support.nodes import make_rich_state
-from tests.support.short_directory import short_dir
+from tests.support.programs.command_line import run_here
 
 __all__ = ["short_dir"]
 

@@ -4,12 +4,17 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from nodeagent.components.cluster.component import LOOK_AGAIN_SECONDS
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
+from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
+from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationRejected, GpuVanished
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.parts import PartOffers
 from nodeagent.rules.fractions.published import ANNOTATION
@@ -18,6 +23,8 @@ from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
+
+CARD = ResourceName("example.com/card")
 
 
 async def test_the_condition_is_written_once(clock: FakeClock) -> None:
@@ -31,6 +38,27 @@ async def test_the_condition_is_written_once(clock: FakeClock) -> None:
         stage.say(make_inventory([make_gpu(0)]))
         await settle()
         assert stage.api.writes == ["condition changed", "condition same"]
+
+
+async def test_news_of_another_write_is_no_reason_to_write_again(clock: FakeClock) -> None:
+    """The node is seen as it was before; only if that lasts, somebody has taken the condition away."""
+    stage = Stage(clock)
+    stage.api.shows_conditions = False
+    async with stage.running():
+        stage.be_ready()
+        await settle()
+        stage.api.become(labels={"zone": "a"})
+        await settle()
+        assert stage.api.writes == ["condition changed"]
+        stage.say(STUCK)
+        await settle()
+        assert stage.api.writes == ["condition changed"] * 2
+        stage.api.shows_conditions = True
+        await settle(LOOK_AGAIN_SECONDS + 1)
+        assert stage.api.writes == ["condition changed"] * 3
+        stage.api.become(condition=None)
+        await settle()
+        assert stage.api.writes == ["condition changed"] * 4
 
 
 async def test_the_condition_can_be_switched_off(clock: FakeClock) -> None:
@@ -200,6 +228,37 @@ async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeC
         stage.say(PartOffers())
         await settle()
         assert ANNOTATION not in stage.api.node.annotations
+
+
+def told(stage: Stage) -> list[tuple[str, str]]:
+    return [(each.type, each.status) for each in stage.api.node.device_conditions]
+
+
+async def test_the_condition_of_a_class_follows_its_devices(clock: FakeClock) -> None:
+    """Written when it says something else, and taken away when no class has it any more."""
+    device = HostDevice(id=DeviceId("a"), name="/dev/card0", nodes=("/dev/card0",))
+    one = DeviceClass(resource=CARD, nodes=("/dev/card*",), condition="CardsReady")
+    stage = Stage(clock)
+    stage.live.replace(replace(stage.live.now, devices=DevicesSettings(classes=(one,))))
+    async with stage.running():
+        stage.be_ready()
+        await settle()
+        assert told(stage) == [], "nobody has looked yet"
+        stage.say(DeviceTable(classes=(DeviceClassState(resource=CARD, devices=(device,)),)))
+        await settle()
+        assert told(stage) == [("devices.nodeagent.io/CardsReady", "True")]
+        gone = replace(device, standing=Standing.GONE, reason="its node is not there")
+        stage.say(DeviceTable(classes=(DeviceClassState(resource=CARD, devices=(gone,)),)))
+        await settle()
+        assert told(stage) == [("devices.nodeagent.io/CardsReady", "False")]
+        written = len(stage.api.writes)
+        stage.say(DeviceTable(classes=(DeviceClassState(resource=CARD, devices=(gone,)),)))
+        await settle()
+        assert len(stage.api.writes) == written
+        stage.live.replace(replace(stage.live.now, devices=DevicesSettings()))
+        stage.say(DeviceTable())
+        await settle()
+        assert told(stage) == []
 
 
 async def test_how_a_mig_layout_stands_is_told_by_a_label(clock: FakeClock) -> None:

@@ -89,6 +89,7 @@ def test_a_daemon_that_ends_is_told_by_its_last_words(install: Install) -> None:
     assert answer.said == "containerd ends at once: containerd: bad file"
 
 
+@pytest.mark.long
 def test_a_daemon_that_does_not_answer_proves_nothing(install: Install, tmp_path: Path) -> None:
     """It is ended with all that it has started, though it does not want to be."""
     answer = run_trial(install(STUBBORN), seconds=1.0)

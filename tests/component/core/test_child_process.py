@@ -14,7 +14,7 @@ import pytest
 from nodeagent.core.children.child_process import ChildProcess, ChildSettings
 from nodeagent.core.errors import ChildDied, ChildStuck, ChildUnavailable, FrameTooLarge
 from nodeagent.core.life.backoff import BackoffSettings
-from tests.support import child as child_module
+from tests.support.programs import child as child_module
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ARGV = (sys.executable, str(Path(child_module.__file__)))

@@ -1,6 +1,6 @@
 """The device plugin between the bus and a kubelet that does what the test says."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -115,12 +115,13 @@ class World:
         self.facts = HandoutFacts()
         self.facts_fail = False
         self.ready = anyio.Event()
+        self.wait_for_gpus: Callable[[], Awaitable[None]] | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         component = DevicePlugins(
             self.bus, self.conditions, self.live, self.journal,
-            serve=self.serving, read_facts=self.read_facts, others=self.others,
+            serve=self.serving, read_facts=self.read_facts, others=self.others, wait_for_gpus=self.wait_for_gpus,
         )  # fmt: skip
 
         async def run() -> None:

@@ -5,13 +5,16 @@ import pytest
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId
+from nodeagent.model.mps import MpsPhase, MpsState
 from nodeagent.model.plugin import HandoutFacts
 from nodeagent.model.runtime import CdiSpecFile, CdiState
 from tests.component.deviceplugin.harness import CDI, GPU, TWO, World, ids, report
 from tests.support.gpus import gpu_uuid, make_node
+from tests.support.mps import daemon_of
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -87,3 +90,25 @@ async def test_extras_are_named_when_their_specification_is_there(clock: FakeClo
         await world.publish(TWO, CdiState(generation=1, files=(gpus, storage)))
         answer = await world.serving.plugins[GPU].allocate(ids(0))
         assert answer.cdi_devices == (f"{CDI}/gpu={gpu_uuid(0)}", f"{CDI}/gds=all")
+
+
+async def test_shares_by_mps_are_given_out_while_their_daemon_is_ready(clock: FakeClock) -> None:
+    """With what a client needs; those of a daemon that died, or that nobody looks after, are not."""
+    shared = (SharedResource(name="gpu", replicas=2),)
+    world = World(clock, Settings(sharing=SharingSettings(mps=Mps(resources=shared))))
+    async with world.running():
+        await world.publish(TWO)
+        assert not any(world.serving.newest().values())
+        broken = daemon_of(gpu_uuid(1), MpsPhase.BROKEN, "it ended")
+        await world.publish(MpsState(daemons=(daemon_of(gpu_uuid(0)), broken)))
+        await anyio.sleep(1)
+        assert world.serving.newest() == {"0::0": True, "0::1": True, "1::0": False, "1::1": False}
+        plugin = world.serving.plugins[GPU]
+        answer = await plugin.allocate([DeviceId(f"{gpu_uuid(0)}::1")])
+        assert answer.environment["CUDA_MPS_PIPE_DIRECTORY"] == "/mps/nvidia.com/gpu/pipe"
+        assert [mount.host_path for mount in answer.mounts] == [
+            f"/run/nvidia/mps/{gpu_uuid(0)}/pipe",
+            "/run/nvidia/mps/shm",
+        ]
+        with pytest.raises(DeviceUnhealthy, match="its MPS daemon is broken: it ended"):
+            await plugin.allocate([DeviceId(f"{gpu_uuid(1)}::0")])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -11,9 +12,10 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, OfferAccount, PluginOptions, PluginState
-from tests.component.deviceplugin.harness import GPU, TWO, World, report
+from tests.component.deviceplugin.harness import GPU, TWO, World, held, report
 from tests.component.deviceplugin.test_lists import doors
 from tests.support.gpus import gpu_uuid
+from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
 
@@ -116,3 +118,32 @@ async def test_a_name_that_was_anothers_first_is_not_served_twice(world: World) 
         await world.publish(DOORS)
         assert world.serving.plugins[GPU] is plugin
         assert GPU in world.details("plugin-devices-withheld")
+
+
+async def test_others_that_need_no_gpus_are_served_before_there_are_any(clock: FakeClock) -> None:
+    """This part's own resources wait; a device that is held of another's resource is left to the other."""
+    gpus = anyio.Event()
+    world = World(clock)
+    world.wait_for_gpus = gpus.wait
+    world.others.plugins[CORES] = OtherPlugin()
+    async with world.running():
+        assert world.serving.begun == [CORES]
+        await world.publish(TWO, HEALTH, held(CORES, "c1"))
+        assert world.serving.begun == [CORES]
+        assert not world.ready.is_set()
+        gpus.set()
+        await world.settle()
+        assert world.serving.begun == [CORES, GPU]
+        assert world.ready.is_set()
+        assert len(world.serving.newest(CORES)) == 10
+
+
+async def test_a_resource_that_was_kept_for_its_holders_goes_back_to_who_offers_it(world: World) -> None:
+    """As when a class is taken out of the configuration and put back while somebody has a device of it."""
+    async with world.running():
+        await world.publish(TWO, HEALTH, held(CORES, "c1"))
+        assert list(world.serving.newest(CORES).values()) == [False]
+        world.others.plugins[CORES] = OtherPlugin()
+        await world.publish(OFFERS)
+        await world.settle()
+        assert len(world.serving.newest(CORES)) == 10

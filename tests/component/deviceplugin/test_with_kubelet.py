@@ -33,10 +33,10 @@ from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
-from tests.support.go_client import GoClient
+from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid, make_node
-from tests.support.short_directory import short_dir
 from tests.support.waiting import in_thread
+from tests.support.wire.go_client import GoClient
 
 __all__ = ["short_dir"]
 

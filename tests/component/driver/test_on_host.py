@@ -20,7 +20,7 @@ from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettin
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer
-from tests.unit.edge.host.test_device_node_files import needs_mknod
+from tests.unit.edge.host.devices.test_device_node_files import needs_mknod
 from tests.unit.edge.host.tree import HostTree
 
 PATIENCE_SECONDS = 20

@@ -60,7 +60,7 @@ def run(mode: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_slim_import_behaves_as_the_plain_one() -> None:
     """Requests, refusals and broken credentials come out alike; only the models are missing, and their memory."""
     slim, plain = run("slim"), run("plain")
@@ -70,7 +70,7 @@ def test_the_slim_import_behaves_as_the_plain_one() -> None:
     assert slim["kib"] < 12 * 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_release_with_other_modules_is_imported_plain() -> None:
     """Where the inner modules are not as expected, the whole package is used and nothing half-made stays behind."""
     program = (

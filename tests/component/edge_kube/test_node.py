@@ -17,7 +17,7 @@ from nodeagent.edge.kube.errors import (
     KubeError,
     NodeMissing,
 )
-from nodeagent.model.cluster import NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import READY_CONDITION, NodeCondition, NodeEvent, Taint
 from tests.component.edge_kube.harness import COUNT, open_node, take
 from tests.fakes.apiserver import NODE
 
@@ -71,8 +71,23 @@ async def test_the_condition_keeps_its_transition_time(tmp_path: Path) -> None:
         assert (await node.read_node()).condition == NodeCondition(
             status="False", reason="DriverStuck", message="still"
         )
-        await node.remove_condition()
+        await node.remove_condition(READY_CONDITION)
         assert (await node.read_node()).condition is None
+
+
+async def test_conditions_of_other_devices_stand_beside_that_of_gpus(tmp_path: Path) -> None:
+    """Each comes and goes by itself, and what others keep is not read as ours."""
+    async with open_node(tmp_path) as (server, node):
+        cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
+        foreign = NodeCondition(type="Ready", status="True", reason="KubeletReady")
+        for condition in (foreign, cards, NodeCondition(status="True", reason="GPUsReady")):
+            await node.write_condition(condition, changed=True)
+        found = await node.read_node()
+        assert found.device_conditions == (cards,)
+        assert found.condition is not None
+        await node.remove_condition(cards.type)
+        assert (await node.read_node()).device_conditions == ()
+        assert {each["type"] for each in server.nodes[NODE]["status"]["conditions"]} == {"Ready", READY_CONDITION}
 
 
 async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:

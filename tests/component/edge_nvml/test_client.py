@@ -99,6 +99,7 @@ async def test_the_worker_imports_only_what_it_needs(fake: FakeNvml) -> None:
     assert command[1:4] == ["-I", "-S", "-E"]
 
 
+@pytest.mark.long
 async def test_an_old_driver_gives_what_it_has(make_fake: MakeFake) -> None:
     """Where newer calls are missing older ones are asked, and nothing is called a fault."""
     fake = make_fake(hidden=NEWER_FUNCTIONS)
@@ -187,6 +188,7 @@ async def test_fabric_pending_names_the_gpus(fake: FakeNvml) -> None:
         assert await gpus.read_fabric_pending() == wanted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [1, 4, 9, 12, 17, 20, 28, 999])
 async def test_a_driver_that_does_not_start_is_an_answer(fake: FakeNvml, code: int) -> None:
     """The failure is told in words to whoever judges, and is an error for whoever wants GPUs; later it just works."""

@@ -80,6 +80,7 @@ async def test_sampling_goes_on_while_the_watch_waits(fake: FakeNvml) -> None:
             assert await watch.take() == XidReported(gpu=uuid_of(fake, 2), xid=100 + number)
 
 
+@pytest.mark.long
 async def test_a_new_worker_watches_again_and_says_so(fake: FakeNvml) -> None:
     """After a gap every watched GPU is named, so that its levels are looked at; then events come as before."""
     async with running_gpus(fake, STRICT) as gpus, watching(gpus, fake) as watch:
@@ -94,6 +95,7 @@ async def test_a_new_worker_watches_again_and_says_so(fake: FakeNvml) -> None:
         assert await watch.take() == XidReported(gpu=uuid_of(fake, 6), xid=48)
 
 
+@pytest.mark.long
 async def test_a_gpu_that_answers_again_is_watched_again(fake: FakeNvml) -> None:
     """A GPU that was silent while the others were registered is added once it can be, and is named then."""
     async with running_gpus(fake, STRICT) as gpus, watching(gpus, fake) as watch:
@@ -108,6 +110,7 @@ async def test_a_gpu_that_answers_again_is_watched_again(fake: FakeNvml) -> None
         assert await watch.take() == XidReported(gpu=uuid_of(fake, 5), xid=13)
 
 
+@pytest.mark.long
 async def test_a_gpu_that_was_plugged_in_is_watched(fake: FakeNvml) -> None:
     """Once an enumeration has found it, its events are heard."""
     fake.unplug(7)

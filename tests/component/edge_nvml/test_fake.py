@@ -32,6 +32,7 @@ def test_every_function_of_the_fake_is_one_that_pynvml_calls() -> None:
     assert [name for name in build.list_functions() if f'"{name}"' not in source and name not in OTHERS] == []
 
 
+@pytest.mark.long
 def test_hidden_functions_are_not_found(load_in_process: Load) -> None:
     """An old driver lacks a symbol, and the loader says so."""
     loaded = load_in_process("t4", hidden={"nvmlDeviceGetNumaNodeId"})

@@ -140,6 +140,7 @@ def test_without_the_privilege_for_some_kinds_xids_are_watched(load_in_process: 
     assert [one.get("data") for one in sent] == [2, None]
 
 
+@pytest.mark.long
 def test_a_device_without_a_spoken_name_gets_a_computed_one(load_in_process: Load) -> None:
     """Old drivers name neither profiles nor devices; with the memory unknown too there is no name to trust."""
     loaded = load_in_process("a100-80gb-mig", hidden={"nvmlDeviceGetGpuInstanceProfileInfoV"})

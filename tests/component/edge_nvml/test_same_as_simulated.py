@@ -65,6 +65,7 @@ def test_inventory_is_the_simulated_one(load_in_process: Load, profile: str) -> 
     assert list_switches(gpus) == readout.switches
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", list_profiles())
 def test_a_sample_is_the_simulated_one(load_in_process: Load, profile: str) -> None:
     """Every number of a busy node comes through NVML unchanged."""

@@ -36,6 +36,7 @@ async def wait_until_sampled(gpus: NvmlGpus, *, lost: set[int], seconds: float =
             await anyio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_a_hung_gpu_costs_the_others_one_deadline(fake: FakeNvml) -> None:
     """The sample in which it hangs has all other GPUs, and says of the hung one what happened."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -47,6 +48,7 @@ async def test_a_hung_gpu_costs_the_others_one_deadline(fake: FakeNvml) -> None:
         assert all(one.gpu_temperature_celsius == 29 for one in sample.gpus if not one.lost)
 
 
+@pytest.mark.long
 async def test_a_suspect_is_left_alone_and_then_asked_again(fake: FakeNvml) -> None:
     """Right after a hang it is not asked at all; later it is, and is trusted again once it answers."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -62,6 +64,7 @@ async def test_a_suspect_is_left_alone_and_then_asked_again(fake: FakeNvml) -> N
         assert [one.lost for one in sample.gpus] == [""] * 8
 
 
+@pytest.mark.long
 async def test_a_gpu_that_hangs_for_ever_leaves_the_others_fresh(fake: FakeNvml) -> None:
     """Over several seconds of sampling, every sample has the seven good GPUs."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -74,6 +77,7 @@ async def test_a_gpu_that_hangs_for_ever_leaves_the_others_fresh(fake: FakeNvml)
             await anyio.sleep(0.05)
 
 
+@pytest.mark.long
 async def test_an_inventory_with_a_hung_gpu_keeps_its_identity(fake: FakeNvml) -> None:
     """It stays in the list as it was last known, with the reason."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -96,6 +100,7 @@ async def test_a_gpu_that_never_answered_is_missing_by_index(fake: FakeNvml) -> 
     assert missing.reason.startswith("GPU at index 4: nvmlDeviceGetHandleByIndex_v2: ")
 
 
+@pytest.mark.long
 async def test_all_gpus_hung_is_an_error(fake: FakeNvml) -> None:
     """When nobody answers there is no sample to give."""
     async with running_gpus(fake, STRICT, warm_timeout_seconds=0.1, leash_seconds=0.1) as gpus:
@@ -108,6 +113,7 @@ async def test_all_gpus_hung_is_an_error(fake: FakeNvml) -> None:
         await wait_until_sampled(gpus, lost=set())
 
 
+@pytest.mark.long
 async def test_a_gpu_that_must_wake_up_gets_the_time(fake: FakeNvml) -> None:
     """Without persistence mode the first answer to a new worker may be slow; that is no hang."""
     for index in range(8):
@@ -120,6 +126,7 @@ async def test_a_gpu_that_must_wake_up_gets_the_time(fake: FakeNvml) -> None:
         assert [index for index, one in enumerate(sample.gpus) if one.lost] == [1]
 
 
+@pytest.mark.long
 async def test_the_watch_and_the_fabric_leave_out_a_silent_gpu(fake: FakeNvml) -> None:
     """Whatever is asked of all GPUs is answered for those that answer."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -130,6 +137,7 @@ async def test_the_watch_and_the_fabric_leave_out_a_silent_gpu(fake: FakeNvml) -
         assert len(await gpus.read_fabric_pending()) == 7
 
 
+@pytest.mark.long
 async def test_unreadable_paths_are_asked_for_again(fake: FakeNvml) -> None:
     """A hang between two GPUs leaves the pair with what NUMA tells, until it can be read."""
     async with running_gpus(fake, STRICT) as gpus:
@@ -143,6 +151,7 @@ async def test_unreadable_paths_are_asked_for_again(fake: FakeNvml) -> None:
         assert fake.calls("nvmlDeviceGetTopologyCommonAncestor") > before
 
 
+@pytest.mark.long
 async def test_a_hung_start_is_the_drivers_not_a_gpus(fake: FakeNvml) -> None:
     """When the initialisation hangs every question fails with its name, and all is well once it does not hang."""
     fake.hang("nvmlInitWithFlags")
@@ -155,6 +164,7 @@ async def test_a_hung_start_is_the_drivers_not_a_gpus(fake: FakeNvml) -> None:
         await wait_until_sampled(gpus, lost=set())
 
 
+@pytest.mark.long
 async def test_a_start_that_hangs_later_is_no_gpus_fault(fake: FakeNvml) -> None:
     """A new worker that cannot initialise says so, and blames nobody that it has not come to."""
     async with running_gpus(fake, STRICT, open_timeout_seconds=2) as gpus:
@@ -206,6 +216,7 @@ async def test_a_crash_in_the_library_is_survived(fake: FakeNvml) -> None:
         assert worker_pid(gpus) != before
 
 
+@pytest.mark.long
 async def test_a_crash_at_start_is_an_answer(fake: FakeNvml) -> None:
     """A library that kills whoever initialises it is reported, again and again, with growing pauses."""
     fake.crash("nvmlInitWithFlags", with_signal=signal.SIGABRT)
@@ -289,6 +300,7 @@ def freezer() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.long
 async def test_a_worker_that_cannot_be_killed_is_left_behind(fake: FakeNvml, freezer: Path) -> None:
     """Asleep in the driver it takes no signal: the next worker starts beside it, and it is counted."""
     async with running_gpus(fake, STRICT) as gpus:

@@ -1,7 +1,5 @@
 """The exporter on a bus of its own: what it shows, when, and what it leaves out."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +7,17 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS, AgentFactsSource, Exporter
+from nodeagent.components.exporter.component import FIELDS_FILE_LOOK_SECONDS
 from nodeagent.components.usage.measure import measure
-from nodeagent.config.live import LiveSettings
-from nodeagent.config.schema import Settings
-from nodeagent.core.channels.bus import Bus
-from nodeagent.core.conditions import Conditions
-from nodeagent.core.introspect import Introspection
-from nodeagent.core.life.gates import Gates
 from nodeagent.edge.http.messages import Request, Response
-from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import XidReported
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample
-from tests.support.exposition import Series, read_text
+from tests.component.exporter.harness import UUID, Bench, Places
 from tests.support.samples import make_inventory, make_uuid
+from tests.support.texts.exposition import read_text
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.exporter.builders import (
     allocate,
@@ -40,65 +32,6 @@ from tests.unit.components.exporter.builders import (
 from tests.unit.components.usage.builders import bind, run, sample, tabulate
 
 pytestmark = pytest.mark.virtual_time
-UUID = make_uuid(0)
-
-
-class Places:
-    """Answers where processes live, and remembers who was asked for."""
-
-    def __init__(self, places: Mapping[int, ProcessPlace]) -> None:
-        self.places = places
-        self.asked: list[tuple[int, ...]] = []
-
-    async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """What is known."""
-        self.asked.append(tuple(pids))
-        return self.places
-
-
-class Bench:
-    """An exporter and all it needs."""
-
-    def __init__(self, clock: FakeClock, places: Places | None = None, **metrics: Any) -> None:
-        self.clock, self.bus = clock, Bus(clock)
-        settings = Settings()
-        self.live = LiveSettings(replace(settings, metrics=replace(settings.metrics, **metrics)))
-        self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.wanted: list[tuple[str, ...]] = []
-        agent = AgentFactsSource(
-            self.bus,
-            Gates(("driver_ready",), clock=clock),
-            self.conditions,
-            clock,
-            Introspection(),
-            reports=tuple,
-            version="1.2.3",
-            started_seconds=clock.wall(),
-        )
-        self.exporter = Exporter(
-            self.bus, self.conditions, clock, self.live, agent, places, host="node-a", want=self.wanted.append
-        )
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The component at work."""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(lambda *, task_status: self.exporter.run(task_status=task_status))
-            yield
-            tasks.cancel_scope.cancel()
-
-    async def publish(self, *gpus: GpuSample, known: Any = None) -> None:
-        """One sample of a node, and the time to render it."""
-        known = known or know(gpus=max(1, len(gpus)))
-        self.bus.publish_state(known.inventory, source="inventory")
-        self.bus.publish_state(known.driver, source="driver")
-        self.bus.publish_state(known.allocations, source="allocations")
-        self.bus.publish_state(make_node(*gpus, seconds=self.clock.wall()), source="inventory")
-        await anyio.sleep(0.1)
-
-    def read(self) -> Series:
-        """A scrape."""
-        return read_text(self.exporter.render().decode())
 
 
 async def test_a_sample_is_rendered_once_and_served_until_the_next(clock: FakeClock) -> None:
@@ -367,13 +300,36 @@ async def test_parts_of_gpus_are_told_where_pods_are(clock: FakeClock) -> None:
 async def test_old_names_are_told_where_they_are_asked_for(clock: FakeClock) -> None:
     """And nowhere else: a dashboard would count them twice."""
     bench = Bench(clock)
-    empty = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    empty = await bench.exporter.other_names.answer_gpu_manager(Request("GET", "/metric"))
     usage = measure(tabulate(bind(1, "a")), make_inventory(), sample(run(10)), {}, {})
     bench.bus.publish_state(make_inventory(), source="inventory")
     bench.bus.publish_state(usage, source="usage")
-    answer = await bench.exporter.answer_gpu_manager(Request("GET", "/metric"))
+    answer = await bench.exporter.other_names.answer_gpu_manager(Request("GET", "/metric"))
     assert isinstance(answer, Response)
     assert isinstance(empty, Response)
     assert empty.body == b""
     assert find_value(read_text(answer.body.decode()), "container_gpu_utilization", gpu="total", node="node-a") == 10
     assert not find(bench.read(), "container_gpu_utilization")
+
+
+async def test_names_of_hami_are_told_where_they_are_asked_for(clock: FakeClock) -> None:
+    """What is promised as long as it stands; what is used while the sample is not old."""
+    bench = Bench(clock)
+    request = Request("GET", "/metrics")
+    empty = await bench.exporter.other_names.answer_hami(request)
+    gpus = tuple(replace(gpu, memory_used_bytes=1) for gpu in sample(run(10)).gpus)
+    now = replace(sample(), gpus=gpus, time_seconds=clock.wall())
+    bench.bus.publish_state(make_inventory(), source="inventory")
+    bench.bus.publish_state(measure(tabulate(bind(1, "a")), make_inventory(), now, {}, {}), source="usage")
+    bench.bus.publish_state(replace(now, time_seconds=clock.wall() - 1000), source="inventory")
+    late = await bench.exporter.other_names.answer_hami(request)
+    bench.bus.publish_state(now, source="inventory")
+    fresh = await bench.exporter.other_names.answer_hami(request)
+    assert isinstance(empty, Response)
+    assert isinstance(late, Response)
+    assert isinstance(fresh, Response)
+    assert empty.body == b""
+    assert find_value(read_text(fresh.body.decode()), "hami_vgpu_memory_limit_bytes", pod="a") > 0
+    assert find(read_text(fresh.body.decode()), "hami_host_gpu_memory_used_bytes", node="node-a")
+    assert not find(read_text(late.body.decode()), "hami_host_gpu_memory_used_bytes")
+    assert not find(bench.read(), "hami_vgpu_memory_limit_bytes")

@@ -32,7 +32,7 @@ class OpenExtender:
     def __init__(self, server: FakeFleet, client: KubeClient, *, confirm_seconds: float | None) -> None:
         clock = SystemClock()
         self.server, self.client = server, client
-        self.cluster = Cluster(PROFILES, assume_seconds=60.0)
+        self.cluster = Cluster(PROFILES, assume_seconds=60.0, linger_seconds=30.0)
         self.annotations = PodAnnotations(client)
         self.picture = Picture(
             self.cluster,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from nodeagent.core.clock import SystemClock
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
 from tests.support.scheduling import limit
 from tests.support.waiting import wait_until
@@ -30,6 +31,21 @@ async def test_what_happens_is_seen(tmp_path: Path) -> None:
         server.drop("nodes", "n")
         await wait_until(lambda: used(extender) == -1)
         assert extender.cluster.pods == {}
+
+
+async def test_who_is_deleted_by_force_counts_for_a_while(tmp_path: Path) -> None:
+    """Its containers run on; one that has finished is told as gone too, by what it was before, and is free at once."""
+    async with open_server() as server, open_extender(server, tmp_path) as extender:
+        server.put_node("n", capacity=capacity())
+        server.put_pod("a", limit(30, 1), node="n", annotations=INDEX)
+        server.put_pod("b", limit(20, 1), node="n", annotations=INDEX)
+        await wait_until(lambda: used(extender) == 50)
+        server.drop("pods", "a", by_force=True)
+        server.drop("pods", "b")
+        await wait_until(lambda: not extender.cluster.pods)
+        assert used(extender) == 30
+        extender.cluster.expire(SystemClock().monotonic() + 31)
+        assert used(extender) == 0
 
 
 async def test_a_lost_server_is_found_again(tmp_path: Path) -> None:
@@ -79,7 +95,7 @@ async def test_bookmarks_tell_nothing_and_are_remembered(tmp_path: Path) -> None
 
 
 async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path) -> None:
-    """Where the server no longer knows what happened: what is not on the list is nowhere."""
+    """Where the server no longer knows what happened: how a pod ended that is not on the list is not known either."""
     async with open_server() as server:
         for name in "nm":
             server.put_node(name, capacity=capacity())
@@ -91,5 +107,8 @@ async def test_what_is_gone_meanwhile_is_gone_after_another_list(tmp_path: Path)
             server.drop("nodes", "m")
             server.oldest = server.version
             await server.start()
-            await wait_until(lambda: (used(extender), used(extender, "m")) == (0, -1))
+            await wait_until(lambda: not extender.cluster.pods and used(extender, "m") == -1)
+            assert used(extender) == 30
+            extender.cluster.expire(SystemClock().monotonic() + 31)
+            assert used(extender) == 0
             assert extender.picture.relists == 4

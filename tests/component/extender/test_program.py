@@ -17,7 +17,7 @@ from anyio.abc import Process
 from tests.component.extender.harness import capacity, open_server
 from tests.component.http.certificates import Authority
 from tests.fakes.fleet import FakeFleet
-from tests.support.command_line import run_here
+from tests.support.programs.command_line import run_here
 from tests.support.scheduling import limit
 
 pytestmark = pytest.mark.slow
@@ -81,6 +81,7 @@ async def ask(url: str, pod: dict[str, Any], names: Sequence[str], context: ssl.
             return json.loads(await answer.read())
 
 
+@pytest.mark.long
 async def test_the_program_answers_leads_and_stops(tmp_path: Path) -> None:
     """From the start to SIGTERM: the lease is taken, the choice is written, the lease is given up."""
     async with open_server() as server:
@@ -108,6 +109,7 @@ async def test_the_program_answers_leads_and_stops(tmp_path: Path) -> None:
         assert server.objects["leases"]["nodeagent-extender"]["spec"]["holderIdentity"] == ""
 
 
+@pytest.mark.long
 async def test_tls_is_by_files(tmp_path: Path) -> None:
     """As for the agent's own endpoint; a body over the limit is refused."""
     authority = Authority(tmp_path)

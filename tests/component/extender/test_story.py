@@ -150,6 +150,7 @@ class Story:
     ("seed", "nodes", "pods"),
     [pytest.param(1, 5, 80, marks=pytest.mark.slow), pytest.param(2, 21, 300, marks=pytest.mark.long)],
 )
+@pytest.mark.long
 async def test_whatever_happens_nothing_is_given_twice(tmp_path: Path, seed: int, nodes: int, pods: int) -> None:
     """And in the end every pod that was refused has no room, by the word of both replicas."""
     chance = Random(seed)

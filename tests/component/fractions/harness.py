@@ -11,7 +11,7 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal import parse_journal
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.components.allocations.relay import JournalRelay
-from nodeagent.components.fractions.component import Fractions
+from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, Fractions
 from nodeagent.components.fractions.relay import PartsRelay
 from nodeagent.components.fractions.tending.component import Sources
 from nodeagent.config.live import LiveSettings
@@ -26,10 +26,11 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, PartTable
 from nodeagent.model.offering import Offering
-from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartOffers, PodContainer, PodRequest
+from nodeagent.model.parts import LibraryFiles, PartFolder, PartLimit, PartMeasure, PartOffers, PodContainer, PodRequest
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
+from nodeagent.model.runtime import RuntimeState
 from tests.fakes.journal_store import FakeKubelet, FakeStore
 from tests.support.books import CORE, MEMORY
 from tests.support.parts import make_health, make_offering, make_parted, make_settings
@@ -43,16 +44,22 @@ class FakeSpecs:
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, tuple[tuple[GpuUuid, ...], tuple[ContainerMount, ...]]]] = {}
+        self.environments: dict[str, Mapping[str, str]] = {}
         self.broken = self.keeps = ""
         self.hangs = False
 
     async def write_part(
-        self, names: tuple[str, ...], gpus: Sequence[GpuUuid], mounts: Sequence[ContainerMount]
+        self,
+        names: tuple[str, ...],
+        gpus: Sequence[GpuUuid],
+        mounts: Sequence[ContainerMount],
+        environment: Mapping[str, str],
     ) -> None:
         if self.hangs:
             await anyio.sleep_forever()
         if self.broken:
             raise NodeagentError(self.broken)
+        self.environments[names[0]] = environment
         self.files[names[0]] = dict.fromkeys(names, (tuple(gpus), tuple(mounts)))
 
     async def remove_part(self, name: str) -> None:
@@ -74,6 +81,7 @@ class FakeFolders:
     def __init__(self) -> None:
         self.limits: dict[str, tuple[PartLimit, ...]] = {}
         self.used = set[str]()
+        self.measures: list[Mapping[str, Sequence[PartMeasure | None]]] = []
         self.broken = ""
 
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
@@ -90,6 +98,11 @@ class FakeFolders:
 
     async def is_used(self, name: str) -> bool:
         return name in self.used
+
+    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+        self.measures.append(measures)
+        if self.broken:
+            raise NodeagentError(self.broken)
 
     async def list_names(self) -> tuple[str, ...]:
         return tuple(self.limits)
@@ -122,13 +135,19 @@ class FakePods:
 
     def __init__(self) -> None:
         self.table: dict[tuple[str, str], PodRequest] = {}
-        self.broken = ""
+        self.broken = self.refused = ""
+        self.written: list[tuple[PodIdentity, Mapping[str, str]]] = []
         self.begun = 0
         self._changed = anyio.Event()
 
     def put(self, *pods: PodRequest) -> None:
         self.table = {(pod.pod.namespace, pod.pod.name): pod for pod in pods}
         self._changed.set()
+
+    async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
+        if self.refused:
+            raise NodeagentError(self.refused)
+        self.written.append((pod, annotations))
 
     async def follow(self) -> AsyncGenerator[Mapping[tuple[str, str], PodRequest], None]:
         self.begun += 1
@@ -161,7 +180,7 @@ class World:
         self.journal, self.relay = JournalRelay("/state/allocations.journal"), PartsRelay()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
         self.pods: FakePods | None = None
-        self.containers: tuple[PodContainer, ...] = ()
+        self.containers: tuple[PodContainer, ...] | None = ()
         self.held: list[Held] = []
         self.places: FakePlaces | None = None
 
@@ -204,6 +223,8 @@ class World:
         )  # fmt: skip
 
     async def _list_containers(self) -> tuple[PodContainer, ...]:
+        if self.containers is None:
+            raise NodeagentError("the runtime does not answer")
         return self.containers
 
     async def _open_pods(self) -> FakePods:
@@ -216,7 +237,7 @@ class World:
         for state in states or known:
             self.bus.publish_state(state, source="test")
 
-    async def change(self, state: Inventory | Offering | HealthReport | DriverState) -> None:
+    async def change(self, state: Inventory | Offering | HealthReport | DriverState | RuntimeState) -> None:
         """Something has changed, and everybody has heard of it."""
         self.tell(state)
         await anyio.sleep(0.1)
@@ -293,6 +314,7 @@ class World:
         if held.memory:
             await self.plugin(MEMORY).pre_start(held.memory)
         await self.plugin(CORE).pre_start(held.cores)
+        await anyio.sleep(NAME_PAUSES_SECONDS[0] + 0.1)  # whose it is by name may be found out after the answer
         (binding,) = [
             each
             for each in self.table.bindings.values()

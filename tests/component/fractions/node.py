@@ -47,7 +47,7 @@ from nodeagent.model.ports import DevicePlugin
 from tests.component.cdi.fakes import FakeDriverFiles
 from tests.component.fractions.harness import FakeLibrary
 from tests.support.books import CORE, MEMORY
-from tests.support.driver_files import make_files
+from tests.support.files.driver_files import make_files
 from tests.support.gpus import make_node
 from tests.support.parts import make_health, make_settings
 from tests.support.placement import GIB
@@ -145,15 +145,22 @@ class Agent:
 
     @property
     def table(self) -> PartTable:
-        envelope = self.bus.latest(PartTable)
-        assert envelope is not None
-        return envelope.value
+        table = self.journal.parts()
+        assert table is not None
+        return table
 
     def binding(self, name: str) -> Binding:
         """The one of this pod's container; a source may have been silent when it started, so by name or by uid."""
         (pod,) = [each for each in self.kubelet.pods if each.name == name]
         (found,) = [each for each in self.table.bindings.values() if name == each.pod.name or pod.uid == each.pod.uid]
         return found
+
+    async def wait_named(self) -> None:
+        """Return when it is known by name who has parts: that may be found out after a start was answered."""
+        with self.bus.watch(PartTable, client="test") as tables:
+            async for table in tables:
+                if all(each.pod.name for each in table.value.bindings.values()):
+                    return
 
     async def end_pod(self, name: str) -> None:
         """The pod is deleted, and has been found to have ended: that takes two looks, ten seconds apart."""

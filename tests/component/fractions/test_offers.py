@@ -5,14 +5,16 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.model.driver import DriverPhase
-from nodeagent.model.errors import DeviceUnhealthy
+from nodeagent.model.errors import DeviceUnhealthy, PartsUnavailable
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import Door
 from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.rules.fractions.published import read_published
+from nodeagent.rules.fractions.runtime import explain_no_cdi
 from nodeagent.rules.ids import parse_token
 from tests.component.fractions.harness import FakePods, World, driver
 from tests.support.books import CORE, MEMORY
@@ -98,6 +100,26 @@ async def test_without_a_driver_nothing_can_be_had(world: World, phase: DriverPh
     async with world.running():
         await world.change(driver(phase, "gone"))
         assert await world.count_healthy() == healthy
+
+
+async def test_a_runtime_without_cdi_is_offered_nothing_and_says_so(world: World) -> None:
+    """The condition and the refusal name runtime, lack and remedy; with CDI on everything goes on by itself."""
+    runtime = RuntimeState(
+        kind=RuntimeKind.CONTAINERD, version="1.7.20", config_file="/etc/containerd/config.toml", cdi_enabled=False
+    )
+    lack = explain_no_cdi(runtime)
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        await world.change(runtime)
+        assert await world.count_healthy() == 0
+        assert set(world.offers.unfit.values()) == {lack}
+        with pytest.raises(PartsUnavailable, match=r"containerd 1\.7\.20 takes no CDI devices: switch them on in /etc"):
+            await world.start(held)
+        assert world.details("parts-without-cdi") == {"": lack}
+        await world.change(replace(runtime, cdi_enabled=True))
+        assert await world.count_healthy() == 200
+        assert (await world.start(held)).parts
+        assert world.details("parts-without-cdi") == {}
 
 
 async def test_a_gpu_that_goes_through_another_door_is_counted_no_more(world: World) -> None:

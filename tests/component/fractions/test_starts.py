@@ -4,10 +4,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import (
-    CallerUnclear,
-    ControlRefused,
     DeviceUnhealthy,
     DeviceUnknown,
     JournalUnavailable,
@@ -17,14 +14,12 @@ from nodeagent.model.errors import (
 )
 from nodeagent.model.events import PartBound, PartRefused
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.journal import Enforcement
-from nodeagent.model.parts import ContainerRequest, PartLimit, PartWish, PodRequest
+from nodeagent.model.parts import PartLimit
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.model.ports import PodListing
-from tests.component.fractions.harness import FakePods, Held, World
+from tests.component.fractions.harness import Held, World
 from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_inventory
-from tests.support.parts import make_settings, part, used
+from tests.support.parts import part, used
 from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
@@ -216,64 +211,6 @@ async def test_what_can_never_be_served_is_refused_at_the_admission(world: World
         assert "150 is more than one GPU" in refused.reason
 
 
-async def test_nobody_is_guessed(world: World) -> None:
-    """Until the kubelet's records say whose the ids are the container does not start, and nothing is bound."""
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        listing, checkpoint = world.kubelet.listing, world.kubelet.checkpoint
-        world.kubelet.listing, world.kubelet.checkpoint = PodListing(), None
-        with pytest.raises(CallerUnclear, match="has not written down yet"):
-            await world.start(held)
-        world.kubelet.listing = None
-        with pytest.raises(CallerUnclear, match=r"cannot list pods.*; cannot read the checkpoint|cannot read"):
-            await world.start(held)
-        assert world.table.bindings == {}
-        world.kubelet.listing, world.kubelet.checkpoint = listing, checkpoint
-        await world.start(held)
-
-
-@pytest.mark.parametrize("missing", ["listing", "checkpoint"])
-async def test_one_of_the_kubelets_records_is_enough(world: World, missing: str) -> None:
-    """The other one may be missing, or late, and the next start still finds the binding."""
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        setattr(world.kubelet, missing, None)
-        binding = await world.start(held)
-        assert binding.pod == (
-            PodIdentity(namespace="", name="", uid=held.pod.uid)
-            if missing == "listing"
-            else PodIdentity(namespace="ns", name="train")
-        )
-        await anyio.sleep(60)
-        assert world.table.bindings == {binding.number: binding}
-        world.note()
-        complete = replace(binding, pod=held.pod)
-        assert await world.start(held) == complete
-        assert await world.start(held) == complete
-        assert world.durable_bindings() == [complete]
-    assert len(world.facts(PartBound)) == 1
-
-
-@pytest.mark.parametrize("missing", ["listing", "checkpoint"])
-async def test_who_it_was_is_found_out_later(world: World, missing: str) -> None:
-    """At the next look, without another start; the end of a pod of which half is known could not be told for sure."""
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        setattr(world.kubelet, missing, None)
-        binding = await world.start(held)
-        world.note()
-        await anyio.sleep(11)
-        assert world.durable_bindings() == [replace(binding, pod=held.pod)]
-
-
-async def test_an_init_container_is_known_by_the_others_of_its_pod(world: World) -> None:
-    """The kubelet's list leaves it out, and its notes have no names."""
-    async with world.running():
-        first = await world.admit("train", 30, 32, container="init-data")
-        await world.admit("train", 90, 64, share=first)
-        assert (await world.start(first)).pod == first.pod
-
-
 async def test_a_start_takes_five_seconds_at_most(world: World) -> None:
     """The kubelet waits for thirty; whoever hangs is named, and the next try finds the binding."""
     async with world.running():
@@ -315,131 +252,6 @@ async def test_a_container_does_not_start_again_on_a_gpu_that_is_broken(world: W
             await world.start(held)
         await world.change(world.inventory)
         assert await world.start(held) == before
-
-
-async def test_the_schedulers_choice_is_read_from_the_pod(world: World) -> None:
-    """It comes a moment later than the pod; one that makes no sense is in nobody's way."""
-    pods = world.pods = FakePods()
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        said = PodRequest(
-            pod=held.pod,
-            annotations={"tencent.com/predicate-gpu-idx-0": "1"},
-            containers=(ContainerRequest(name="main"),),
-        )
-
-        async def put_later() -> None:
-            await anyio.sleep(0.5)
-            pods.put(said)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(put_later)
-            assert (await world.start(held)).parts == (part(1, 30, 8),)
-        other = await world.admit("infer", 30, 32)
-        pods.put(said, replace(said, pod=other.pod, annotations={"tencent.com/predicate-gpu-idx-0": "x"}))
-        assert (await world.start(other)).parts
-
-
-async def test_an_api_server_that_does_not_know_the_pod_is_waited_for_a_second(world: World) -> None:
-    """Then the container starts without its word; a pod of the same name that is another is no answer."""
-    world.pods = FakePods()
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        wish = {"tencent.com/predicate-gpu-idx-0": "1"}
-        world.pods.put(PodRequest(pod=replace(held.pod, uid="before"), annotations=wish))
-        began = anyio.current_time()
-        assert (await world.start(held)).parts == (part(0, 30, 8),)
-        assert anyio.current_time() - began == pytest.approx(1)
-
-
-async def test_pods_are_followed_again_after_trouble(world: World) -> None:
-    """What was known stays known meanwhile."""
-    world.pods = FakePods()
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        world.pods.put(
-            PodRequest(
-                pod=held.pod,
-                annotations={"tencent.com/predicate-gpu-idx-0": "1"},
-                containers=(ContainerRequest(name="main"),),
-            )
-        )
-        await anyio.sleep(0.1)
-        world.pods.broken = "the API server has hung up"
-        world.pods.put()
-        await anyio.sleep(1)
-        assert (await world.start(held)).parts == (part(1, 30, 8),)
-        await anyio.sleep(20)
-        begun = world.pods.begun
-        assert begun > 2
-        world.pods.broken = ""
-        await anyio.sleep(20)
-        assert world.pods.begun == begun + 1
-
-
-async def test_the_library_is_mounted_where_it_holds_containers(world: World) -> None:
-    """With the file that has it loaded; a pod may choose otherwise, and without it nothing starts that needs it."""
-    pods = world.pods = FakePods()
-    world.live.replace(make_settings(enforcement="library"))
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        free = await world.admit("infer", 30, 32)
-        pods.put(
-            PodRequest(pod=held.pod),
-            PodRequest(pod=free.pod, annotations={"nodeagent.io/gpu-enforcement": "advise"}),
-        )
-        world.library.broken = "read-only file system"
-        with pytest.raises(PartsUnavailable, match="read-only file system"):
-            await world.start(held)
-        await world.start(free)
-        world.library.broken = ""
-        assert (await world.start(held)).enforcement is Enforcement.LIBRARY
-        name = held.cdi_name.partition("=")[2]
-        assert {mount.container_path for mount in world.specs.files[name][name][1]} == {
-            "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage",
-            "/run/nodeagent/vgpu/libvgpu.so", "/etc/ld.so.preload",
-        }  # fmt: skip
-        name = free.cdi_name.partition("=")[2]
-        assert len(world.specs.files[name][name][1]) == 2
-
-
-async def test_limits_of_a_running_container_are_changed(world: World) -> None:
-    """Within what its GPU has left, durably, and in the file that it reads; who asked is told."""
-    async with world.running():
-        held = await world.admit("train", 30, 32)
-        before = await world.start(held)
-        said = await world.relay.set_part(PartWish(pod="train", cores=50, memory_bytes=GIB, who="me"))
-        assert said == f"ns/train (main) has 50 cores and 1 GiB of {gpu_uuid(0)}"
-        assert world.table.bindings[before.number].parts == (part(0, 50, 1),)
-        (limits,) = world.folders.limits.values()
-        assert (limits[0].cores, limits[0].memory_bytes) == (None, GIB)
-        world.live.replace(make_settings(limit_compute=True))
-        await world.relay.set_part(PartWish(pod="train", cores=40, who="me"))
-        (limits,) = world.folders.limits.values()
-        assert (limits[0].cores, limits[0].memory_bytes) == (40, GIB)
-        await world.relay.set_part(PartWish(pod="train", cores=50, who="me"))
-        assert world.facts(PartBound)[-1].reason == "set by me"
-        assert (await world.start(held)).parts == (part(0, 50, 1),)
-        with pytest.raises(ControlRefused, match="32 GiB"):
-            await world.relay.set_part(PartWish(pod="ns/train", memory_bytes=33 * GIB, who="me"))
-        world.folders.broken = "read-only file system"
-        with pytest.raises(ControlRefused, match="read-only file system"):
-            await world.relay.set_part(PartWish(pod="train", container="main", cores=10, who="me"))
-
-
-async def test_whose_limits_are_meant_must_be_clear(world: World) -> None:
-    """None, or several of one name; and nobody changes them while nobody gives parts."""
-    async with world.running():
-        first = await world.admit("train", 30, 32)
-        second = await world.admit("train", 30, 32, container="side")
-        for each in (first, second):
-            await world.start(each)
-        for pod, why in (("other", "no part of other"), ("train", r"means ns/train \(main\), ns/train \(side\)")):
-            with pytest.raises(ControlRefused, match=why):
-                await world.relay.set_part(PartWish(pod=pod, cores=1, who="me"))
-        await world.relay.set_part(PartWish(pod="train", container="side", cores=1, who="me"))
-    with pytest.raises(ControlRefused):
-        await world.relay.set_part(PartWish(pod="train", container="side", cores=2, who="me"))
 
 
 async def test_nothing_is_answered_while_nobody_is_there(world: World) -> None:

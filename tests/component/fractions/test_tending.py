@@ -3,13 +3,18 @@
 import anyio
 import pytest
 
+from nodeagent.model.errors import NoRoom
 from nodeagent.model.events import PartReleased
+from nodeagent.model.journal import Enforcement
 from nodeagent.model.parts import ContainerState, PodContainer
+from nodeagent.model.ports import PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
+from nodeagent.rules.fractions.published import read_published
 from tests.component.fractions.harness import FakePlaces, World
 from tests.support.gpus import gpu_uuid
-from tests.support.parts import make_settings
+from tests.support.parts import make_settings, part
+from tests.support.placement import GIB
 
 pytestmark = pytest.mark.virtual_time
 
@@ -27,6 +32,23 @@ async def test_what_has_ended_is_given_back_with_its_files(world: World) -> None
         reasons = {fact.number: fact.reason for fact in world.facts(PartReleased)}
         assert reasons[binding.number] == "kubelet, processes and containers agree that it is over"
         assert len(reasons) == 3
+
+
+@pytest.mark.parametrize("runtime", ["silent", "exited", "gone"])
+async def test_who_ended_before_the_name_was_told_is_given_back(world: World, runtime: str) -> None:
+    """The kubelet's notes keep the pod until the next one comes; the runtime knows that nothing is left of it."""
+    async with world.running():
+        held = await world.admit("brief", 30, 32)
+        world.kubelet.listing = PodListing()
+        exited = PodContainer(id="1", pod_uid=held.pod.uid, name="main", state=ContainerState.EXITED)
+        world.containers = {"silent": None, "exited": (exited,), "gone": ()}[runtime]
+        binding = await world.start(held)
+        assert not binding.pod.name
+        await anyio.sleep(40)
+        assert world.durable_bindings() == ([] if runtime == "gone" else [binding])
+        world.containers = ()
+        await anyio.sleep(40)
+        assert world.durable_bindings() == []
 
 
 async def test_what_cannot_be_written_down_is_not_given_back(world: World) -> None:
@@ -85,6 +107,24 @@ async def test_what_the_journal_has_lost_is_taken_in_when_it_can_be_written(worl
         assert await world.start(held) == adopted
 
 
+async def test_one_that_is_taken_in_where_mps_holds_keeps_its_daemon(world: World) -> None:
+    """Nobody remembers what held it: without that word the daemon through which it works would be ended."""
+    async with world.running():
+        held, whole = await world.admit("train", 30, 32), await world.admit("big", 100)
+        await world.start(held)
+        await world.start(whole)
+    world.store.current = world.store.previous = None
+    world.containers = tuple(
+        PodContainer(id=one.pod.name, pod_uid=one.pod.uid, name="main", state=ContainerState.RUNNING)
+        for one in (held, whole)
+    )
+    world.live.replace(make_settings(enforcement="mps"))
+    async with world.running():
+        await anyio.sleep(5)
+        found = {one.pod.name: one.enforcement for one in world.table.bindings.values()}
+    assert found == {"train": Enforcement.MPS, "big": Enforcement.ADVISE}
+
+
 async def test_a_container_without_the_library_is_named(world: World) -> None:
     """Its pod works on the GPU, and nothing of the library was seen; one that does not work is not accused."""
     places = world.places = FakePlaces()
@@ -116,3 +156,26 @@ async def test_what_was_left_of_a_container_is_taken_away(world: World) -> None:
         world.specs.keeps = ""
         await anyio.sleep(30)
         assert set(world.folders.limits) == kept
+
+
+async def test_what_others_use_is_not_promised(world: World) -> None:
+    """Neither its memory, nor the GPU alone; it is told to schedulers, and over when it is gone."""
+    world.places = FakePlaces()
+    world.places.known[7] = ProcessPlace(pod_uid="a-stranger")
+
+    async def see(*processes: ProcessSample) -> None:
+        gpu = GpuSample(uuid=gpu_uuid(0), processes=processes)
+        for _ in range(11):
+            world.tell(NodeSample(time_seconds=world.clock.wall(), gpus=(gpu,)))
+            await anyio.sleep(1)
+
+    async with world.running():
+        await see(ProcessSample(pid=7, memory_used_bytes=30 * GIB))
+        published = read_published(world.offers.published)
+        assert [(room.foreign_bytes, room.foreign) for room in published.space.rooms] == [(30 * GIB, True), (0, False)]
+        held = await world.admit("train", 10, 16)
+        assert (await world.start(held)).parts == (part(1, 10, 4),)
+        with pytest.raises(NoRoom, match="somebody has it"):
+            await world.start(await world.admit("whole", 100))
+        await see()
+        assert not read_published(world.offers.published).space.rooms[0].foreign

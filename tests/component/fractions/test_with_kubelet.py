@@ -13,8 +13,8 @@ from nodeagent.model.journal import GpuPart, PartTable
 from nodeagent.model.offering import Door
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
 from tests.support.books import CORE, MEMORY
+from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid
-from tests.support.short_directory import short_dir
 from tests.support.waiting import in_thread
 
 __all__ = ["short_dir"]
@@ -93,6 +93,7 @@ async def test_two_hundred_pods_on_a_mixed_node_while_agent_and_kubelet_come_and
             await kubelet.wait_until(lambda: count_running() == len(wanted))
             await in_thread(partial(check_node, agent))
             assert len(agent.table.bindings) == 196
+            await agent.wait_named()
             before = agent.table.bindings
         async with agent.running():
             assert agent.table.bindings == before
@@ -116,6 +117,7 @@ async def test_a_container_that_starts_again_has_what_it_had(short_dir: Path) ->
     async with node(short_dir) as (kubelet, agent):
         async with agent.running():
             pod = await kubelet.add_pod("team", "train", {CORE: 60, MEMORY: 100})
+            await agent.wait_named()
             before, given = agent.binding("train"), await in_thread(partial(agent.read_given, pod.uid, "main"))
             await kubelet.start_containers("team", "train")
             assert agent.binding("train") == before
@@ -134,6 +136,7 @@ async def test_a_lost_journal_is_rebuilt_from_what_others_know(short_dir: Path) 
             inits: tuple[dict[str, int], ...] = ({}, {CORE: 30, MEMORY: 40}, {CORE: 90, MEMORY: 4})
             for number, init in enumerate(inits):
                 await kubelet.add_pod("team", f"p{number}", {CORE: 30, MEMORY: 40}, init_resources=init)
+            await agent.wait_named()
             before = {each.pod: (each.parts, each.cdi_name) for each in agent.table.bindings.values()}
         await in_thread(partial(lose_journal, agent))
         async with agent.running():
@@ -189,6 +192,7 @@ async def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(short_dir:
         assert kubelet.offers()[CORE].allocatable == 300
         await kubelet.add_pod("team", "parts", {CORE: 30, MEMORY: 8})
         (part,) = agent.binding("parts").parts
+        await agent.wait_named()
         said = await agent.choosing.set_door(str(part.gpu), Door.WHOLE, "me")
         assert "until team/parts (main) is gone" in said
         await kubelet.wait_until(lambda: kubelet.offers()[CORE].allocatable == 200)

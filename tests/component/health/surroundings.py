@@ -27,8 +27,10 @@ from nodeagent.edge.simulated.source import SimulatedGpus
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.values import Value
-from tests.support.gpu_store import open_gpu_store
+from tests.support.files.gpu_store import open_gpu_store
 from tests.support.virtual_time import FakeClock
+
+HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY, Verdict.UNKNOWN
 
 PROFILES = {name: load_profile(name) for name in list_profiles()}
 """Read here, because reading files would block the loop of a test."""

@@ -25,7 +25,7 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import HealthReport, Verdict
 from tests.component.edge_nvml.harness import PATIENT, STRICT, running_gpus, wait_for
 from tests.fakes.nvml.control import FakeNvml
-from tests.support.gpu_store import open_gpu_store
+from tests.support.files.gpu_store import open_gpu_store
 
 XID = 0x8
 RECOVERY_ACTION = 0x8000

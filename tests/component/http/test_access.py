@@ -22,7 +22,7 @@ from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import CAPACITY
 from nodeagent.edge.http.web_config import WebConfig
 from tests.component.http.certificates import Authority
-from tests.support.http_server import make_server
+from tests.support.wire.http_server import make_server
 
 HASH = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 RIGHT = "Authorization: Basic " + base64.b64encode(b"prometheus:U*U").decode() + "\r\n"

@@ -18,7 +18,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerLimits
-from tests.support.http_server import fail, make_server
+from tests.support.wire.http_server import fail, make_server
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 PATIENCE_SECONDS = 20.0

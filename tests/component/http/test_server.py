@@ -15,7 +15,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener, open_unix_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import ServerLimits
-from tests.support.http_server import make_server
+from tests.support.wire.http_server import make_server
 
 
 class Site:

@@ -10,7 +10,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import ServerLimits
-from tests.support.http_server import make_server
+from tests.support.wire.http_server import make_server
 
 LARGE = b"x" * (8 * 1024 * 1024)
 """More than the kernel keeps for a reader that does not read."""

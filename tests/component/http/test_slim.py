@@ -36,6 +36,7 @@ assert slim.Server is web.Server
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [SLIM_THEN_WHOLE, WHOLE_FIRST, UNWILLING])
 def test_both_ways_lead_to_the_same_classes(program: str) -> None:
     """Slim first, whole first, or an aiohttp that refuses: the classes are aiohttp's own, and there is one of each."""

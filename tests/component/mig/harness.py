@@ -28,7 +28,13 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.ports import ProcessPlaces
 from nodeagent.rules.mig.layouts import LayoutsRead
+from tests.support.mig import partitions_of
 from tests.support.virtual_time import FakeClock
+
+OFF = partitions_of("h100-sxm5-80gb", enabled=False)
+WHOLE = ["whole"]
+SEVEN = ["1g.10gb"] * 7
+BALANCED = ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
 
 PROFILES = {name: load_profile(name) for name in ("dgx-h100", "a100-80gb-mig", "a100-40gb")}
 """Read here, where files may be read."""
@@ -89,10 +95,10 @@ class Store:
 
     def __init__(self) -> None:
         self.body: bytes | None = None
-        self.trouble = ""
+        self.trouble = self.boot = ""
 
     async def read(self) -> Stored:
-        return Stored(body=self.body, boot_id="")
+        return Stored(body=self.body, boot_id=self.boot)
 
     async def write(self, body: bytes) -> str:
         if not self.trouble:
@@ -102,6 +108,22 @@ class Store:
     async def discard(self, reason: str) -> str:
         self.body = None
         return reason
+
+
+def make_holdings(devices: Sequence[str]) -> AllocationTable:
+    """Each of these devices is a pod's."""
+    rows = tuple(
+        Allocation(
+            number=number,
+            resource=ResourceName("nvidia.com/gpu"),
+            devices=(DeviceId(device),),
+            since_seconds=0.0,
+            pod=PodIdentity(namespace="ns", name=f"train-{number}", uid=f"uid-{number}"),
+            container="main",
+        )
+        for number, device in enumerate(devices)
+    )
+    return AllocationTable(allocations=rows)
 
 
 class World:
@@ -120,6 +142,8 @@ class World:
         self.file = LayoutsRead()
         self.places = places
         self.has_cluster = self.is_blind = False
+        self.cluster: Any = None
+        """The ports to an API server, where there is one."""
         self._generation = 0
 
     async def look(self) -> Inventory:
@@ -149,6 +173,8 @@ class World:
                 relay=self.relay,
                 read_file=self._read_file,
                 places=self.places,
+                eviction=self.cluster,
+                pausing=self.cluster,
                 has_cluster=self.has_cluster,
             )
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
@@ -170,18 +196,7 @@ class World:
 
     def hold(self, *devices: str) -> None:
         """Pods have these devices."""
-        rows = tuple(
-            Allocation(
-                number=number,
-                resource=ResourceName("nvidia.com/gpu"),
-                devices=(DeviceId(device),),
-                since_seconds=0.0,
-                pod=PodIdentity(namespace="ns", name=f"train-{number}", uid=f"uid-{number}"),
-                container="main",
-            )
-            for number, device in enumerate(devices)
-        )
-        self.bus.publish_state(AllocationTable(allocations=rows), source="allocations")
+        self.bus.publish_state(make_holdings(devices), source="allocations")
 
     def advertise(self, *devices: str) -> None:
         """The kubelet was told that these can be had."""

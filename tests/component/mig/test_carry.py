@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.mig.carry import Carrier, End
 from nodeagent.edge.simulated.source import SimulatedGpus
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mig import GpuPartitions, Write, WriteKind
 from nodeagent.model.ports import PartitionSession
@@ -35,6 +35,8 @@ class Hand:
         self.gpus, self.book = SimulatedGpus(PROFILES[profile], clock=clock), Book()
         self.gpus.set_holders({})
         self.told: list[Write] = []
+        self.kill_at_call = 0
+        """The call before which the agent is killed; 0 for none."""
 
     async def find_gpu(self) -> Gpu:
         return (await self.gpus.read_inventory()).gpus[0]
@@ -44,10 +46,15 @@ class Hand:
             return await session.read(await self.find_gpu())
 
     async def carry(self, session: PartitionSession, number: int, progress: Progress) -> End:
-        carrier = Carrier(self.book, session, self.told.append, lambda: 0.0)
+        carrier = Carrier(self.book, session, self._tell, lambda: 0.0)
         end = await carrier.carry(await self.find_gpu(), number, progress)
         await self.book.settle_change(number, end.outcome)
         return end
+
+    def _tell(self, write: Write) -> None:
+        self.told.append(write)
+        if len(self.told) == self.kill_at_call:
+            self.book.kill()
 
     async def change(self, wanted: Wanted) -> End | None:
         """From the beginning; nothing where the agent was killed."""
@@ -80,7 +87,10 @@ async def test_random_pairs_end_in_the_old_or_the_new_layout(clock: FakeClock, s
         names = random.choice(LAYOUTS)
         wanted = wish(" ".join(names)) if random.random() < 0.9 else Wanted(enabled=False)
         hand.book = Book()
-        hand.book.kill_at = random.choice([0, random.randrange(1, 12)])
+        hand.told.clear()
+        hand.book.kill_at, hand.kill_at_call = random.choice(
+            [(0, 0), (random.randrange(1, 4), 0), (0, random.randrange(1, 12))]
+        )
         if random.random() < 0.5:
             await hand.gpus.inject("mig-refuse", [random.choice(FAILING)])
         end = await hand.change(wanted)
@@ -121,6 +131,15 @@ class Stubborn:
 
     async def write(self, _gpu: Gpu, _write: Write) -> int:
         return 0
+
+    async def read_compute_mode(self, _gpu: Gpu) -> ComputeMode:
+        raise AssertionError("who may use a GPU is nothing to a layout")
+
+    async def set_compute_mode(self, _gpu: Gpu, _mode: ComputeMode) -> None:
+        raise AssertionError("who may use a GPU is nothing to a layout")
+
+    async def set_time_slice(self, _gpu: Gpu, _number: int) -> None:
+        raise AssertionError("nor is how long")
 
 
 async def carry_stubborn(there: GpuPartitions, wanted: Wanted) -> End:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.files.host_program import BUILT
-from tests.support.native import MACHINES, NATIVE, PROGRAMS
+from tests.support.programs.native import MACHINES, NATIVE, PROGRAMS
 
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 CROSS = [machine for machine in MACHINES if machine != platform.machine()]
@@ -35,6 +35,7 @@ def read_machine(program: Path) -> int:
     return int.from_bytes(head[18:20], "little")
 
 
+@pytest.mark.long
 def test_every_program_is_built_for_every_processor_and_the_same_twice(tmp_path: Path) -> None:
     """Where it is built leaves no trace in it."""
     machines = [machine for machine in MACHINES if machine not in CROSS or shutil.which(f"{machine}-linux-gnu-gcc")]
@@ -69,6 +70,7 @@ def test_missing_cross_compiler_is_named_with_its_package(tmp_path: Path) -> Non
     assert not (folder / "built").exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("qemu-aarch64"), reason="wants the emulator of user programs")
 @pytest.mark.skipif(not shutil.which("aarch64-linux-gnu-gcc"), reason="wants the cross compiler")
 def test_the_hook_starts_on_the_other_processor(tmp_path: Path) -> None:

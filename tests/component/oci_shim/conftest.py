@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.component.oci_shim.support import Shim
-from tests.support.native import NATIVE
+from tests.support.programs.native import NATIVE
 
 SOURCES = NATIVE / "oci_shim"
 MACHINE = platform.machine()

@@ -12,7 +12,7 @@ import pytest
 
 from nodeagent.edge.host.shim.table_file import write_on_missing
 from tests.component.oci_shim.support import TABLE, Shim, make_node, make_spec
-from tests.support.native import NATIVE
+from tests.support.programs.native import NATIVE
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,6 +46,7 @@ SPEC = make_spec("NVIDIA_VISIBLE_DEVICES=0")
         ([], False),
     ],
 )
+@pytest.mark.long
 def test_create_alone_is_acted_upon(arguments: list[str], is_changed: bool, shim: Shim) -> None:
     """Everything reaches the low-level runtime as it was, under its own name, and its status comes back."""
     shim.config.write_text(json.dumps(SPEC))
@@ -234,6 +235,7 @@ def test_killed_at_any_call_the_file_is_old_or_new(call: str, shim: Shim) -> Non
     pytest.fail("it never came to its end")
 
 
+@pytest.mark.long
 def test_every_allocation_may_fail(checked_program: Path, tmp_path: Path) -> None:
     """The file is the old or the new one, and one line says why; sanitizers watch."""
     shim = Shim(checked_program, tmp_path)
@@ -249,6 +251,7 @@ def test_every_allocation_may_fail(checked_program: Path, tmp_path: Path) -> Non
     pytest.fail("it never came to its end")
 
 
+@pytest.mark.long
 def test_it_runs_on_the_other_processor(foreign_program: Path, tmp_path: Path) -> None:
     """Under an emulator."""
     shim = Shim(foreign_program, tmp_path, before=(str(shutil.which("qemu-aarch64")),))

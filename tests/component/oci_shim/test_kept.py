@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.app import shim_side
+from nodeagent.app.sides import shim as shim_side
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.load import load_settings
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -16,10 +16,10 @@ from nodeagent.edge.host.shim.shim_host import SHIM, HostShim
 from nodeagent.edge.host.shim.table_file import write_table
 from nodeagent.model.cdi import DriverFiles
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
-from tests.support.agent_process import running_agent
-from tests.support.driver_files import make_files
+from tests.support.files.driver_files import make_files
+from tests.support.files.short_directory import short_dir
+from tests.support.programs.agent_process import running_agent
 from tests.support.samples import make_inventory
-from tests.support.short_directory import short_dir
 
 __all__ = ["short_dir"]
 
@@ -62,6 +62,7 @@ async def test_a_container_gets_what_the_agent_says(
     assert "unsatisfied condition: cuda>=14.0" in unmet.said
 
 
+@pytest.mark.long
 def test_an_agent_without_it_takes_away_what_one_with_it_has_left(short_dir: Path) -> None:
     """A table that nobody keeps is soon of another driver; what is not asked for is not put in place."""
     table = short_dir / "lib/shim"

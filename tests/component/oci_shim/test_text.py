@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
+from tests.support.examples import examples
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,7 +34,8 @@ def is_subsequence(part: bytes, whole: bytes) -> bool:
     return all(each in rest for each in part)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.long
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     top=FIELDS,
     process=FIELDS,
@@ -156,7 +158,8 @@ def test_mode_and_link_of_the_file_stay(shim: Shim) -> None:
     assert list(shim.bundle.iterdir()) == [shim.config]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.long
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 3000), byte=st.integers(0, 255), cut=st.booleans(), env=st.text(max_size=20))
 def test_sanitizers_find_nothing(
     checked_program: Path, tmp_path_factory: pytest.TempPathFactory, place: int, byte: int, cut: bool, env: str

@@ -23,8 +23,8 @@ from nodeagent.edge.gpu_manager.proto.display_grpc import GPUDisplayStub
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.model.parts import PartOffers
+from tests.support.files.short_directory import short_dir
 from tests.support.samples import make_inventory, make_uuid
-from tests.support.short_directory import short_dir
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, place, run, sample, tabulate
 
@@ -52,7 +52,7 @@ async def serving(bus: Bus, *, path: Path | None = None, is_heard: bool = True) 
     live = LiveSettings(replace(settings, fractions=replace(settings.fractions, usage_socket=path)))
     with open_tcp_listener("127.0.0.1", 0, key="fractions.usage_listen") as listener:
         door = Door(listener, ("node-a",)) if is_heard else None
-        service = UsageService(bus, live, version="1.2.3", metrics=tell_metrics, door=door)
+        service = UsageService(bus, live, version="1.2.3", metrics={"/metric": tell_metrics}, door=door)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: service.run(task_status=task_status))
             yield listener.getsockname()[1]

@@ -9,15 +9,19 @@ import anyio
 import pytest
 
 from nodeagent.components.usage.component import NAMES_SECONDS, Usage
+from nodeagent.components.usage.watchdog.component import Watchdog
+from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import JournalUnavailable
+from nodeagent.model.events import PartProcessEnded
 from nodeagent.model.journal import Binding
 from nodeagent.model.parts import PodContainer
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import ProcessSample
 from nodeagent.model.usage import PartUsage
+from tests.support.parts import make_settings
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, name, place, run, sample, tabulate
@@ -34,10 +38,18 @@ class Host:
         self.problem = ""
         self.asked: list[float] = []
         self.looked_up: list[tuple[int, ...]] = []
+        self.ended: list[tuple[int, str]] = []
+        self.refusal, self.is_still_there = "", True
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
         self.looked_up.append(tuple(pids))
         return {pid: self.places[pid] for pid in pids if pid in self.places}
+
+    async def end(self, pid: int, pod_uid: str) -> bool:
+        self.ended.append((pid, pod_uid))
+        if self.refusal:
+            raise JournalUnavailable("the process", self.refusal)
+        return self.is_still_there
 
     async def list(self) -> tuple[PodContainer, ...]:
         self.asked.append(anyio.current_time())
@@ -51,6 +63,7 @@ class World:
 
     def __init__(self) -> None:
         self.clock, self.host = FakeClock(), Host()
+        self.live = LiveSettings(make_settings())
         self.bus = Bus(self.clock)
         self.conditions = Conditions(self.bus, self.clock, CATALOGUE)
 
@@ -76,7 +89,12 @@ async def open_world(*bindings: Binding, is_simulated: bool = False) -> AsyncIte
     world.tell(*bindings)
     host = None if is_simulated else world.host
     component = Usage(
-        world.bus, world.conditions, world.clock, places=host, list_containers=host.list if host is not None else None
+        world.bus,
+        world.conditions,
+        world.clock,
+        places=host,
+        list_containers=host.list if host is not None else None,
+        watchdog=Watchdog(world.bus, world.live, host) if host is not None else None,
     )
     async with anyio.create_task_group() as tasks:
         await tasks.start(lambda *, task_status: component.run(task_status=task_status))
@@ -220,3 +238,32 @@ async def test_who_uses_more_memory_than_its_part_is_a_condition() -> None:
         world.tell()
         await anyio.sleep(1)
         assert not world.conditions.all_set()
+
+
+async def test_a_container_that_keeps_more_than_its_part_loses_its_largest_process() -> None:
+    """Where that is configured, in the second measurement that finds it so; told only when it was done."""
+    async with open_world(bind(1, "a", gib=2)) as world:
+        world.host.places = {10: place("a"), 11: place("a")}
+
+        async def see() -> list[PartProcessEnded]:
+            world.sample(run(10, gib=1), run(11, gib=2))
+            await anyio.sleep(1)
+            facts = (envelope.value for envelope in world.bus.history())
+            return [fact for fact in facts if isinstance(fact, PartProcessEnded)]
+
+        await see()
+        await see()
+        assert world.host.ended == []
+        world.live.replace(make_settings(kill_over_memory=True))
+        assert await see() == []
+        world.tell(bind(1, "a", gib=2), bind(2, "b"))
+        await anyio.sleep(0.1)
+        assert world.host.ended == [], "the same measurement once more is none"
+        (fact,) = await see()
+        assert (fact.pid, fact.container, fact.memory_bytes) == (11, "main", 2 << 30)
+        assert world.host.ended == [(11, "u-a")]
+        world.host.is_still_there = False
+        assert len(await see()) == 1
+        world.host.refusal = "not permitted"
+        assert len(await see()) == 1
+        assert len(world.host.ended) == 3

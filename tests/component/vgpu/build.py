@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.support.compiled import compile_once
-from tests.support.native import NATIVE
+from tests.support.programs.compiled import compile_once
+from tests.support.programs.native import NATIVE
 
 HERE: Final = Path(__file__).parent
 VGPU: Final = NATIVE / "vgpu"
@@ -18,13 +18,13 @@ _SHOWN: Final = ("front.c", "hooks.c", "routing.c", "trampolines.c")
 
 
 def _list_headers() -> list[Path]:
-    return sorted([*VGPU.glob("*.h"), *(NATIVE / "include").glob("*.h")])
+    return sorted([*VGPU.rglob("*.h"), *(NATIVE / "include").glob("*.h")])
 
 
 def build_library(*flags: str, machine: str = platform.machine()) -> Path:
     """The library as `make native` makes it, with these flags besides."""
     digest = hashlib.sha256("\0".join([machine, *flags]).encode())
-    for path in [NATIVE / "Makefile", *sorted(VGPU.iterdir()), *_list_headers()]:
+    for path in [NATIVE / "Makefile", *sorted(VGPU.glob("*/*.c")), VGPU / "front/exports.map", *_list_headers()]:
         digest.update(path.read_bytes())
     place = HERE / "build" / digest.hexdigest()[:16]
     place.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def build_library(*flags: str, machine: str = platform.machine()) -> Path:
 
 def build_ledger_program(name: str, *flags: str) -> Path:
     """The program of that name, with what the library counts by, and nothing that leads programs to it."""
-    sources = [HERE / "src" / f"{name}.c", *(each for each in sorted(VGPU.glob("*.c")) if each.name not in _SHOWN)]
+    sources = [HERE / "src" / f"{name}.c", *(each for each in sorted(VGPU.rglob("*.c")) if each.name not in _SHOWN)]
     return compile_once(
         HERE / "build", name, sources, ("-O2", "-pthread", f"-I{VGPU}", *flags), besides=_list_headers()
     )
@@ -59,7 +59,7 @@ def build_small_library(name: str, *flags: str) -> Path:
 
 def build_real_say() -> Path:
     """A program that reads the C library's symbol table."""
-    sources = [HERE / "src" / "real_say.c", VGPU / "real.c"]
+    sources = [HERE / "src" / "real_say.c", VGPU / "front/real.c"]
     return compile_once(HERE / "build", "real_say", sources, ("-O2", f"-I{VGPU}", "-ldl"), besides=_list_headers())
 
 
@@ -69,10 +69,10 @@ _BEFORE_ANYTHING: Final = ("front.c", "hooks.c", "loader.c", "real.c", "trampoli
 
 def build_sanitized_library(*flags: str) -> Path:
     """The library under a sanitizer, all but the part that finds functions."""
-    base = ("-O1", "-fPIC", "-fvisibility=hidden")
-    first = [VGPU / name for name in _BEFORE_ANYTHING]
-    rest = [path for path in sorted(VGPU.glob("*.c")) if path not in first]
+    base = ("-O1", "-fPIC", "-fvisibility=hidden", f"-I{VGPU}")
+    first = [VGPU / "front" / name for name in _BEFORE_ANYTHING]
+    rest = [path for path in sorted(VGPU.rglob("*.c")) if path not in first]
     found = compile_once(HERE / "build", "front.o", first, (*base, "-r", "-nostdlib"), besides=_list_headers())
-    exports = VGPU / "exports.map"
+    exports = VGPU / "front/exports.map"
     link = ("-shared", "-Wl,-Bsymbolic", f"-Wl,--version-script={exports}", str(found))
     return compile_once(HERE / "build", LIBRARY, rest, (*base, *flags, *link), besides=[*_list_headers(), exports])

@@ -9,8 +9,8 @@ from nodeagent.edge.host.vgpu.limits_file import FailMode
 from nodeagent.edge.host.vgpu.usage_file import Reason, Status
 from tests.component.vgpu.cuda_talk import OUT
 from tests.component.vgpu.limited import limit
+from tests.component.vgpu.memory.test_classes import describe, describe_on
 from tests.component.vgpu.place import Place
-from tests.component.vgpu.test_classes import describe, describe_on
 from tests.fakes.cuda.driver import FakeDriver
 
 pytestmark = [

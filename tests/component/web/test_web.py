@@ -64,6 +64,7 @@ class Stage:
             metrics=self._scrape,
             introspect=dict,
             list_history=list,
+            list_slices=list,
             capacity=Capacity(10, 10),
             names=("n",),
             conditions=self.conditions,

@@ -16,8 +16,8 @@ from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.plugin import AdvertisedDevice, PluginOptions
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import NAMESPACE, OpenKubelet, running_session
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import NAMESPACE, OpenKubelet, running_session
 
 GPU = "nvidia.com/gpu"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.support.compiled import compile_once
+from tests.support.programs.compiled import compile_once
 
 SONAME: Final = "libcuda.so.1"
 GIB: Final = 1 << 30

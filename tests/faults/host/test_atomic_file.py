@@ -154,3 +154,15 @@ def test_leftovers_of_a_killed_writer_are_cleaned_at_the_next_start(tmp_path: Pa
     (tmp_path / ".state.00c0ffee.tmp").write_bytes(b"half")
     assert remove_stale_temporaries(tmp_path / "state") == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
+
+
+def test_the_only_writer_clears_what_killed_ones_left_beside_its_file(tmp_path: Path) -> None:
+    """Leftovers of this file alone; and where the directory cannot be read the write itself says so."""
+    (tmp_path / ".state.00c0ffee.tmp").write_bytes(b"half")
+    (tmp_path / ".other.00c0ffee.tmp").write_bytes(b"half")
+    write_atomically(tmp_path / "state", NEW)
+    assert (tmp_path / ".state.00c0ffee.tmp").exists()
+    write_atomically(tmp_path / "state", NEW, only_writer=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".other.00c0ffee.tmp", "state"]
+    with pytest.raises(FileNotWritten, match="create a temporary file"):
+        write_atomically(tmp_path / "gone" / "state", NEW, only_writer=True)

@@ -33,7 +33,19 @@ from nodeagent.model.ids import DeviceId
 from tests.fakes.journal_store import FakeKubelet
 from tests.support.allocations import GPU, holding, listing
 
-STEPS: Final = ("open", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "link", "rename", "unlink", "mkdir")
+STEPS: Final = (
+    "open",
+    "write",
+    "pwrite",
+    "ftruncate",
+    "fsync",
+    "fdatasync",
+    "link",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+)
 """The calls through which Python changes a disk."""
 
 NODE: Final = Node("machine", "boot")

@@ -21,7 +21,7 @@ def run_loop(directory: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Killed before or after any step, the next agent finds every acknowledged allocation, each once."""
@@ -31,7 +31,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert found["faults"] == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_error_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """With any one step failing the agent lives, answers only what is durable, and the next one finds all of it."""

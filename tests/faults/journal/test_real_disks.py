@@ -20,7 +20,7 @@ HAS_NAMESPACES = (
 HAS_LOOP_DEVICES = os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4") is not None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="needs mount namespaces, which this machine forbids")
 def test_a_full_and_a_read_only_disk_refuse_and_heal(tmp_path: Path) -> None:
     """Each is refused in words a person can use, heals by itself within seconds, and loses nothing answered."""
@@ -41,7 +41,7 @@ def cut_power(directory: Path, images: int, *options: str) -> list[str]:
 needs_loop_devices = pytest.mark.skipif(not HAS_LOOP_DEVICES, reason="needs root, loop devices and mkfs.ext4")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_loop_devices
 def test_a_power_cut_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """Whatever moment the power goes, the disk holds every number that was acknowledged by then."""

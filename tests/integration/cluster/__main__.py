@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tests.integration.cluster.build import build, find_binaries, find_cache, read_plan
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_cluster
 from tests.integration.cluster.errors import ClusterError, RequirementsMissing
 from tests.integration.cluster.layout import LONGEST_ROOT, Layout
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.lock import hold
-from tests.integration.cluster.requirements import read_missing, require_cluster_machine
+from tests.integration.cluster.making.build import build, find_binaries, find_cache, read_plan
+from tests.integration.cluster.making.requirements import read_missing, require_cluster_machine
 
 Answer = Mapping[str, object]
 

@@ -20,9 +20,9 @@ import yaml
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, choose_free_ports
+from tests.integration.cluster.making.render import render_kubeconfig
 from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import wait_until, write_record
-from tests.integration.cluster.render import render_kubeconfig
 
 COMMAND = (str(CHECKOUT / ".venv" / "bin" / "nodeagent"), "run")
 NAMESPACE = SERVICE_ACCOUNT = "nodeagent"

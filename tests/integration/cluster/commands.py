@@ -6,7 +6,7 @@ The flags that surprise carry their reason; the others say what they do.
 from collections.abc import Callable, Mapping
 
 from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, SERVICE_RANGE, Layout, Ports
-from tests.integration.cluster.render import SERVICE_ACCOUNT_ISSUER
+from tests.integration.cluster.making.render import SERVICE_ACCOUNT_ISSUER
 
 Command = tuple[str, ...]
 

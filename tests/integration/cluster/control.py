@@ -16,9 +16,9 @@ from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.errors import ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_ports
 from tests.integration.cluster.leftovers import find_leftovers
+from tests.integration.cluster.making.setup import read_token, write_files
 from tests.integration.cluster.namespace import find_members, join_namespace, open_namespace
 from tests.integration.cluster.processes import end, read_record, run, spawn, wait_until
-from tests.integration.cluster.setup import read_token, write_files
 
 RBAC = CHECKOUT / "deploy" / "rbac.yaml"
 START_SECONDS = 60.0

@@ -19,9 +19,9 @@ from tests.integration.cluster.commands import render_scheduler
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ApiUnreachable
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
+from tests.integration.cluster.making.render import render_kubeconfig
 from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import spawn, wait_until, write_record
-from tests.integration.cluster.render import render_kubeconfig
 
 RIGHTS = CHECKOUT / "deploy" / "rbac-extender.yaml"
 RECORD = "extender"

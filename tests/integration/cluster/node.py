@@ -14,7 +14,7 @@ from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import NODE_NAME, Layout
 from tests.integration.cluster.pods import Pods
 
-OURS = "nvidia.com/"
+OURS = ("nvidia.com/", "devices.nodeagent.io/")
 ALWAYS_THERE = frozenset({"kubelet.sock", "DEPRECATION"})
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import ApiUnreachable, WaitTimedOut
+from tests.integration.cluster.making.render import BUSYBOX_IMAGE
 from tests.integration.cluster.processes import wait_until
-from tests.integration.cluster.render import BUSYBOX_IMAGE
 
 WAIT = "trap 'exit 0' TERM; sleep 2147483647 & wait"  # in a shell: a container's first process dies only if it traps
 FOREVER = ("sh", "-c", WAIT)

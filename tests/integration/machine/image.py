@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.integration.cluster.images import ARCHITECTURES
+from tests.integration.cluster.making.images import ARCHITECTURES
 from tests.integration.machine.box import PATH, open_box
 from tests.integration.machine.dockerfile import Stage, Step, parse_dockerfile
 from tests.integration.machine.roots import ROOT, SUITE, digest, find_cache, keep, make_debian, make_wheelhouse
 
 WHEELS = "/wheels"
+DOCKERFILE = ROOT / "deploy/Dockerfile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,12 @@ def make_image(wheel_directory: Path) -> Image:
     """Our image, from the wheel in this directory."""
     make_wheelhouse()
     with TemporaryDirectory() as place:
-        context = Path(place)
-        (context / "requirements").mkdir()
-        shutil.copyfile(ROOT / "requirements/runtime.txt", context / "requirements/runtime.txt")
-        (context / "dist").symlink_to(wheel_directory)
-        return build_image(ROOT / "deploy/Dockerfile", context)
+        return build_image(DOCKERFILE, lay_context(Path(place), wheel_directory))
+
+
+def lay_context(place: Path, wheel_directory: Path) -> Path:
+    """The checkout as the Dockerfile sees it: what it may copy, and nothing else."""
+    (place / "requirements").mkdir()
+    shutil.copyfile(ROOT / "requirements/runtime.txt", place / "requirements/runtime.txt")
+    shutil.copytree(wheel_directory, place / "dist")
+    return place

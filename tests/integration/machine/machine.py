@@ -19,7 +19,7 @@ from tests.fakes.nvml.control import FakeNvml
 from tests.integration.host_driver import CONTROL_NODES, make_node
 from tests.integration.machine.box import PATH, list_files
 from tests.integration.machine.roots import ROOT, make_debian, make_wheelhouse
-from tests.support.systemd import PYTHON, Systemd, running_systemd
+from tests.support.programs.systemd import PYTHON, Systemd, running_systemd
 
 PACKAGES = (
     "systemd",
@@ -39,7 +39,8 @@ COMMAND_SECONDS = 150.0
 KERNEL_LOG = os.makedev(1, 11)
 KUBELET = """\
 [Service]
-ExecStart=/bin/sh -c 'sleep infinity | {python} -m tests.bench.kubelet_process --dir /var/lib/kubelet --caller core'
+ExecStart=/bin/sh -c 'sleep infinity | \\
+  {python} -m tests.bench.around.kubelet_process --dir /var/lib/kubelet --caller core'
 WorkingDirectory={checkout}
 """
 HOME = "/root"

@@ -14,11 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.integration.cluster.build import find_cache as find_cluster_cache
+from tests.integration.cluster.making.build import find_cache as find_cluster_cache
 
 SUITE: Final = "bookworm"
 KEPT_SECONDS: Final = 7 * 24 * 3600
 ROOT: Final = Path(__file__).resolve().parents[3]
+REQUIREMENTS: Final = ROOT / "requirements/runtime.txt"
+
+Enter = Callable[..., tuple[str, ...]]
+"""Turns a command into the command line that runs it somewhere else."""
 
 
 def find_cache() -> Path:
@@ -57,23 +61,47 @@ def make_debian(include: Sequence[str] = ()) -> Path:
     def debootstrap(folder: Path) -> None:
         packages = [f"--include={','.join(include)}"] if include else []
         command = ["debootstrap", "--variant=minbase", *packages, SUITE, str(folder)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        for archive in (folder / "var/cache/apt/archives").glob("*.deb"):
-            archive.unlink()
+        _debootstrap(command, folder)
 
     return keep(f"debian-{SUITE}-{digest(*include)}", debootstrap)
 
 
+def make_foreign_debian(architecture: str, enter: Enter) -> Path:
+    """The same minimal Debian for another processor, made where its programs run: a few minutes the first time."""
+
+    def debootstrap(folder: Path) -> None:
+        command = ["debootstrap", "--variant=minbase", f"--arch={architecture}", SUITE, str(folder)]
+        # It asks for device nodes, which a user name space cannot make, unless it believes to be in such a container.
+        _debootstrap(enter("env", "container=lxc", *command), folder)
+
+    return keep(f"debian-{SUITE}-{architecture}", debootstrap)
+
+
+def _debootstrap(command: Sequence[str], folder: Path) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    for archive in (folder / "var/cache/apt/archives").glob("*.deb"):
+        archive.unlink()
+
+
 def make_wheelhouse() -> Path:
     """The pinned libraries as wheels, their hashes checked, so that installing needs no network."""
-    requirements = ROOT / "requirements/runtime.txt"
+    return keep(f"wheels-{_digest_pins()}", _download_wheels)
 
-    def download(folder: Path) -> None:
-        command = [str(ROOT / ".venv/bin/python"), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
-        subprocess.run([*command, "-r", str(requirements), "-d", str(folder)], check=True)
 
-    return keep(f"wheels-{digest(requirements.read_bytes())}", download)
+def make_foreign_wheelhouse(machine: str) -> Path:
+    """The same for another processor."""
+    platforms = [f"--platform=manylinux{release}_{machine}" for release in ("_2_28", "_2_17", "2014")]
+    return keep(f"{machine}-wheels-{_digest_pins()}", lambda folder: _download_wheels(folder, *platforms))
+
+
+def _digest_pins() -> str:
+    return digest(REQUIREMENTS.read_bytes())
+
+
+def _download_wheels(folder: Path, *words: str) -> None:
+    command = [str(ROOT / ".venv/bin/python"), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.11", *words]
+    subprocess.run([*command, "-r", str(REQUIREMENTS), "-d", str(folder)], check=True)
 
 
 @contextmanager

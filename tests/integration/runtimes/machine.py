@@ -14,7 +14,7 @@ from pathlib import Path
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.runtimes.support import LIBRARY, find_programs, run
-from tests.support.systemd import PYTHON, Systemd, running_systemd
+from tests.support.programs.systemd import PYTHON, Systemd, running_systemd
 
 T4_VERSION = "535.261.03"
 """What the made-up GPU of these scenarios says of its driver."""

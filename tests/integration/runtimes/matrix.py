@@ -19,7 +19,7 @@ from nodeagent.edge.container_runtime.detect import RuntimeDetector
 from nodeagent.edge.container_runtime.host_runtime import HostRuntime
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.runtime import RuntimeCandidate, RuntimeEvidence, RuntimeKind
-from tests.integration.runtimes.configurations import MAIN, Configuration, Release
+from tests.integration.runtimes.configuration import MAIN, Configuration, Release
 from tests.integration.runtimes.daemon import Served, serve
 from tests.integration.runtimes.support import run
 

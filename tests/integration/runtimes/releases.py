@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.integration.cluster.build import find_cache, locked
-from tests.integration.cluster.plan import GO_ENVIRONMENT
+from tests.integration.cluster.making.build import find_cache, locked
+from tests.integration.cluster.making.plan import GO_ENVIRONMENT
 from tests.integration.runtimes.support import find_programs
 
 _MODULE: Final = "github.com/containerd/containerd"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
-from tests.support.agent_process import running_agent
+from tests.support.programs.agent_process import running_agent
 
 PROBE = Path(__file__).parent / "probe.c"
 LIBRARY = "int cuDriverGetVersion(int *version) { *version = 12080; return 0; }\n"

@@ -18,7 +18,7 @@ import pytest
 from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.runtimes.machine import Machine, running_machine
 from tests.integration.runtimes.support import run
-from tests.support.systemd import find_obstacle
+from tests.support.programs.systemd import find_obstacle
 
 SCOPE = "gpu-one.scope"
 NODES = ("nvidia0", "nvidiactl", "nvidia-uvm")

@@ -19,13 +19,13 @@ from nodeagent.edge.container_runtime.change_files import RuntimeFiles
 from nodeagent.edge.container_runtime.config_files import read_config_tree
 from nodeagent.edge.container_runtime.tools import check_config
 from nodeagent.model.runtime import RuntimeKind
-from tests.integration.cluster.render import BUSYBOX_IMAGE, PAUSE_IMAGE
-from tests.integration.cluster.setup import make_image
+from tests.integration.cluster.making.render import BUSYBOX_IMAGE, PAUSE_IMAGE
+from tests.integration.cluster.making.setup import make_image
 from tests.integration.runtimes.machine import CONTAINERD_CONFIG, SOCKET, Machine, running_machine
 from tests.integration.runtimes.packages import fetch_package
 from tests.integration.runtimes.support import run
 from tests.integration.runtimes.test_containerd import V1, V2, choose
-from tests.support.systemd import find_obstacle
+from tests.support.programs.systemd import find_obstacle
 
 CLASS = ("--set", "runtime.legacy_class=true")
 WRAPPER = "/usr/bin/nvidia-container-runtime"

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster.layout import CHECKOUT
-from tests.integration.runtimes.configurations import CONFIGURATIONS, CRI2, Configuration
+from tests.integration.runtimes.configuration import CRI2, Configuration
+from tests.integration.runtimes.configurations import CONFIGURATIONS
 from tests.integration.runtimes.matrix import Node, Program, find_faults
 from tests.integration.runtimes.packages import fetch_package
 from tests.integration.runtimes.releases import BUILD_SECONDS, RELEASES, build, find_cluster_program

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.cluster.layout import CHECKOUT, choose_free_ports
 from tests.integration.runtimes.machine import CONTAINERD, CONTAINERD_CONFIG, SOCKET, Machine, running_machine
-from tests.support.systemd import PYTHON, find_obstacle
+from tests.support.programs.systemd import PYTHON, find_obstacle
 
 CONFIG = """# ours, do not reformat
 version = 3

@@ -18,6 +18,7 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.plugin import AdvertisedResource, OfferAccount, PluginState, Unoffered, UnofferedCause
 from nodeagent.rules.offer.devices import ResourcePlan
 from nodeagent.rules.offer.resources import plan_resources
+from tests.support.examples import examples
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.samples import make_address
 
@@ -125,7 +126,7 @@ def nodes(draw: st.DrawFn) -> tuple[Inventory, ResourcePlan, frozenset[str], Off
     return inventory, plan, offered | in_parts, account
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(node=nodes())
 def test_every_device_is_offered_or_explained(
     node: tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount],
@@ -148,7 +149,7 @@ def test_every_device_is_offered_or_explained(
     assert 0 <= account.gpus_offered <= account.gpus
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(node=nodes())
 def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
     node: tuple[Inventory, ResourcePlan, frozenset[str], OfferAccount],

@@ -13,6 +13,7 @@ from nodeagent.components.allocations.refuse import decide_refusal, find_doubtfu
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
 from nodeagent.model.ports import ContainerDevices, PodListing
 from tests.support.allocations import GPU, device_ids, listing, make_entry, pod_named
+from tests.support.examples import examples
 
 NAMES = "abcdef"
 DEVICES = st.sets(st.sampled_from(NAMES), min_size=1, max_size=4).map(lambda names: "".join(sorted(names)))
@@ -66,7 +67,7 @@ def held(ledger: Ledger) -> Counter[str]:
     return Counter(device for entry in ledger.entries.values() for device in entry.devices)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HISTORIES, st.integers(0, 5))
 def test_replaying_the_journal_gives_the_ledger(history: list[Record], history_max: int) -> None:
     """What was written record by record is read as the ledger that was kept record by record."""
@@ -83,7 +84,7 @@ def test_replaying_the_journal_gives_the_ledger(history: list[Record], history_m
     assert replay(parse_journal(again).records, history_max) == ledger
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HISTORIES)
 def test_the_index_is_kept_as_the_entries_are(history: list[Record]) -> None:
     """What is found by the index that goes along with a ledger is what a look through all its entries would find."""
@@ -93,14 +94,14 @@ def test_the_index_is_kept_as_the_entries_are(history: list[Record]) -> None:
         assert ledger.index == Ledger(entries=ledger.entries).index
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HISTORIES)
 def test_no_history_gives_a_device_two_holders(history: list[Record]) -> None:
     """Whatever is recorded, a device is held once at most."""
     assert all(count == 1 for count in held(replay(history, 10)).values())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(HISTORIES, st.data())
 def test_any_cut_and_any_flip_gives_a_state_that_was(history: list[Record], data: st.DataObject) -> None:
     """A damaged journal is read as one of the states it went through, and never silently as another one."""
@@ -115,7 +116,7 @@ def test_any_cut_and_any_flip_gives_a_state_that_was(history: list[Record], data
         assert bool(recovered.damage) == (damaged != b"".join(content.splitlines(keepends=True)[:whole]) or not whole)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(HISTORIES, st.lists(listings(), min_size=1, max_size=4), st.booleans())
 def test_lists_leave_the_ledger_true(history: list[Record], words: list[PodListing], young: bool) -> None:
     """After any lists: what the kubelet shows is held, nothing is held twice, and no shown device was freed."""
@@ -146,7 +147,7 @@ def test_lists_leave_the_ledger_true(history: list[Record], words: list[PodListi
             assert not freed
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HISTORIES, HISTORIES)
 def test_joining_loses_and_doubles_nothing(earlier: list[Record], later: list[Record]) -> None:
     """What the journal held and what was learnt without it are both held, each device once."""
@@ -157,7 +158,7 @@ def test_joining_loses_and_doubles_nothing(earlier: list[Record], later: list[Re
     assert len(set(joined.entries)) == len(joined.entries)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(HISTORIES, DEVICES, st.none() | listings())
 def test_only_doubtful_devices_are_refused(history: list[Record], asked: str, word: PodListing | None) -> None:
     """What this run of the kubelet has shown or asked for is never in its way."""

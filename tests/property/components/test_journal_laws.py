@@ -24,6 +24,7 @@ from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Gran
 from nodeagent.model.offering import Door
 from tests.support.allocations import make_entry, pod_named
 from tests.support.books import gpu, make_binding, make_claim, make_part, make_reservation, stepped
+from tests.support.examples import examples
 
 NAMES = st.sampled_from("abc")
 UIDS = st.sampled_from(["one", "two", "three"])
@@ -90,7 +91,7 @@ def check_laws(ledger: Ledger) -> None:
     assert all(number < ledger.next_number for number in numbers)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.data())
 def test_a_journal_begun_anew_anywhere_gives_the_same_ledger(history: list[Record], data: st.DataObject) -> None:
     """What was known at any moment, written as one record, and the records after it are as good as all of them."""
@@ -103,7 +104,7 @@ def test_a_journal_begun_anew_anywhere_gives_the_same_ledger(history: list[Recor
     assert replay(parse_journal(write([open_record(whole, "", "")])).records, HISTORY) == whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories())
 def test_every_ledger_keeps_the_laws(history: list[Record]) -> None:
     """Bindings redeem living reservations, each once; numbers mean one thing; what is found by an index is there."""
@@ -121,7 +122,7 @@ def test_every_ledger_keeps_the_laws(history: list[Record]) -> None:
     assert replay(history, HISTORY) == ledger
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories())
 def test_the_same_journal_twice_gives_the_same_ledger(history: list[Record]) -> None:
     """Whole, always; and what was of effect in the other roles has none when it is told again."""
@@ -135,7 +136,7 @@ def test_the_same_journal_twice_gives_the_same_ledger(history: list[Record]) -> 
     assert apply_records(once, beside, HISTORY) == once
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(12), st.data())
 def test_any_cut_and_any_flip_gives_a_state_that_was(history: list[Record], data: st.DataObject) -> None:
     """A damaged journal is read as one of the states it went through; damage is never taken for a later version."""
@@ -151,7 +152,7 @@ def test_any_cut_and_any_flip_gives_a_state_that_was(history: list[Record], data
         assert recovered.ledger == replay(records[:whole], HISTORY)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), histories())
 def test_joining_keeps_the_laws_and_loses_nothing(earlier: list[Record], later: list[Record]) -> None:
     """What the journal held stays as it was; what was learnt without it stands beside it, under numbers of its own."""
@@ -165,7 +166,7 @@ def test_joining_keeps_the_laws_and_loses_nothing(earlier: list[Record], later: 
     assert len(joined.changes) == len(recovered.changes) + len(present.changes)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(histories())
 def test_what_is_decided_first_never_gives_a_gpu_out_for_more_than_it_has(history: list[Record]) -> None:
     """A writer that asks before each binding keeps every GPU within its capacity, whatever else is recorded."""

@@ -22,6 +22,7 @@ from nodeagent.config.kinds import (
 )
 from nodeagent.config.knobs import Kind, knobs_of
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.devices import ClassKind, DeviceClass, DeviceHealth
 from nodeagent.config.sections.sharing import DeviceSelection, ResourceName
 
 KEYS = [(section, key) for section in knobs_of(Settings) for key in knobs_of(type(getattr(Settings(), section)))]
@@ -41,6 +42,19 @@ def lists_of(kind: ListOf[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(values_of(kind.kind), min_size=kind.shortest, max_size=4, unique_by=repr).map(tuple)
 
 
+def classes_of(kind: ClassKind) -> st.SearchStrategy[DeviceClass]:
+    """Classes that say what they are for and which nodes they mean; the rest as it comes."""
+    health = {name: values_of(declared.kind) for name, declared in knobs_of(DeviceHealth).items()}
+    own = {
+        "use": st.none(),
+        "resource": NAMES.map("example.com/{}".format),
+        "nodes": st.lists(NAMES.map("/dev/{}".format), min_size=1, max_size=3, unique=True).map(tuple),
+        "health": st.builds(DeviceHealth, **health | {"sysfs": st.just(())}),
+    }
+    rest = {name: values_of(declared.kind) for name, declared in knobs_of(kind.section).items() if name not in own}
+    return st.builds(kind.section, **rest, **own)
+
+
 STRATEGIES: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     Flag: lambda _: st.booleans(),
     Whole: lambda kind: st.integers(kind.low, kind.high),
@@ -55,6 +69,7 @@ STRATEGIES: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     DeviceSelection: lambda _: st.just("all") | st.integers(1, 9) | st.just(("0", "1:0")),
     ListOf: lists_of,
     MapOf: lambda kind: st.dictionaries(values_of(kind.keys), values_of(kind.values), max_size=3),
+    ClassKind: classes_of,
     Nested: lambda kind: st.builds(
         kind.section, **{name: values_of(declared.kind) for name, declared in knobs_of(kind.section).items()}
     ),

@@ -12,8 +12,9 @@ from nodeagent.components.exporter.series.node_series import Knowledge, NodeSeri
 from nodeagent.components.exporter.serving.exposition import OPENMETRICS_END, join_openmetrics, join_text
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import GpuSample, ProcessSample
-from tests.support.exposition import read_openmetrics, read_text
+from tests.support.examples import examples
 from tests.support.samples import make_mig, make_uuid
+from tests.support.texts.exposition import read_openmetrics, read_text
 from tests.unit.components.exporter.builders import START, allocate, know, make_mig_shares, make_node, make_table
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=20)
@@ -42,7 +43,7 @@ STYLES = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SAMPLES, EXTRAS, TEXTS, TEXTS, TEXTS, TEXTS, STYLES, st.integers(0, 2))
 def test_every_exposition_reads_back_equal_in_both_formats(
     values: dict[str, int | None],

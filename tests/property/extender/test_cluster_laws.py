@@ -2,12 +2,14 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.extender.account import Account, Tenant
 from nodeagent.extender.cluster import Cluster
 from nodeagent.model.scheduling import SeenPod
+from tests.support.examples import examples
 from tests.support.placement import eight, six
 from tests.support.scheduling import PROFILES, FakeScheduler, limit, make_plain_node, make_pod, make_seen_node
 
@@ -94,7 +96,8 @@ def step(scheduler: FakeScheduler, chance: Random) -> None:
                 cluster.assume(pod, found.chosen.node, found.chosen.placement.parts, written, until)
 
 
-@settings(max_examples=300)
+@pytest.mark.long
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.integers(30, 90))
 def test_the_index_counts_what_there_is(seed: int, steps: int) -> None:
     """After every step; nothing that was counted before is left over."""

@@ -4,6 +4,7 @@ import json
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from nodeagent.extender.errors import QuestionMalformed
 from nodeagent.extender.place_pod import place_pod
 from nodeagent.extender.wire import parse_question, render_all, render_filtered, render_scores
 from nodeagent.model.scheduling import SeenNode
+from tests.support.examples import examples
 from tests.support.placement import eight, six
 from tests.support.scheduling import FakeScheduler, make_plain_node, make_seen_node
 from tests.unit.extender.test_wire import POD
@@ -89,6 +91,7 @@ def answer(scheduler: FakeScheduler, body: bytes) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_ten_thousand_damaged_questions_are_answered_or_refused() -> None:
     """Drawn from a seed; many of them are still questions, or the test would show little."""
     chance = Random(23)
@@ -104,7 +107,7 @@ def test_ten_thousand_damaged_questions_are_answered_or_refused() -> None:
     assert FUZZED // 4 < answered < FUZZED
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_answered_or_refused(body: bytes) -> None:
     """Whoever can reach the port can send them."""

@@ -15,6 +15,7 @@ from nodeagent.rules.placement.hierarchy import choose_in_hierarchy, plan_tree
 from nodeagent.rules.placement.mesh import choose_in_mesh
 from nodeagent.rules.placement.prefer import Preference
 from nodeagent.rules.placement.topology import Topology
+from tests.support.examples import examples
 from tests.support.gpus import gpu_uuid
 
 Groups = list[tuple[int, ...]]
@@ -84,7 +85,7 @@ def best_by_trying_all(scores: Scores, request: Request) -> tuple[int, int, int,
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_mesh_search_finds_the_optimum(data: st.DataObject) -> None:
     """For any scores the bounded search agrees with trying every cut, ties included."""
@@ -93,7 +94,7 @@ def test_mesh_search_finds_the_optimum(data: st.DataObject) -> None:
     assert best_by_trying_all(scores, request) == choose_in_mesh(scores, request).order
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_hierarchy_search_finds_the_optimum(data: st.DataObject) -> None:
     """For any hierarchy counting along the tree agrees with trying every cut."""
@@ -104,7 +105,7 @@ def test_hierarchy_search_finds_the_optimum(data: st.DataObject) -> None:
     assert best_by_trying_all(scores, request)[:3] == choose_in_hierarchy(scores, request, tree)[:3]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_both_searches_agree_on_ten_gpus(data: st.DataObject) -> None:
     """Where trying everything takes too long the two ways of searching still confirm each other."""
@@ -143,7 +144,7 @@ NAMES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(offers(), NAMES, NAMES, st.integers(-2, 20), NAMES)
 def test_answer_has_the_size_the_required_and_only_what_is_available(
     preference: Preference, available: list[DeviceId], required: list[DeviceId], size: int, avoid: list[DeviceId]
@@ -158,7 +159,7 @@ def test_answer_has_the_size_the_required_and_only_what_is_available(
     assert set(required) <= set(answer) <= {*available, *required}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(offers(), NAMES, st.integers(1, 8), st.randoms(use_true_random=False))
 def test_answer_does_not_depend_on_order(
     preference: Preference, available: list[DeviceId], size: int, random: Random

@@ -13,7 +13,7 @@ from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.model.cdi import DriverFiles
-from tests.support.driver_tree import DriverTree
+from tests.support.files.driver_tree import DriverTree
 
 
 def load(*overrides: str) -> Settings:

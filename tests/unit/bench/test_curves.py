@@ -19,7 +19,7 @@ WORSE_THAN_LINEAR = 8.0
 ATTEMPTS = 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.axis}: {operation.name}")
 def test_no_cost_grows_faster_than_what_it_grows_with(operation: Operation) -> None:
     """Four times as many GPUs, devices or pods cost four times as much at most, as far as a busy machine can tell."""

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 import nodeagent
-from tests.bench.imports import LAYERS, list_modules, measure
+from tests.bench.pieces.imports import LAYERS, list_modules, measure
 
 ROOT = Path(nodeagent.__file__).parent
 
@@ -25,6 +27,7 @@ def test_a_package_is_loaded_with_all_that_is_in_it() -> None:
     assert list_modules("nodeagent.edge.nvml.agent.client") == ["nodeagent.edge.nvml.agent.client"]
 
 
+@pytest.mark.long
 def test_each_layer_has_time_and_memory() -> None:
     """What the whole costs is the sum, and more than the bare interpreter."""
     rows = {row.name: row.samples for row in measure(1)}

@@ -1,10 +1,15 @@
 """`nodeagent fractions list`: who has which part, and uses how much of it."""
 
+import pytest
+
 from nodeagent.cli.answers.table import Layout, lay_out
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.parts import commands
 from nodeagent.cli.parts.commands import _tell_undivided, tabulate
 from nodeagent.components.usage.measure import measure
 from nodeagent.components.web.api.parts import PartsRecord, record_parts
 from nodeagent.model.parts import PartReasons
+from tests.support.programs.command_line import run_here
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import START, bind, place, run, sample
 from tests.unit.components.usage.builders import tabulate as table_of
@@ -43,3 +48,28 @@ def test_what_cannot_be_divided_is_a_line_of_its_own() -> None:
     assert _tell_undivided(record_parts(table, None, usage)) == [
         "of GPU 0, 10 cores and 1 GiB are used in ml/a: by left or right, the container runtime has not told which"
     ]
+
+
+def test_without_parts_it_says_where_to_look() -> None:
+    """Whether parts are given at all stands with the doors."""
+    (line,) = show(PartsRecord())
+    assert line.startswith("no container has a part of a GPU; `nodeagent gpu doors` says")
+
+
+class Simulation:
+    """An agent of which nobody knows that it is a simulation before it has answered."""
+
+    where, simulated = "simulation 1", ""
+
+    def post(self, _path: str, _wish: object) -> str:
+        self.simulated = "t4"
+        return "done"
+
+
+@pytest.mark.may_block("commands read files in their own short-lived loop")
+def test_a_change_in_a_simulation_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As everything does that a simulation answers."""
+    monkeypatch.setattr(commands, "find_agent", lambda *_, **__: Simulation())
+    code, out, _ = run_here("fractions", "set", "ml/train", "--cores", "5")
+    assert code == ExitCode.OK
+    assert out.splitlines() == ["simulation 1: a made-up t4; nothing of this is about this machine", "done"]

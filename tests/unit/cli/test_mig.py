@@ -11,12 +11,13 @@ from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.mig import commands
 from nodeagent.cli.mig.view import describe_gpu, describe_state, tabulate_gpus
-from nodeagent.components.web.api.records import GpusRecord
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.offering import Door, GpuDoor
 from nodeagent.rules.mig.layouts import read_layouts
-from tests.support.command_line import run_here
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.mig import make_mig_gpu
+from tests.support.programs.command_line import run_here
 
 pytestmark = pytest.mark.may_block("commands read files in their own short-lived loop")
 
@@ -173,6 +174,27 @@ def test_apply_waits_with_a_line_for_each_step(monkeypatch: pytest.MonkeyPatch) 
     assert (code, "the agent goes on" in err) == (ExitCode.UNWELL, True)
 
 
+def test_a_mode_that_waits_for_a_boot_is_not_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was left alone is named."""
+    waiting = replace(DONE, standing="rebooting", detail="GPU 3: no reset")
+    _, code, _, err = apply(monkeypatch, (waiting,), "all-enabled", "--wait")
+    assert (code, "all-enabled waits for the node to be booted: GPU 3: no reset" in err) == (ExitCode.UNWELL, True)
+    _, _, out, _ = apply(monkeypatch, (replace(DONE, detail="GPU 4 is left"),), "all-enabled", "--wait")
+    assert out[-1] == "all-enabled is in place; GPU 4 is left"
+
+
+def test_apply_tells_scripts_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document a line; without --wait there is one."""
+    states = (changing("begins"), changing("begins"), changing("switch MIG on"), DONE)
+    _, code, out, err = apply(monkeypatch, states, "all-enabled", "--json", "--wait")
+    told = [json.loads(line) for line in out]
+    assert (code, err) == (ExitCode.OK, "")
+    assert [one["state"]["changes"][0]["doing"] for one in told[:2]] == ["begins", "switch MIG on"]
+    assert (told[-1]["said"], told[-1]["state"]["standing"]) == ("it is asked for", "success")
+    _, _, (line,), _ = apply(monkeypatch, states, "all-enabled", "--json")
+    assert json.loads(line)["state"]["standing"] == "pending"
+
+
 def test_show_says_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an agent runs that cuts GPUs."""
     gpus = [make_gpu(3), make_gpu(4)]
@@ -187,3 +209,55 @@ def test_show_says_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _read_nothing(*_: object) -> tuple[object, object]:
     return NoAgent(), GpusRecord(generation=0)
+
+
+def read_behind_doors(*_: object) -> tuple[object, object]:
+    """Three boards of an agent: behind the doors `fractions`, `whole` and one that is not known."""
+    gpus = [make_mig_gpu(index, "h100-sxm5-80gb") for index in range(3)]
+    doors = (Door.FRACTIONS, Door.WHOLE, None)
+    records = [
+        GpuRecord(gpu=gpu, door=None if door is None else standing_at(gpu.index, door))
+        for gpu, door in zip(gpus, doors, strict=True)
+    ]
+    return NoAgent(), GpusRecord(generation=0, gpus=tuple(records))
+
+
+def standing_at(index: int, door: Door) -> GpuDoor:
+    address = make_gpu(index).pci.address
+    return GpuDoor(gpu=gpu_uuid(index), index=index, address=address, door=door, wanted=door, reason="x", is_open=True)
+
+
+def test_a_door_in_the_way_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A GPU that others look after is left as it is among all, and refused by name: as the agent will do it."""
+    monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
+    code, out, _ = run_here("mig", "plan", "all-7g.80gb")
+    assert (code, out.splitlines()[0]) == (
+        ExitCode.OK,
+        "GPU 0 (NVIDIA H100 80GB HBM3): left as it is: it goes through the door fractions",
+    )
+    assert out.count("+ 7g.80gb at slot 0") == 2
+    assert "stay as they are" not in out
+    file = tmp_path / "layouts.yaml"
+    file.write_text("version: v1\nmig-configs: {one: [{devices: [0], mig-enabled: true}]}\n")
+    code, out, _ = run_here("mig", "plan", "one", "--layouts", str(file))
+    advice = "choose whole or none for it first, with `doors.rules` or `nodeagent gpu set-door 0 none`"
+    assert (code, out) == (
+        ExitCode.UNWELL,
+        f"GPU 0 (NVIDIA H100 80GB HBM3): cannot be had: it goes through the door fractions: {advice}\n",
+    )
+    code, out, _ = run_here("mig", "assert", "all-7g.80gb")
+    assert (code, out.splitlines()) == (
+        ExitCode.UNWELL,
+        [
+            f"GPU 0: it is not 1 x 7g.80gb, and stays so, as it goes through the door fractions: {advice}",
+            "GPU 1: it is not 1 x 7g.80gb",
+            "GPU 2: it is not 1 x 7g.80gb",
+        ],
+    )
+
+
+def test_a_door_is_in_nobodys_way_where_a_gpu_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to do behind it."""
+    monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
+    assert run_here("mig", "assert", "all-disabled")[:2] == (ExitCode.OK, "")
+    assert run_here("mig", "plan", "all-disabled")[:2] == (ExitCode.OK, "3 of 3 GPUs stay as they are\n")

@@ -6,7 +6,7 @@ A keyword that is not known here is a fault, so that the check cannot quietly ig
 import re
 from typing import Any, Final
 
-from tests.support.json_schema import is_type
+from tests.support.texts.json_schema import is_type
 
 ANNOTATIONS: Final = {"$schema", "title", "description", "default", "format"}
 

@@ -2,9 +2,25 @@
 
 from pathlib import Path
 
+import pytest
+
 from nodeagent.config.reload import decide_reload
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings
 from tests.unit.config.helpers import load_text
+
+SHARED = Settings(sharing=SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),))))
+HELD = Settings(fractions=FractionsSettings(enforcement="mps"))
+
+
+@pytest.mark.parametrize(("wanted", "path"), [(SHARED, "sharing.mps"), (HELD, "fractions.enforcement")])
+def test_what_calls_for_daemons_for_the_first_time_waits_for_a_restart(wanted: Settings, path: str) -> None:
+    """The part that looks after them is built at the start alone; another way is taken at once."""
+    without = Settings(fractions=FractionsSettings(enforcement="library"))
+    plan = decide_reload(without, wanted)
+    assert [change.path for change in plan.changed_needs_restart] == [path]
+    assert decide_reload(wanted, without).settings == without
 
 
 def test_reloadable_changes_apply_and_others_wait(tmp_path: Path) -> None:

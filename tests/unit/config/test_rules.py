@@ -7,6 +7,7 @@ import pytest
 from tests.unit.config.helpers import load_text, problems_of
 
 LONG = "/" + "d" * 95
+MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,21 @@ LONG = "/" + "d" * 95
         (f"kubelet: {{plugins_registry_dir: {LONG}}}", "kubelet.plugins_registry_dir: socket path '/"),
         (f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 11}}}", "kubelet.pod_resources_socket: socket path '/"),
         (f"fractions: {{usage_socket: {LONG}/{'s' * 11}}}", "fractions.usage_socket: socket path '/"),
+        (f"claims: {{enabled: true, plugins_dir: {LONG[:85]}}}", "claims.plugins_dir: socket path '/"),
+        (f"claims: {{enabled: true, registry_dir: {LONG[:90]}}}", "claims.registry_dir: socket path '/"),
+        (
+            f"claims: {{enabled: true, registry_dir: {LONG[:60]}, instance: {'i' * 36}}}",
+            "claims.registry_dir: socket path '/",
+        ),
+        (
+            "{claims: {enabled: true}, cdi: {enabled: false}}",
+            "claims.enabled: containers are told their devices by CDI",
+        ),
+        (
+            "{fractions: {enabled: true}, cdi: {enabled: false}}",
+            "fractions.enabled: containers are told their parts by CDI",
+        ),
+        ("claims: {mig_on_demand: true}", "claims.mig_on_demand: the agent cuts GPUs only where it may"),
         (
             "supervisor: {restart_min_seconds: 90}",
             "supervisor.restart_min_seconds: 90 exceeds restart_max_seconds, 60; lower it",
@@ -24,7 +40,26 @@ LONG = "/" + "d" * 95
         ("shutdown: {drain_seconds: 20}", "shutdown.drain_seconds: 20 exceeds total_seconds, 18; lower it"),
         ("inventory: {sample_seconds: 61}", "metrics.stale_after_seconds: 60 is shorter than inventory.sample_seconds"),
         ("device_plugin: {default_config: a}", "device_plugin.default_config: there are no named configurations"),
-        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing.mps: the MPS control daemon is not run"),
+        (f"{{{MPS}, device_plugin: {{mig_strategy: mixed}}}}", "sharing.mps: MPS and MIG strategy mixed exclude"),
+        (
+            f"{{{MPS}, driver: {{cuda_smoke_test: true}}}}",
+            "driver.cuda_smoke_test: it fails on GPUs that are in exclusive",
+        ),
+        (f"{{{MPS}, device_plugin: {{mps_root: {LONG[:50]}}}}}", "device_plugin.mps_root: socket path '/"),
+        (
+            f"{{fractions: {{enabled: true, enforcement: mps}}, device_plugin: {{mps_root: {LONG[:50]}}}}}",
+            "device_plugin.mps_root: socket path",
+        ),
+        (
+            "{fractions: {enabled: true, enforcement: mps}, driver: {cuda_smoke_test: true}}",
+            "driver.cuda_smoke_test: it fails on GPUs",
+        ),
+        ("{fractions: {enforcement: mps}, claims: {shares: true}}", "fractions.enforcement: claims that share a GPU"),
+        (f"{{mps: {{claims: true}}, device_plugin: {{mps_root: {LONG[:50]}}}}}", "device_plugin.mps_root: socket path"),
+        (
+            f"{{{MPS}, mps: {{daemon_per: resource}}, device_plugin: {{mps_root: {LONG[:70]}}}}}",
+            "device_plugin.mps_root: socket path '/",
+        ),
         ("{runtime: {shim: true}, cdi: {enabled: false}}", "runtime.shim: what it looks up is made with the CDI"),
         ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),
     ],
@@ -37,12 +72,6 @@ def test_breach_is_named_at_the_setting_to_change(tmp_path: Path, text: str, exp
     assert rest.startswith(expected)
 
 
-def test_mps_with_mixed_mig_is_a_contradiction(tmp_path: Path) -> None:
-    """Both reasons are given, so that removing one does not bring up the other."""
-    text = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}\ndevice_plugin: {mig_strategy: mixed}"
-    assert len(problems_of(tmp_path, text)) == 2
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -50,6 +79,9 @@ def test_mps_with_mixed_mig_is_a_contradiction(tmp_path: Path) -> None:
         f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 10}}}",
         f"fractions: {{usage_socket: {LONG}/{'s' * 10}}}",
         "device_plugin: {default_config: a, config_dir: /}",
+        f"claims: {{plugins_dir: {LONG}}}",
+        "{claims: {mig_on_demand: true}, mig: {manage: true}}",
+        f"device_plugin: {{mps_root: {LONG}}}",
         "device_plugin: {resource_prefix: b.c}\nresources: {mig: [{pattern: a, name: b.c/d}]}",
     ],
 )

@@ -199,6 +199,38 @@ def test_a_promise_that_was_confirmed_follows_the_annotations(cluster: Cluster) 
     assert (used(cluster), used(cluster, "m")) == ({}, {4: 50})
 
 
+def test_a_pod_that_is_deleted_while_it_runs_counts_for_a_while() -> None:
+    """Its containers do not end with its object. That is no choice that came to nothing, and its name is another's."""
+    cluster = Cluster(PROFILES, assume_seconds=60.0, linger_seconds=30.0)
+    cluster.note_node(make_seen_node("n", six()))
+    running = make_pod("a", HALF, node="n", annotations=choose("n", 3))
+    cluster.note_pod(running, 0.0)
+    cluster.note_pod(make_pod("b", HALF, annotations=choose("n", 3)), 0.0)
+    cluster.drop_pod("uid-of-b", 5.0)
+    cluster.drop_pod("uid-of-a", 5.0)
+    assert (used(cluster), cluster.find_pod("default/a")) == ({3: 50}, None)
+    cluster.note_pod(replace(running, uid="uid-of-second", annotations=choose("n", 4)), 6.0)
+    assert used(cluster) == {3: 50, 4: 50}
+    cluster.expire(34.9)
+    cluster.keep_pods((), 34.9)
+    assert used(cluster) == {3: 50, 4: 50}
+    cluster.expire(35.0)
+    assert used(cluster) == {4: 50}
+    cluster.expire(64.9)
+    assert (used(cluster), cluster.holds, cluster.expired) == ({}, {}, 0)
+
+
+def test_a_pod_that_finished_before_it_was_deleted_counts_no_more() -> None:
+    """That is how most of them end."""
+    cluster = Cluster(PROFILES, assume_seconds=60.0, linger_seconds=30.0)
+    cluster.note_node(make_seen_node("n", six()))
+    pod = make_pod("a", HALF, node="n", annotations=choose("n", 3))
+    cluster.note_pod(pod, 0.0)
+    cluster.note_pod(replace(pod, is_finished=True), 0.0)
+    cluster.drop_pod("uid-of-a", 1.0)
+    assert used(cluster) == {}
+
+
 def test_a_promise_that_nothing_is_written_of_lasts_until_the_pod_is_bound(cluster: Cluster) -> None:
     """As for filter without a choice, which the scheduler makes itself."""
     pod = make_pod("a", HALF)

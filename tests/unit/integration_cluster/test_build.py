@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import build as building
 from tests.integration.cluster.errors import BuildFailed
-from tests.integration.cluster.plan import BuildPlan, Program
+from tests.integration.cluster.making import build as building
+from tests.integration.cluster.making.plan import BuildPlan, Program
 
 PLAN = BuildPlan(tuple(Program(name, f"example.org/{name}", "example.org", "v1") for name in ("one", "two")), (), "key")
 GO = """#!/bin/sh

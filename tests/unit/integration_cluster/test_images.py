@@ -5,8 +5,8 @@ import io
 import json
 import tarfile
 
-from tests.integration.cluster.images import render_image
-from tests.integration.cluster.render import BUSYBOX_IMAGE, PAUSE_IMAGE
+from tests.integration.cluster.making.images import render_image
+from tests.integration.cluster.making.render import BUSYBOX_IMAGE, PAUSE_IMAGE
 
 
 def test_the_image_is_a_loadable_archive() -> None:

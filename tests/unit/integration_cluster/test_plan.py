@@ -1,8 +1,8 @@
 """What go.mod asks to be built."""
 
-from tests.integration.cluster.build import MODULE
 from tests.integration.cluster.commands import PROCESSES
-from tests.integration.cluster.plan import parse_programs, plan_build, render_linker_flags
+from tests.integration.cluster.making.build import MODULE
+from tests.integration.cluster.making.plan import parse_programs, plan_build, render_linker_flags
 
 GO_MOD = (MODULE / "go.mod").read_text()
 GO_SUM = (MODULE / "go.sum").read_text()

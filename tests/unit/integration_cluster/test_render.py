@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.integration.cluster import render
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, SERVICE_RANGE, Layout, Ports
+from tests.integration.cluster.making import render
 
 LAYOUT = Layout(Path("/tmp/place"))
 PORTS = Ports(2379, 2380, 6443, 10250)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.cluster.errors import RequirementsMissing
-from tests.integration.cluster.requirements import PACKAGES, SCENARIOS, Missing, find_missing, is_static_elf
+from tests.integration.cluster.making.requirements import PACKAGES, SCENARIOS, Missing, find_missing, is_static_elf
 
 WANTED = PACKAGES | SCENARIOS
 EVERYTHING = {"go", *WANTED}

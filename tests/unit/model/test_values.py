@@ -11,8 +11,8 @@ import nodeagent.model
 from nodeagent.model import errors
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.events import FACTS, STATES
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName

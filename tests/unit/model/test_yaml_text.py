@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.model.yaml_text import DEEPEST, MOST_VALUES, YamlUnreadable, parse_yaml, parse_yaml_documents
-from tests.support.hostile_yaml import HOSTILE
+from tests.support.texts.hostile_yaml import HOSTILE
 
 
 def test_values_are_as_yaml_says() -> None:
@@ -28,6 +28,7 @@ def test_values_are_as_yaml_says() -> None:
         (HOSTILE["bytes"], "it is no YAML: "),
     ],
 )
+@pytest.mark.long
 def test_what_cannot_be_read_is_one_sentence(text: str, reason: str) -> None:
     """With line and column where there are any."""
     with pytest.raises(YamlUnreadable) as caught:

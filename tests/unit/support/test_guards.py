@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import nodeagent
-from tests.support.blocking import ALLOWED, LoopBlockedError, forbid_blocking
-from tests.support.leaks import LeakError, Leaks, forbid_leaked_tasks
+from tests.support.guards.blocking import ALLOWED, LoopBlockedError, forbid_blocking
+from tests.support.guards.leaks import LeakError, Leaks, forbid_leaked_tasks
 
 
 def library_code(source: str, name: str = "core/somewhere.py") -> Any:

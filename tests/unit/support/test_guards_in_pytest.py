@@ -10,6 +10,8 @@ import pytest
 
 import tests
 
+pytestmark = pytest.mark.long
+
 LEAKING = """
 import asyncio, subprocess, threading, time
 import pytest

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from nodeagent.cli.answers.places import find_simulations_dir
-from tests.support.own_places import (
+from tests.support.guards.own_places import (
     NOWHERE,
     SharedPlaceUsed,
     find_careless_start,

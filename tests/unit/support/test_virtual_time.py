@@ -1,4 +1,5 @@
 import asyncio
+import selectors
 import socket
 import sys
 import threading
@@ -8,7 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.support.virtual_time import START_WALL, FakeClock
+from tests.support.virtual_time import START_WALL, FakeClock, JumpingSelector
 
 pytestmark = pytest.mark.virtual_time
 
@@ -60,6 +61,21 @@ async def test_clock_waits_for_a_child_process() -> None:
         done = await anyio.run_process([sys.executable, "-c", "print('hello')"])
     assert done.stdout == b"hello\n"
     assert anyio.current_time() < 60
+
+
+def test_work_that_ends_while_it_is_looked_for_is_heard_before_the_clock_jumps() -> None:
+    """Between the look at descriptors and the look at who is at work a child may end, and its watcher with it."""
+    ours, theirs = socket.socketpair()
+
+    class Ending(JumpingSelector):
+        def _is_work_outside(self) -> bool:
+            theirs.sendall(b"it has ended")
+            return False
+
+    with ours, theirs, Ending() as selector:
+        selector.register(ours, selectors.EVENT_READ)
+        ((key, _),) = selector.select(3600)
+        assert (key.fileobj, selector.now) == (ours, 0.0)
 
 
 async def test_data_between_two_ends_here_is_seen_before_the_clock_jumps() -> None:

@@ -1,16 +1,23 @@
 """Claims of dynamic resource allocation: made ready before their pods start, put away after the last.
 
-Owns that a claim is prepared once: what is prepared again is as it was told last.
+Owns that a claim is prepared once: what is prepared again is as it was told last. Owns too that a device has one claim,
+unless it is shared between claims or only looked at; that is decided by `refuse_claim` before a record is written.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.ids import DeviceId
+from nodeagent.model.journal import EndedClaim, GpuPart, PartTable, PreparedClaim, PreparedDevice
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import find_uuid
+
+ENDED_MAX: Final = 512
+"""Claims that are remembered after they were put away; the kubelet is late by minutes at most."""
 
 
 class Prepared(Value, frozen=True, tag="prepared"):
-    """The devices of a claim are ready."""
+    """The devices of a claim are ready, or are being made so."""
 
     claim: PreparedClaim
 
@@ -26,9 +33,80 @@ class Unprepared(Value, frozen=True, tag="unprepared"):
 ClaimRecord = Prepared | Unprepared
 
 
-def apply_claim(claims: MutableMapping[str, PreparedClaim], record: ClaimRecord) -> None:
-    """One more record, in the claims by uid."""
-    if isinstance(record, Prepared):
-        claims[record.claim.uid] = record.claim
-    else:
-        claims.pop(record.uid, None)
+class ClaimDraft:
+    """The claims while records are applied to them."""
+
+    def __init__(self, claims: Mapping[str, PreparedClaim], ended: Mapping[str, EndedClaim]) -> None:
+        self.claims, self.ended = dict(claims), dict(ended)
+
+    def apply(self, record: ClaimRecord) -> None:
+        """One more record; one that puts away what is not there changes nothing."""
+        if isinstance(record, Prepared):
+            self.claims[record.claim.uid] = record.claim
+            self.ended.pop(record.claim.uid, None)
+            return
+        claim = self.claims.pop(record.uid, None)
+        if claim is not None:
+            self.ended[record.uid] = EndedClaim(uid=record.uid, pods=claim.pods, at_seconds=record.at_seconds)
+            for oldest in list(self.ended)[:-ENDED_MAX]:
+                del self.ended[oldest]
+
+
+def refuse_claim(
+    claim: PreparedClaim,
+    claims: Mapping[str, PreparedClaim],
+    held: Iterable[DeviceId],
+    parts: PartTable,
+    capacities: Iterable[GpuPart] = (),
+) -> str:
+    """Why a claim must not be written down, in words; empty when it may be.
+
+    Args:
+        claim: a new one, or a living one of which more is known.
+        claims: all that are prepared.
+        held: what the device plugin has handed out and not got back.
+        parts: what is bound of GPUs in parts.
+        capacities: how much each GPU has to give to those who share it.
+    """
+    taken = {find_uuid(device) for device in held}
+    bound = {part.gpu for binding in parts.bindings.values() for part in binding.parts}
+    others = [(other, device) for other in claims.values() if other.uid != claim.uid for device in other.devices]
+    for device in claim.devices:
+        if device.is_admin:
+            continue
+        if taken & {device.uuid, device.gpu} or device.gpu in bound:
+            return f"device {device.device} is held by a pod that got it from the device plugin"
+        for other, theirs in others:
+            if _excludes(device, theirs):
+                # Worded as NVIDIA's driver does, for tools match it.
+                return f"requested device {device.device} is already allocated to different claim {other.uid}"
+    return _find_excess(claim, (device for _, device in others), capacities)
+
+
+def _find_excess(claim: PreparedClaim, others: Iterable[PreparedDevice], capacities: Iterable[GpuPart]) -> str:
+    """What of the shares of a claim is more than what others leave of a GPU; empty where there is room."""
+    used = [device.part for device in (*others, *claim.devices) if device.part is not None]
+    for whole in capacities:
+        parts = [part for part in used if part.gpu == whole.gpu]
+        for what, sum_, all_ in (
+            ("cores", sum(part.cores for part in parts), whole.cores),
+            ("bytes of memory", sum(part.memory_bytes for part in parts), whole.memory_bytes),
+        ):
+            if sum_ > all_ and any(part.gpu == whole.gpu for part in claim_parts(claim)):
+                return f"the shares of {whole.gpu} would be {sum_} {what} of {all_}"
+    return ""
+
+
+def claim_parts(claim: PreparedClaim) -> tuple[GpuPart, ...]:
+    """The shares that a claim has."""
+    return tuple(device.part for device in claim.devices if device.part is not None)
+
+
+def _excludes(device: PreparedDevice, theirs: PreparedDevice) -> bool:
+    """Whether a claim cannot have a device because of what another one has."""
+    if theirs.is_admin or device.gpu != theirs.gpu:
+        return False
+    if device.device != theirs.device:
+        # A whole GPU and a MIG device of it exclude each other, two MIG devices do not.
+        return device.uuid == device.gpu or theirs.uuid == theirs.gpu
+    return not (device.share_id and theirs.share_id and device.share_id != theirs.share_id)

@@ -10,13 +10,14 @@ from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimedDevice, ClaimTable
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.values import Value
+from nodeagent.rules.claims.naming import find_device
 from nodeagent.rules.ids import find_uuid
 
 OURS: Final = "nvidia.com/"
 DRA_DRIVER: Final = "gpu.nvidia.com"
-_DRA_NAME: Final = re.compile(r"gpu-(\d+)(?:-mig-\d+-(\d+)-(\d+))?")
+_EARLIER_NAME: Final = re.compile(r"gpu-(\d+)-mig-\d+-(\d+)-(\d+)")
 
 
 class Claim(Value, frozen=True):
@@ -89,13 +90,19 @@ def _list_claimants(claims: ClaimTable, gpus: tuple[Gpu, ...]) -> Iterator[tuple
 
 
 def _find_claimed(claimed: ClaimedDevice, gpus: tuple[Gpu, ...]) -> str:
-    """The UUID of what a claim has given; nothing for other drivers, and for names that mean no device here."""
-    name = _DRA_NAME.fullmatch(claimed.device) if claimed.driver == DRA_DRIVER else None
+    """The UUID of what a claim has given; nothing for other drivers, and for names that mean no device here.
+
+    Earlier versions of NVIDIA's driver named a MIG device by its place and size, without its profile.
+    """
+    if claimed.driver != DRA_DRIVER:
+        return ""
+    named = find_device(Inventory(generation=0, gpus=gpus), claimed.device)
+    if named is not None:
+        return named.gpu.uuid if named.is_gpu else str(named.mig.uuid) if named.mig is not None else ""
+    name = _EARLIER_NAME.fullmatch(claimed.device)
     gpu = next((each for each in gpus if name is not None and each.minor == int(name[1])), None)
     if name is None or gpu is None:
         return ""
-    if name[2] is None:
-        return gpu.uuid
     place = (int(name[2]), int(name[3]))
     return next((str(one.uuid) for one in gpu.mig_devices if (one.placement_start, one.placement_size) == place), "")
 

@@ -3,7 +3,7 @@
 What is promised is told as long as it stands; what is used only while that is known.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle, name_holder
 from nodeagent.components.exporter.attribution.holders import Holder
@@ -53,8 +53,11 @@ _USED: tuple[tuple[str, str, Callable[[PartUse | UndividedUse], float | None]], 
 )
 
 
-def build_fraction_families(usage: PartUsage, style: LabelStyle) -> tuple[Family, ...]:
-    """All of them, a series for each container and GPU."""
+def build_fraction_families(
+    usage: PartUsage, style: LabelStyle, overruled: Mapping[str, int] | None = None
+) -> tuple[Family, ...]:
+    """All of them, a series for each container and GPU, as soon as the name of its pod is known."""
+    usage = usage.named
     parts = [(_label(one, part, style), part) for one in usage.containers for part in one.parts]
     uses: list[tuple[Labels, PartUse | UndividedUse]] = [
         *parts,
@@ -64,6 +67,12 @@ def build_fraction_families(usage: PartUsage, style: LabelStyle) -> tuple[Family
     return (
         *(_make(name, text, [(labels, read(part)) for labels, part in parts]) for name, text, read in _PROMISED),
         *(_make(name, text, [(labels, read(use)) for labels, use in uses]) for name, text, read in _USED),
+        make_family(
+            "nodeagent_fraction_choices_overruled_total",
+            "counter",
+            "Schedulers' choices that were not obeyed, by reason: unreadable on this node, or impossible.",
+            [((("reason", reason),), float(count)) for reason, count in sorted((overruled or {}).items())],
+        ),
         _make("nodeagent_fraction_info", "1 for each container with parts: what keeps it to them.", info),
     )
 

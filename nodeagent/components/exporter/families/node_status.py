@@ -1,12 +1,15 @@
 """The gauges of the GPU operator's node-status exporter, under its names, for the alerts that clusters have; pure."""
 
+from collections.abc import Iterator
+
 from nodeagent.components.exporter.serving.exposition import Family, make_family
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.plugin import PluginState
+from nodeagent.model.plugin import AdvertisedDevice, PluginState
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
+from nodeagent.rules.ids import DEVICE_PREFIX
 
 
 class NodeStatus(Value, frozen=True):
@@ -85,9 +88,15 @@ def does_driver_work(driver: DriverState | None, sample: NodeSample | None, now_
 def is_plugin_ready(plugin: PluginState) -> bool:
     """Whether pods can get GPUs, as far as the kubelet is concerned."""
     is_known = bool(plugin.resources) and all(one.registered for one in plugin.resources)
-    return is_known and any(device.healthy for one in plugin.resources for device in one.devices)
+    return is_known and any(device.healthy for device in _list_devices(plugin))
 
 
 def count_advertised(plugin: PluginState) -> int:
-    """Devices of all resources."""
-    return sum(len(resource.devices) for resource in plugin.resources)
+    """Devices of all resources for GPUs."""
+    return sum(1 for _ in _list_devices(plugin))
+
+
+def _list_devices(plugin: PluginState) -> Iterator[AdvertisedDevice]:
+    """Those that are GPUs, or parts and shares of them; devices of other kinds are no matter of GPU operators."""
+    for resource in plugin.resources:
+        yield from (device for device in resource.devices if not device.id.startswith(DEVICE_PREFIX))

@@ -1,8 +1,10 @@
 """Knows what the pods of this node ask for, by the API server; without one, nothing.
 
+Owns what is written on pods: which GPUs their containers have, where that is not what a scheduler chose.
 Refuses to hold up the start of a container for long: a request says all that must be known, but for one profile.
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, Protocol
@@ -11,14 +13,18 @@ import anyio
 
 from nodeagent.components.fractions.bind import is_same_pod
 from nodeagent.core.channels.gathered import Gathered
+from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.parts import PodRequest
+from nodeagent.model.parts import ChoiceCorrection, PodRequest
 
 REQUEST_SECONDS: Final = 1.0
 """How long a start waits for the API server to know of a pod that the kubelet knows."""
 RETRY_SECONDS: Final = 5.0
+CORRECTIONS_MAX: Final = 1000
+FINISHED_MAX: Final = 1000
+"""So many pods are remembered to have finished after they are gone."""
 
 
 class PodRequests(Protocol):
@@ -32,6 +38,14 @@ class PodRequests(Protocol):
         """
         ...
 
+    async def annotate(self, pod: PodIdentity, annotations: Mapping[str, str]) -> None:
+        """Write these on exactly this pod.
+
+        Raises:
+            NodeagentError: that was refused, or nobody answered; or the pod is another by now.
+        """
+        ...
+
 
 class Requests:
     """A task of the component `fractions`."""
@@ -39,7 +53,11 @@ class Requests:
     def __init__(self, open_pods: Callable[[], Awaitable[PodRequests]] | None) -> None:
         self._open_pods = open_pods
         self._known = Gathered[Mapping[tuple[str, str], PodRequest]]({})
+        self._finished = Gathered[frozenset[str]](frozenset())
         self._is_following = False
+        # Only the newest are worth writing where nobody takes them.
+        self._corrections = deque[ChoiceCorrection](maxlen=CORRECTIONS_MAX)
+        self._has_corrections = Waker()
         self._log = get_logger(component="fractions")
 
     async def run(self) -> None:
@@ -47,16 +65,54 @@ class Requests:
         if self._open_pods is None:
             return
         pods = await self._open_pods()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._correct, pods, name="fractions corrected")
+            await self._follow(pods)
+
+    def correct(self, correction: ChoiceCorrection) -> None:
+        """Have a pod say which GPUs it has, in a moment: its container need not wait for that."""
+        self._corrections.append(correction)
+        self._has_corrections.wake()
+
+    async def _correct(self, pods: PodRequests) -> None:
+        while True:
+            await self._has_corrections.wait()
+            while self._corrections:
+                one = self._corrections.popleft()
+                who = f"{one.pod.namespace}/{one.pod.name}"
+                try:
+                    await pods.annotate(one.pod, one.annotations)
+                except NodeagentError as error:
+                    self._log.warning("choice_not_corrected", pod=who, container=one.container, error=str(error))
+                else:
+                    self._log.info("choice_corrected", pod=who, container=one.container, reason=one.reason)
+
+    async def _follow(self, pods: PodRequests) -> None:
         while True:
             try:
                 async with aclosing(pods.follow()) as tables:
                     async for table in tables:
                         self._is_following = True
                         self._known.put(table)
+                        self._note_finished(table)
             except NodeagentError as error:
                 self._log.warning("pod_requests_not_followed", error=str(error))
             self._is_following = False
             await anyio.sleep(RETRY_SECONDS)
+
+    def _note_finished(self, table: Mapping[tuple[str, str], PodRequest]) -> None:
+        """Also of those that are gone by now: what they had may not have been given back yet."""
+        told = {each.pod.uid for each in table.values() if each.is_finished}
+        gone = [uid for uid in self._finished.value if uid not in told]
+        self._finished.put(frozenset((*told, *gone[:FINISHED_MAX])))
+
+    def list_finished(self) -> frozenset[str]:
+        """The uids of pods of which nothing will run any more; that is never taken back."""
+        return self._finished.value
+
+    async def wait_finished(self, known: frozenset[str]) -> frozenset[str]:
+        """The same as soon as they are others than these."""
+        return await self._finished.wait_other(known, 0.0)
 
     async def find(self, pod: PodIdentity) -> PodRequest | None:
         """What the API server says of a pod; it may know of it a moment later than the kubelet."""
@@ -66,8 +122,15 @@ class Requests:
         # Nothing new is to be waited for where nobody tells it, such as without the right to follow pods.
         with anyio.move_on_after(REQUEST_SECONDS if self._is_following else 0):
             while True:
-                found = known.get((pod.namespace, pod.name))
+                found = _find(known, pod)
                 if found is not None and is_same_pod(found.pod, pod):
                     return found
                 known = await self._known.wait_other(known, 0.0)
         return None
+
+
+def _find(known: Mapping[tuple[str, str], PodRequest], pod: PodIdentity) -> PodRequest | None:
+    """By name; by uid where the kubelet has not told the name."""
+    if pod.name:
+        return known.get((pod.namespace, pod.name))
+    return next((each for each in known.values() if each.pod.uid == pod.uid), None)

@@ -3,7 +3,7 @@
 Refuses to take one source's word for an end, and to take silence for one.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -11,7 +11,15 @@ import anyio
 
 from nodeagent.components.fractions.decide import PartView, describe_binding, name_files
 from nodeagent.components.fractions.tending.adopt import Adoption, list_unknown_names, plan_adoptions
-from nodeagent.components.fractions.tending.judge import PartLook, find_identities, judge_all, list_users_of_library
+from nodeagent.components.fractions.tending.foreign import find_foreign
+from nodeagent.components.fractions.tending.judge import (
+    PartLook,
+    find_identities,
+    judge_all,
+    list_halves,
+    list_users_of_library,
+)
+from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
@@ -19,16 +27,28 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import PartReleased
-from nodeagent.model.ids import GpuUuid
-from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import Binding, Enforcement, GpuPart, PartTable
 from nodeagent.model.parts import PartLimit, PodContainer
-from nodeagent.model.ports import KubeletCheckpoint, PartFolders, PartLedger, PartSpecs, PodListing, ProcessPlaces
+from nodeagent.model.ports import (
+    ContainerDevices,
+    KubeletCheckpoint,
+    PartFolders,
+    PartLedger,
+    PartSpecs,
+    PodListing,
+    ProcessPlaces,
+)
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.placement.space import CORES
 
 T = TypeVar("T")
 
 TEND_SECONDS: Final = 10.0
 """Pause between looks; what seems to have ended must seem so twice."""
+FINISHED_LOOKS: Final = 5
+FINISHED_SECONDS: Final = 1.0
+"""So often, and so far apart, a pod that has finished is looked at until nothing is left of it; then as all others."""
 
 
 class KubeletRecords(Protocol):
@@ -44,6 +64,16 @@ class KubeletRecords(Protocol):
 
     async def read_checkpoint(self) -> KubeletCheckpoint:
         """Its notes.
+
+        Raises:
+            NodeagentError: there are none, or they make no sense.
+        """
+        ...
+
+    async def read_pods_with(
+        self, resource: ResourceName, devices: Collection[DeviceId]
+    ) -> tuple[ContainerDevices, ...]:
+        """What its notes say of pods of which a container has just these devices.
 
         Raises:
             NodeagentError: there are none, or they make no sense.
@@ -80,9 +110,12 @@ class Tending:
         kubelet: KubeletRecords,
         sources: Sources,
         *,
+        live: LiveSettings,
         turn: anyio.Lock,
         note: Callable[[PodListing], None],
+        wake: Callable[[], None],
         view: Callable[[], PartView],
+        finished: Callable[[], Collection[str]],
     ) -> None:
         """Wire it up.
 
@@ -94,13 +127,19 @@ class Tending:
             files: what containers were given as files.
             kubelet: who holds what by the kubelet's own records.
             sources: who else knows what containers there are.
+            live: the settings in force.
             turn: held by whoever changes what is bound.
             note: told of each list that the kubelet gives.
+            wake: called when what others use of the GPUs has changed.
             view: what is known of the GPUs that are given in parts.
+            finished: the uids of pods that have finished, by the API server.
         """
         self._bus, self._conditions, self._clock = bus, conditions, clock
         self._ledger, self._files, self._kubelet, self._sources = ledger, files, kubelet, sources
-        self._turn, self._note, self._view = turn, note, view
+        self._finished = finished
+        self._live, self._turn, self._note, self._wake, self._view = live, turn, note, wake, view
+        self.foreign: Mapping[GpuUuid, int] = {}
+        """By GPU the bytes that programs use which were given nothing."""
         self._over_since: Mapping[int, float] = {}
         self._log = get_logger(component="fractions")
 
@@ -108,10 +147,39 @@ class Tending:
         """Look now and then whether what is promised and bound still is."""
         is_first = True
         async for _ in Ticker(TEND_SECONDS):
+            await self._account()
             # At the beginning also where nothing is known: the kubelet may know of what the journal has lost.
             if is_first or self._table().reservations:
                 is_first = False
                 await self._tend()
+
+    def has_finished(self) -> bool:
+        """Whether a pod still has parts although it has finished."""
+        finished = self._finished()
+        return bool(finished) and any(each.pod.uid in finished for each in self._table().bindings.values())
+
+    async def end_finished(self, looks: int = FINISHED_LOOKS) -> None:
+        """Give back what pods have that have finished, as soon as all others agree."""
+        for number in range(looks):
+            if not self.has_finished():
+                return
+            if number:
+                await anyio.sleep(FINISHED_SECONDS)
+            await self._tend()
+
+    async def _account(self) -> None:
+        """See what is used by programs that were given nothing: it is not to be promised."""
+        sample = self._bus.latest(NodeSample)
+        if self._sources.places is None or sample is None or sample.value.is_old(self._clock.wall()):
+            return
+        pids = [process.pid for gpu in sample.value.gpus for process in gpu.processes]
+        places = await self._sources.places.read_places(pids)
+        ignored = self._live.now.fractions.ignored_processes
+        foreign = find_foreign(self._view().gpus, self._table(), sample.value, places, ignored)
+        if foreign != self.foreign:
+            self.foreign = foreign
+            self._log.info("foreign_use_changed", gpus={str(gpu): used for gpu, used in foreign.items()})
+            self._wake()
 
     async def _tend(self) -> None:
         """One look at all sources; what they agree has ended is given back."""
@@ -125,9 +193,7 @@ class Tending:
             try:
                 if ended:
                     await self._ledger.release(ended)
-                for told in find_identities(self._table(), look):
-                    # Nothing but the name changes, so what is given is all that the account has to allow.
-                    await self._ledger.bind(told, [table.sum_parts(part.gpu) for part in told.parts])
+                await self._name(look)
             except AllocationError as error:
                 self._log.warning("parts_not_written", error=str(error))
                 return
@@ -142,6 +208,27 @@ class Tending:
             self._bus.publish_fact(PartReleased(number=number, reason=why), source="fractions")
             if binding is not None:
                 await self.remove_files(binding)
+
+    async def name_all(self) -> bool:
+        """Write down whose the bindings are of which half of that was known when their containers started.
+
+        Returns:
+            Whether that is known of all of them now.
+        """
+        listing = await _try(self._kubelet.read_pods)
+        checkpoint = await _try(self._kubelet.read_checkpoint)
+        async with self._turn:
+            try:
+                await self._name(PartLook(listing, checkpoint, None, None, self._clock.monotonic()))
+            except AllocationError as error:
+                self._log.warning("parts_not_written", error=str(error))
+        return not list_halves(self._table())
+
+    async def _name(self, look: PartLook) -> None:
+        table = self._table()
+        for told in find_identities(table, look):
+            # Nothing but the name changes, so what is given is all that the account has to allow.
+            await self._ledger.bind(told, [table.sum_parts(part.gpu) for part in told.parts])
 
     async def _tell_without_library(self, look: PartLook) -> None:
         """Name the containers whose pods use a GPU, and in which the library that holds them never came up."""
@@ -188,6 +275,7 @@ class Tending:
             pod=adoption.pod,
             container=adoption.container,
             parts=adoption.parts,
+            enforcement=self._guess_enforcement(adoption.parts),
             since_seconds=self._clock.wall(),
             cdi_name=promised[0].cdi_name,
             why=f"found after the journal was lost, by {adoption.source}",
@@ -195,13 +283,18 @@ class Tending:
         )
         await self._ledger.bind(binding, None)
 
+    def _guess_enforcement(self, parts: Sequence[GpuPart]) -> Enforcement:
+        """Only MPS matters from now on: without its record a daemon through which somebody works would be ended."""
+        is_part = len(parts) == 1 and parts[0].cores < CORES
+        return Enforcement.MPS if is_part and self._live.now.fractions.enforcement == "mps" else Enforcement.ADVISE
+
     async def _look(self) -> PartLook:
         """Ask everybody; who does not answer is told apart from who has nothing to say."""
-        now = self._clock.monotonic()
+        now, finished = self._clock.monotonic(), self._finished()
         listing = await _try(self._kubelet.read_pods)
         checkpoint = await _try(self._kubelet.read_checkpoint)
         containers = await _try(self._sources.list_containers)
-        return PartLook(listing, checkpoint, containers, await self._find_users(), now)
+        return PartLook(listing, checkpoint, containers, await self._find_users(), now, finished)
 
     async def _find_users(self) -> Mapping[GpuUuid, frozenset[str]] | None:
         """By GPU the pods whose processes use it; `None` where the driver does not say."""

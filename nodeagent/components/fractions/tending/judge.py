@@ -4,7 +4,7 @@ Owns what counts as the word of each source. The kubelet's list says which pods 
 what, but for ordinary init containers; those stand in its notes, where pods stay that are gone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -40,6 +40,8 @@ class PartLook(NamedTuple):
     """By GPU the uids of pods whose processes use it."""
     now_seconds: float
     """By a clock that never jumps."""
+    finished: Collection[str] = ()
+    """The uids of pods of which the API server says that nothing of them will run any more."""
 
 
 class Judgement(NamedTuple):
@@ -66,9 +68,14 @@ def find_identities(table: PartTable, look: PartLook) -> tuple[Binding, ...]:
     """
     listed = look.listing.containers if look.listing is not None else ()
     noted = look.checkpoint.containers if look.checkpoint is not None else ()
-    halves = [each for each in table.bindings.values() if not (each.pod.name and each.pod.uid)]
-    known = [(each, find_other_half(Records(listed=listed, noted=noted), each.pod)) for each in halves]
+    records = Records(listed=listed, noted=noted)
+    known = [(each, find_other_half(records, each.pod)) for each in list_halves(table)]
     return tuple(replace(binding, pod=pod) for binding, pod in known if pod != binding.pod)
+
+
+def list_halves(table: PartTable) -> tuple[Binding, ...]:
+    """Bindings of which the pod's name or its uid is not known."""
+    return tuple(each for each in table.bindings.values() if not (each.pod.name and each.pod.uid))
 
 
 def judge_all(table: PartTable, look: PartLook, over_since: Mapping[int, float]) -> Judgement:
@@ -118,6 +125,7 @@ def _weigh_binding(
         kubelet=_ask_kubelet(table, binding, look, holders),
         process=_ask_gpus(binding, look),
         container=_ask_runtime(binding, look.containers),
+        is_finished=binding.pod.uid in look.finished,
         over_since_seconds=over_since.get(binding.number),
         now_seconds=look.now_seconds,
     )
@@ -128,21 +136,24 @@ def _ask_kubelet(table: PartTable, binding: Binding, look: PartLook, holders: Ho
         return Kubelet.UNREADABLE
     if not binding.pod.name and look.checkpoint is None:
         return Kubelet.UNREADABLE
-    # By uid alone nobody can say whether it is active: it counts as that as long as the notes have it.
-    if binding.pod.name and not is_active(binding.pod, look.listing):
-        return Kubelet.NO
     promised = [table.reservations[number] for number in binding.reservations]
-    holds = any(
-        _is_of(pod, binding.pod)
-        for each in promised
-        for pod in holders.get((each.resource, frozenset(each.devices)), ())
-    )
-    return Kubelet.YES if holds else Kubelet.NO
+    holding = [pod for each in promised for pod in holders.get((each.resource, frozenset(each.devices)), ())]
+    if binding.pod.name:
+        lives = is_active(binding.pod, look.listing)
+    else:
+        # The notes keep who has gone until the next pod comes; the list has its ids by name, and the runtime its uid.
+        lives = any(pod.name for pod in holding) or _has_containers(binding.pod, look.containers)
+    return Kubelet.YES if lives and any(_is_of(pod, binding.pod) for pod in holding) else Kubelet.NO
 
 
 def is_active(pod: PodIdentity, listing: PodListing) -> bool:
     """Whether the kubelet's list has the pod, of which it knows the name alone."""
     return any((each.namespace, each.name) == (pod.namespace, pod.name) for each in listing.pods)
+
+
+def _has_containers(pod: PodIdentity, containers: tuple[PodContainer, ...] | None) -> bool:
+    """Whether the runtime has anything of a pod, ended or not, or does not say."""
+    return containers is None or any(each.pod_uid == pod.uid for each in containers)
 
 
 def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:

@@ -4,6 +4,8 @@ Owns the thresholds of everything that is polled but counters over time, which a
 Refuses to open or close faults: a level is what it is, `decide.py` says what follows.
 """
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,6 +18,7 @@ from nodeagent.components.health.records import LevelMemory
 from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule
+from nodeagent.model.ids import PciAddress
 from nodeagent.model.telemetry import GpuSample
 
 RECOVERY_ACTION: Final = "recovery-action"
@@ -40,6 +43,7 @@ def judge_levels(
     at: float,
     *,
     has_switches: bool = False,
+    partitioned: Collection[PciAddress] = (),
     limits: Limits | None = None,
 ) -> Look:
     """Judge the newest sample of a GPU against what is remembered of it.
@@ -50,6 +54,7 @@ def judge_levels(
         memory: what the looks before left.
         at: when the sample was taken.
         has_switches: whether the node has NVSwitches, so that the GPU must be in their fabric.
+        partitioned: the GPUs in MIG mode, whose links are off at both ends.
         limits: from where on a level is a fault.
     """
     lost = gpu.lost if sample is None else "" if sample.silent else sample.lost
@@ -59,7 +64,9 @@ def judge_levels(
         return Look(findings=(finding,), memory=memory, is_clean=False)
     if sample is None or sample.silent or not _is_alive(sample):
         return Look(memory=memory, answered=False, is_clean=False)
-    return _judge_living(gpu, sample, memory, at, limits or Limits(), has_switches=has_switches)
+    return _judge_living(
+        gpu, sample, memory, at, limits or Limits(), has_switches=has_switches, partitioned=partitioned
+    )
 
 
 def judge_recovery_action(action: int) -> Finding | None:
@@ -78,7 +85,14 @@ def _is_alive(sample: GpuSample) -> bool:
 
 
 def _judge_living(
-    gpu: Gpu, sample: GpuSample, before: LevelMemory, at: float, limits: Limits, *, has_switches: bool
+    gpu: Gpu,
+    sample: GpuSample,
+    before: LevelMemory,
+    at: float,
+    limits: Limits,
+    *,
+    has_switches: bool,
+    partitioned: Collection[PciAddress],
 ) -> Look:
     reset_seen = _was_reset(sample, before)
     memory = _remember(gpu, sample, before)
@@ -86,7 +100,7 @@ def _judge_living(
         judge_recovery_action(sample.recovery_action or 0),
         _judge_uncorrected(sample, memory),
         _judge_remap_pending(sample),
-        _judge_links(gpu, sample, memory),
+        _judge_links(gpu, sample, memory, partitioned),
     )
     # A GPU that never had a link, on a node without switches, has no fabric to be in, whatever its driver says.
     is_linked = has_switches or memory.links_expected > 0
@@ -142,7 +156,16 @@ def _remember(gpu: Gpu, sample: GpuSample, before: LevelMemory) -> LevelMemory:
         remap_pending=pending if pending is not None else before.remap_pending,
         recovery_action=sample.recovery_action if sample.recovery_action is not None else before.recovery_action,
         links_expected=max(before.links_expected, _count_links(gpu, sample)),
+        links_to=_remember_peers(gpu, before.links_to),
     )
+
+
+def _remember_peers(gpu: Gpu, before: Mapping[PciAddress, int]) -> Mapping[PciAddress, int]:
+    """Where links lead is told only while they are up."""
+    now = Counter(
+        link.remote for link in gpu.nvlinks if link.active and link.remote is not None and not link.remote_is_switch
+    )
+    return {**before, **{peer: max(count, before.get(peer, 0)) for peer, count in now.items()}}
 
 
 def _count_links(gpu: Gpu, sample: GpuSample) -> int:
@@ -199,13 +222,17 @@ def _judge_pages(sample: GpuSample, limits: Limits) -> Finding | None:
     return unhealthy("pages-retired", f"{retired} memory pages are retired, the table is full", Remedy.SERVICE, _S)
 
 
-def _judge_links(gpu: Gpu, sample: GpuSample, memory: LevelMemory) -> Finding | None:
+def _judge_links(
+    gpu: Gpu, sample: GpuSample, memory: LevelMemory, partitioned: Collection[PciAddress]
+) -> Finding | None:
+    """Links that are down and should not be: with MIG, at this end or the other, they are off on purpose."""
     if sample.nvlinks_active is None or gpu.mig_enabled:
         return None
-    missing = memory.links_expected - sample.nvlinks_active
+    expected = memory.links_expected - sum(count for peer, count in memory.links_to.items() if peer in partitioned)
+    missing = expected - sample.nvlinks_active
     if missing <= 0:
         return None
-    reason = f"{missing} of {memory.links_expected} NVLinks are down"
+    reason = f"{missing} of {expected} NVLinks are down"
     judged = unhealthy if sample.nvlinks_active == 0 else suspect
     return judged("nvlinks-down", reason, Remedy.CHECK_LINKS, _L)
 

@@ -51,8 +51,10 @@ class UsageService:
 
     name = "usage_service"
 
-    def __init__(self, bus: Bus, live: LiveSettings, *, version: str, metrics: Handler, door: Door | None) -> None:
-        """`metrics` answers `/metric`."""
+    def __init__(
+        self, bus: Bus, live: LiveSettings, *, version: str, metrics: Mapping[str, Handler], door: Door | None
+    ) -> None:
+        """`metrics` answers by path."""
         self._bus, self._live, self._metrics, self._door = bus, live, metrics, door
         self._answers = DisplayAnswers(self._graph, self._usage, version)
         self._log = get_logger(component=self.name)
@@ -87,7 +89,7 @@ class UsageService:
             Route("GET", "/graph", _answering(lambda: {"graph": self._graph()})),
             Route("GET", "/usage", _answering(lambda: {"usage": self._usage()})),
             Route("GET", "/version", _answering(lambda: {"version": self._answers.version})),
-            Route("GET", "/metric", self._metrics),
+            *(Route("GET", path, handler) for path, handler in self._metrics.items()),
         ]
 
     def _graph(self) -> str:

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable, Sequence
 
+from nodeagent.components.web.api.devices import join_devices
 from nodeagent.components.web.api.gpu_records import join_gpus
 from nodeagent.components.web.api.parts import list_part_holders
 from nodeagent.components.web.api.records import ComponentRecord, ConditionRecord, GateRecord, StateRecord
 from nodeagent.components.web.verdict import decide_ready, decide_verdict
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PartTable
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
@@ -48,6 +53,10 @@ class Known(Value, frozen=True):
     offering: Offering | None = None
     parts: PartTable | None = None
     usage: PartUsage | None = None
+    mps: MpsState | None = None
+    devices: DeviceTable | None = None
+    mig: MigState | None = None
+    slices: PublishedSlices | None = None
 
 
 def build_gates(gates: Iterable[GateState], vital: frozenset[str]) -> tuple[GateRecord, ...]:
@@ -112,10 +121,17 @@ def build_state(
             offering=known.offering,
             parts=parts,
             plugin=known.plugin,
+            mig=known.mig,
             now_seconds=now_seconds,
         )
     verdict, sentence = decide_verdict(
-        ready=ready, conditions=conditions, inventory=known.inventory, plugin=known.plugin, gates=gates, gpus=gpus
+        ready=ready,
+        conditions=conditions,
+        inventory=known.inventory,
+        plugin=known.plugin,
+        gates=gates,
+        gpus=gpus,
+        devices=known.devices,
     )
     return StateRecord(
         api="v1",
@@ -138,5 +154,8 @@ def build_state(
         cdi=known.cdi,
         allocations=known.allocations.allocations if known.allocations is not None else (),
         labels=known.labels,
+        mps=known.mps,
+        devices=join_devices(known.devices, known.allocations),
+        slices=known.slices,
         notices=identity.notices,
     )

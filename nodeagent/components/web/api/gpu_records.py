@@ -5,6 +5,7 @@ from nodeagent.components.web.api.records import GpuRecord, GpusRecord, PartHold
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
@@ -21,10 +22,11 @@ def join_gpus(
     offering: Offering | None = None,
     plugin: PluginState | None = None,
     parts: PartHolders | None = None,
+    mig: MigState | None = None,
     now_seconds: float,
 ) -> GpusRecord:
     """One record per GPU of the inventory; what has not been read yet is missing from it."""
-    known = _Known(sample, health, table, offering, plugin, now_seconds)
+    known = _Known(sample, health, table, offering, plugin, mig, now_seconds)
     return GpusRecord(
         generation=inventory.generation,
         gpus=tuple(known.join(gpu, (parts or {}).get(gpu.uuid, ())) for gpu in inventory.gpus),
@@ -45,6 +47,7 @@ class _Known:
         table: AllocationTable | None,
         offering: Offering | None,
         plugin: PluginState | None,
+        mig: MigState | None,
         now_seconds: float,
     ) -> None:
         self._age_seconds = max(0.0, now_seconds - sample.time_seconds) if sample is not None else None
@@ -54,6 +57,7 @@ class _Known:
         for verdict in health.devices if health is not None else ():
             self._verdicts.setdefault(verdict.gpu, []).append(verdict)
         self._doors = {door.gpu: door for door in offering.doors} if offering is not None else {}
+        self._changes = {change.gpu: change for change in mig.changes} if mig is not None else {}
         self._allocations = table.allocations if table is not None else ()
         offers = plugin is not None and plugin.account is not None
         free = list_free(plugin, self._allocations) if plugin is not None and offers else ()
@@ -76,6 +80,7 @@ class _Known:
             door=self._doors.get(gpu.uuid),
             free=self._find_free(gpu),
             parts=parts,
+            change=self._changes.get(gpu.uuid),
         )
 
     def _find_free(self, gpu: Gpu) -> tuple[str, ...] | None:

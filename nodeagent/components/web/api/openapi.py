@@ -16,21 +16,25 @@ from nodeagent.components.web.api.admin import (
     PartCommand,
     ReleaseCommand,
 )
+from nodeagent.components.web.api.claims import ClaimsRecord
 from nodeagent.components.web.api.index import ADMIN, INDEX, Index
 from nodeagent.components.web.api.parts import PartsRecord
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
+    DeviceClassRecord,
     EventRecord,
     GateRecord,
     GpuRecord,
     GpusRecord,
     StateRecord,
 )
+from nodeagent.components.web.api.slices import SlicesRecord
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.driver import DriverState
 from nodeagent.model.labels import LabelState
 from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.usage import PartUsage
 from nodeagent.model.values import Value
@@ -55,9 +59,13 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
     "/api/v1/parts": PartsRecord,
+    "/api/v1/claims": ClaimsRecord,
+    "/api/v1/slices": SlicesRecord,
     "/api/v1/usage": PartUsage,
     "/api/v1/doors": tuple[GpuDoor, ...],
     "/api/v1/mig": MigState,
+    "/api/v1/mps": MpsState,
+    "/api/v1/devices": tuple[DeviceClassRecord, ...],
     "/api/v1/labels": LabelState | None,
     "/api/v1/conditions": tuple[ConditionRecord, ...],
     "/api/v1/components": tuple[ComponentRecord, ...],

@@ -3,13 +3,17 @@
 from typing import Any, Literal
 
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.devices import HostDevice
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu, GpuPair, KnownGpu, MissingGpu, NvSwitch
 from nodeagent.model.health import DeviceHealth
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import GpuChange
+from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import GpuDoor
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.usage import PartUse
 from nodeagent.model.values import Value
@@ -81,6 +85,8 @@ class GpuRecord(Value, frozen=True):
     """UUIDs of what somebody could get of it now: itself, or MIG devices; `None` where this agent offers nothing."""
     parts: tuple[PartHolder, ...] = ()
     """Who has parts of it, where it is given in parts."""
+    change: GpuChange | None = None
+    """What it is being cut into, or waits to be."""
 
 
 class GpusRecord(Value, frozen=True):
@@ -92,6 +98,25 @@ class GpusRecord(Value, frozen=True):
     switches: tuple[NvSwitch, ...] = ()
     missing: tuple[MissingGpu, ...] = ()
     vanished: tuple[KnownGpu, ...] = ()
+
+
+class DeviceRecord(Value, frozen=True):
+    """One device of another kind than NVIDIA's GPUs, and who has it."""
+
+    device: HostDevice
+    holders: tuple[str, ...] = ()
+    """`namespace/pod`, each once."""
+    shares_held: int = 0
+
+
+class DeviceClassRecord(Value, frozen=True):
+    """One class of such devices."""
+
+    resource: str
+    replicas: int
+    devices: tuple[DeviceRecord, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What keeps nodes from being given, a sentence each."""
 
 
 class EventRecord(Value, frozen=True):
@@ -135,5 +160,11 @@ class StateRecord(Value, frozen=True):
     cdi: CdiState | None = None
     allocations: tuple[Allocation, ...] = ()
     labels: LabelState | None = None
+    mps: MpsState | None = None
+    """`None` where nobody looks after daemons."""
+    devices: tuple[DeviceClassRecord, ...] = ()
+    """Of other kinds than NVIDIA's GPUs, by class."""
+    slices: PublishedSlices | None = None
+    """`None` where schedulers are told of no devices that claims can have."""
     notices: tuple[str, ...] = ()
     """What the configuration asks for and this version does not have yet."""

@@ -7,8 +7,8 @@ from nodeagent.components.web.api.records import ConditionRecord
 from nodeagent.components.web.page.markup import age, esc, mark, pairs, prose, section
 from nodeagent.components.web.page.overview import Page, PageView
 from nodeagent.components.web.page.parts import SEVERITY_STYLES, render_condition_list
-from nodeagent.model.condition_definition import ConditionDefinition
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.conditions.definition import ConditionDefinition
 
 DEFINITIONS = {one.code: one for one in CATALOGUE}
 

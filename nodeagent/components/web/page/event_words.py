@@ -10,8 +10,14 @@ from nodeagent.model.events import (
     AllocationDiffered,
     AllocationRefused,
     CdiSpecsWritten,
+    ClaimPrepared,
+    ClaimRefused,
+    ClaimUnprepared,
     ConfigurationRejected,
     ConfigurationReloaded,
+    DeviceFound,
+    DeviceJudged,
+    DeviceLost,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,
@@ -28,11 +34,15 @@ from nodeagent.model.events import (
     LabelsContested,
     MigChangeEnded,
     MigLayoutChanged,
+    MpsDaemonEnded,
+    MpsDaemonStarted,
     PartBound,
+    PartProcessEnded,
     PartRefused,
     PartReleased,
     RuntimeConfigured,
     RuntimeRestarted,
+    SlicesWritten,
     VerdictChanged,
     WishRefused,
     XidReported,
@@ -40,6 +50,7 @@ from nodeagent.model.events import (
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, HealthReport, Verdict
 from nodeagent.model.telemetry import EventWatch
+from nodeagent.model.units import render_bytes
 from nodeagent.rules.ids import find_uuid, name_device
 
 Names = Mapping[str, str]
@@ -53,12 +64,16 @@ QUIET = frozenset(
         "AllocationTable",
         "CdiState",
         "ChosenDoors",
+        "ClaimBook",
+        "ClaimStanding",
         "ClaimTable",
         "ClusterNode",
         "ClusterWishes",
         "ComponentReport",
+        "DeviceTable",
         "LabelState",
         "MigState",
+        "MpsState",
         "NodeSample",
         "Offering",
         "PartOffers",
@@ -67,6 +82,7 @@ QUIET = frozenset(
         "PartUsage",
         "PluginState",
         "PodLabelTable",
+        "PublishedSlices",
         "RuntimeState",
     }
 )
@@ -162,7 +178,12 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     ),
     MigLayoutChanged: lambda one, names: f"MIG layout of {_call(one.gpu, names)} changed",
     MigChangeEnded: lambda one, names: (
-        f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for layout {one.layout}{_because(one.detail)}"
+        f"{_call(one.gpu, names)} {_ENDS.get(one.outcome, one.outcome)} for"
+        f" {f'layout {one.layout}' if one.layout else one.device}{_because(one.detail)}"
+    ),
+    MpsDaemonStarted: lambda one, names: f"MPS daemon of {_list(one.gpus, names)} ready",
+    MpsDaemonEnded: lambda one, names: (
+        f"MPS daemon of {_list(one.gpus, names)}: {one.reason}, lost by {', '.join(one.pods) or 'nobody'}"
     ),
     VerdictChanged: lambda one, names: f"{_call(one.device, names)} {one.before} → {one.after}{_because(one.reason)}",
     GpuCleared: lambda one, names: (
@@ -185,14 +206,27 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"allocation {one.number}: {_list(one.devices, names)} handed out as {one.resource}"
     ),
     DevicesFreed: lambda one, names: f"allocation {one.number} ended: {_list(one.devices, names)} free again",
+    DeviceFound: lambda one, _: f"{one.name} is there",
+    DeviceLost: lambda one, _: (
+        f"{one.name} is gone" + (f" while {' and '.join(one.holders)} has it" if one.holders else "")
+    ),
+    DeviceJudged: lambda one, _: f"{one.name} {one.standing}{_because(one.reason)}",
     PartBound: lambda one, names: (
-        f"{one.pod.namespace}/{one.pod.name} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+        f"{one.pod.describe()} ({one.container}) got parts of {_list(one.gpus, names)}: {one.reason}"
+    ),
+    PartProcessEnded: lambda one, names: (
+        f"process {one.pid} of {one.pod.describe()} ({one.container}) ended, which had {render_bytes(one.memory_bytes)}"
+        f" of {_call(one.gpu, names)}: {one.reason}"
     ),
     PartReleased: lambda one, _: f"part {one.number} ended: {one.reason}",
     PartRefused: lambda one, _: f"refused {one.count} of {one.resource}: {one.reason}",
+    ClaimPrepared: lambda one, _: f"claim {one.claim} is ready with {', '.join(one.devices)}",
+    ClaimUnprepared: lambda one, _: f"claim {one.claim} was put away: {one.reason}",
+    ClaimRefused: lambda one, _: f"refused claim {one.claim}: {one.reason}",
     AllocationRefused: lambda one, names: f"refused {_list(one.devices, names)} as {one.resource}: {one.reason}",
     AllocationDiffered: lambda one, names: f"allocation {one.kind}, {_list(one.devices, names)}: {one.detail}",
     LabelsApplied: lambda one, _names: f"labels changed ({one.sink}): {_list_labels(one.changed)}",
+    SlicesWritten: lambda one, _names: f"schedulers told of devices: {', '.join([*one.written, *one.removed])}",
     LabelsContested: lambda one, _names: f"labels written otherwise by somebody else: {', '.join(one.keys)}",
     ConfigurationReloaded: lambda one, _names: (
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"

@@ -94,9 +94,14 @@ def _render_tile(record: GpuRecord, points: tuple[Point, ...]) -> str:
         f'<li class="tile t-{style}" id="gpu-{esc(gpu.uuid)}">'
         f'<header><h3><a href="{gpu_path(gpu.uuid)}">GPU {gpu.index}</a></h3>{mark(style, word)}</header>'
         f'<p class="dim small">{esc(gpu.name)}</p>{f"<p>{prose(reason)}</p>" if reason else ""}'
-        f"{render_meters(record, points)}{render_mig(record)}{_render_holders(record)}"
+        f"{_render_change(record)}{render_meters(record, points)}{render_mig(record)}{_render_holders(record)}"
         f'<p class="dim small mono">{esc(gpu.pci.address)}{_numa(gpu)}</p></li>'
     )
+
+
+def _render_change(record: GpuRecord) -> str:
+    change = record.change
+    return "" if change is None else f"<p>{mark('warn', 'is being cut')} {prose(change.describe())}</p>"
 
 
 def _numa(gpu: Gpu) -> str:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from nodeagent.components.web.api.records import EventRecord, StateRecord
 from nodeagent.components.web.assets import SCRIPT, STYLE
 from nodeagent.components.web.page.chains import Told, build_chains, tell_history, tell_records
+from nodeagent.components.web.page.devices import render_devices
 from nodeagent.components.web.page.event_words import build_names
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
@@ -23,6 +24,7 @@ from nodeagent.components.web.page.parts import (
     render_software,
 )
 from nodeagent.components.web.page.periods import Periods
+from nodeagent.components.web.page.slices import render_slices
 from nodeagent.components.web.page.stats import render_stats
 from nodeagent.components.web.page.topology import render_topology
 from nodeagent.core.values import Envelope
@@ -112,10 +114,12 @@ def render_overview(view: PageView) -> Steps:
         "facts": lambda: render_stats(state),
         "conditions": lambda: render_conditions(state),
         "gpus": lambda: render_gpus(state, view.trend),
+        "devices": lambda: render_devices(state),
         "events": lambda: _render_history(view),
         "allocations": lambda: render_allocations(state),
         "topology": lambda: render_topology(state.gpus),
         "software": lambda: render_software(state),
+        "slices": lambda: render_slices(state),
         "parts": lambda: render_parts(state),
         "labels": lambda: render_labels(state.labels),
     }
@@ -155,7 +159,10 @@ def render_verdict(state: StateRecord) -> str:
     return verdict(VERDICT_STYLES[state.verdict], state.verdict, state.sentence)
 
 
-GROUPS = {"events": ("pair", ("events", "allocations")), "software": ("columns", ("software", "parts", "labels"))}
+GROUPS = {
+    "events": ("pair", ("events", "allocations")),
+    "software": ("columns", ("software", "slices", "parts", "labels")),
+}
 """Parts that stand side by side where there is room, by the first of them."""
 
 

@@ -32,12 +32,14 @@ from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.labels import LabelState
+from nodeagent.model.mps import MpsDaemon, MpsPhase
 from nodeagent.model.units import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5
 """Deeper links stand as far to the right as this."""
+DAEMON_STYLES = {MpsPhase.READY: "ok", MpsPhase.BROKEN: "bad"}
 PHASE_STYLES = {"running": "ok", "failed": "bad", "backing_off": "bad"}
 
 
@@ -79,13 +81,16 @@ def _render_detail(one: ConditionRecord) -> str:
 def render_allocations(state: StateRecord) -> str:
     """Who holds what."""
     held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
-    if not state.allocations and not held:
+    daemons = state.mps.daemons if state.mps is not None else ()
+    if not state.allocations and not held and not daemons:
         return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
     body = ""
     if state.allocations:
         body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
     if held:
         body += render_part_table(held, state.time_seconds)
+    if daemons:
+        body += render_daemon_table(daemons, state.gpus, state.time_seconds)
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
 
 
@@ -103,6 +108,22 @@ def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord 
         for one in allocations
     ]
     return table("Who holds what", ("Pod", "Container", "Resource", "Devices", "For", "Known from"), rows)
+
+
+def render_daemon_table(daemons: Sequence[MpsDaemon], gpus: GpusRecord | None, now_seconds: float) -> str:
+    """A row for each MPS daemon."""
+    rows = [
+        (
+            "<br>".join(render_device(gpu, gpus) for gpu in one.gpus),
+            mark(DAEMON_STYLES.get(one.phase, "warn"), str(one.phase))
+            + (f"<br>{esc(one.reason)}" if one.reason else ""),
+            f"<code>{esc(one.owner)}</code>",
+            "<br>".join(esc(client.pod or f"process {client.pid}") for client in one.clients) or "–",
+            age(one.since_seconds, now_seconds),
+        )
+        for one in daemons
+    ]
+    return table("MPS daemons", ("GPUs", "State", "Serves", "Clients", "For"), rows)
 
 
 def render_part_table(held: Sequence[tuple[Gpu, PartHolder]], now_seconds: float) -> str:

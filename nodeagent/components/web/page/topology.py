@@ -69,7 +69,8 @@ def _draw(gpus: GpusRecord) -> str:
         ),
         *(_draw_gpu(spot) for spot in spots),
     ]
-    label = f"{len(spots)} GPUs" + (f", {len(switches)} NVSwitches" if switches else "") + "; the table says the same"
+    count = f"{len(spots)} GPUs" + (f", {len(switches)} NVSwitches" if switches else "")
+    label = f"{count}; the table says the same" if len(spots) > 1 else f"GPU {spots[0].gpu.index} and its NUMA node"
     top = 0 if switches else GPU_Y - 20 - max((_rise(spots, pair) for pair in direct), default=0)
     box = f'width="{width * SCALE:.0f}" viewBox="0 {top} {width} {HEIGHT - top}"'
     return f'<svg class="topology" {box} role="group" aria-label="{label}">{"".join(parts)}</svg>'

@@ -1,1 +1,5 @@
 """Wire format of that service: a `.proto` file of ours, and the code generated from it by `make generate`."""
+
+from nodeagent.edge.grpc.slim_protobuf import postpone_pure_python
+
+postpone_pure_python()

@@ -28,6 +28,7 @@ from nodeagent.edge.host.devices.device_nodes import (
 )
 from nodeagent.edge.host.devices.kernel_modules import parse_character_majors, parse_fields, parse_node_parameters
 from nodeagent.edge.host.errors import DeviceNodeNotApplied
+from nodeagent.edge.host.files.atomic_file import remove_leftovers
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 from nodeagent.model.driver import NodeRepair
 
@@ -153,6 +154,7 @@ def _read_capabilities(proc_root: Path) -> Iterable[CapabilityFile]:
 def _put_in_place(path: Path, make: Callable[[Path], None]) -> None:
     if not path.parent.is_dir():
         path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         make(temporary)

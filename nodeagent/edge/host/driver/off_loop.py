@@ -15,7 +15,7 @@ from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.driver.change_watch import WATCH_TIMEOUT_SECONDS
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, write_atomically
 from nodeagent.model.driver import NodeRepair
 
 T = TypeVar("T")
@@ -116,11 +116,12 @@ class MarkerDirectory:
             self._directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
         except OSError as error:
             raise FileNotWritten(path, "create its directory", error, replaced=False) from error
-        write_atomically(path, content.encode(), mode=_MARKER_MODE)
+        write_atomically(path, content.encode(), mode=_MARKER_MODE, only_writer=True)
 
     def _remove(self, name: str) -> None:
         path = self._directory / name
         self._seen = None
+        remove_leftovers(path)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -18,13 +18,20 @@ from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreada
 READ_LIMIT_BYTES = 8 * 1024 * 1024
 """Larger than any file the agent writes or expects, small enough to hold in memory."""
 
+_RANDOM = re.compile(r"[0-9a-f]{8}\.tmp")
 _OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, so that a pipe put in place of a file cannot hang the reader.
 _OPEN_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def write_atomically(
-    path: Path, content: bytes, *, mode: int = 0o644, follow_symlink: bool = False, durable: bool = True
+    path: Path,
+    content: bytes,
+    *,
+    mode: int = 0o644,
+    follow_symlink: bool = False,
+    durable: bool = True,
+    only_writer: bool = False,
 ) -> None:
     """Replace a file durably: when this returns, the content survives a power cut; until then the old one does.
 
@@ -34,11 +41,14 @@ def write_atomically(
         mode: for a new file, whatever the umask; an existing one keeps its mode and its owner.
         follow_symlink: write the file a symbolic link leads to, instead of replacing the link.
         durable: whether the disk is waited for; for what is made anew after a power cut it need not be.
+        only_writer: nobody else writes this file; what killed writers have left beside it goes.
 
     Raises:
         FileNotWritten: nothing changed, or (`replaced`) the change may be lost in a power cut.
     """
     target = Path(os.path.realpath(path)) if follow_symlink else path
+    if only_writer:
+        remove_leftovers(target)
     writing = _Writing(target, durable=durable)
     try:
         writing.write_temporary(content, mode)
@@ -123,16 +133,22 @@ def remove_stale_temporaries(path: Path) -> int:
     Raises:
         FileUnreadable: the directory cannot be read or changed.
     """
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
-    removed = 0
+    head, removed = f".{path.name}.", 0
     try:
-        for entry in list(path.parent.iterdir()):
-            if pattern.fullmatch(entry.name):
-                entry.unlink(missing_ok=True)
+        # As text: there may be hundreds of others, and a container may wait for this.
+        for name in os.listdir(path.parent):  # noqa: PTH208
+            if name.startswith(head) and _RANDOM.fullmatch(name, len(head)):
+                (path.parent / name).unlink(missing_ok=True)
                 removed += 1
     except OSError as error:
         raise FileUnreadable(path.parent, error) from error
     return removed
+
+
+def remove_leftovers(path: Path) -> None:
+    """The same before something is put in place: what cannot be removed is the smaller evil."""
+    with suppress(FileUnreadable):
+        remove_stale_temporaries(path)
 
 
 def read_bounded(path: Path, *, limit_bytes: int = READ_LIMIT_BYTES, follow_symlink: bool = True) -> bytes:

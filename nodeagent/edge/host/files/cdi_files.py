@@ -33,6 +33,8 @@ _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 _TIMEOUT_SECONDS = 10.0
 _POLL_SECONDS = 0.75
+_PATIENCE_SECONDS = 0.003
+"""How long the loop stands still for a write, for which a container waits."""
 
 Fingerprint = tuple[tuple[str, ...], ...]
 
@@ -74,7 +76,9 @@ class SpecFiles:
         *,
         others: Iterable[Path] = DEFAULT_DIRECTORIES,
         worker: WorkerThread | None = None,
+        writer: WorkerThread | None = None,
         host: HostPaths | None = None,
+        passing: str = "",
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         """Wire it up.
@@ -83,11 +87,15 @@ class SpecFiles:
             own: where the agent writes, as it sees it itself; in a container it is mounted under the host's own name.
             others: directories of the host that runtimes read too.
             worker: the thread for file work.
+            writer: the thread for writing; the same if not given.
             host: where the host's directories are seen.
+            passing: how names begin that come and go with containers, and are passed over: none of them is the node's.
             poll_seconds: how often to look for changes.
         """
         self._own, self._others, self._host = own, tuple(others), host or HostPaths()
         self._worker = worker or WorkerThread("cdi directories")
+        self._writer = writer or self._worker
+        self._passing = passing
         self._poll_seconds = poll_seconds
         self._seen: Fingerprint | None = None
 
@@ -101,11 +109,13 @@ class SpecFiles:
 
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Put one in place, whole."""
+        # Not behind a look at all files, and waited for: a container does.
         await _run(
-            self._worker,
+            self._writer,
             lambda: self.write_nowait(name, content, durable=durable),
             "writing a CDI specification",
             self._own,
+            patience_seconds=_PATIENCE_SECONDS,
         )
 
     async def remove_spec(self, name: str) -> None:
@@ -123,8 +133,9 @@ class SpecFiles:
             await anyio.sleep(until_beat(self._poll_seconds))
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Let the threads end."""
         self._worker.close()
+        self._writer.close()
 
     def read_nowait(self) -> tuple[SpecContent, ...]:
         """As `read_specs`, in this thread."""
@@ -133,7 +144,7 @@ class SpecFiles:
         return tuple(
             _read_one(place / name, directory / name)
             for directory, place in self._list_directories()
-            for name in _names(place)
+            for name in self._list_names(place)
         )
 
     def write_nowait(self, name: str, content: bytes, *, durable: bool = True) -> None:
@@ -164,11 +175,13 @@ class SpecFiles:
     def _identify(self) -> Fingerprint:
         """Equal as long as nothing has changed. A directory of two names is looked at twice: cheaper than asking."""
         places = [str(self._own), *(str(self._host.here(str(directory))) for directory in self._others)]
-        return tuple([(place, name, *_identify(f"{place}/{name}")) for place in places for name in _names(place)])
+        return tuple(
+            [(place, name, *_identify(f"{place}/{name}")) for place in places for name in self._list_names(place)]
+        )
 
-
-def _names(directory: Path | str) -> tuple[str, ...]:
-    return tuple(name for name in list_names(directory) if name.endswith(_EXTENSIONS))
+    def _list_names(self, directory: Path | str) -> tuple[str, ...]:
+        names = (name for name in list_names(directory) if name.endswith(_EXTENSIONS))
+        return tuple(name for name in names if not self._passing or not name.startswith(self._passing))
 
 
 def _read_one(place: Path, name: Path) -> SpecContent:
@@ -194,8 +207,8 @@ def _identify(path: str) -> tuple[str, ...]:
     return (str(status.st_ino), str(status.st_size), str(status.st_mtime_ns))
 
 
-async def _run(worker: WorkerThread, call: Callable[[], T], what: str, path: Path) -> T:
+async def _run(worker: WorkerThread, call: Callable[[], T], what: str, path: Path, patience_seconds: float = 0.0) -> T:
     try:
-        return await worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+        return await worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what, patience_seconds=patience_seconds)
     except WorkerError as error:
         raise HostStuck(path, str(error)) from error

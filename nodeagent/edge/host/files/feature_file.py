@@ -11,7 +11,7 @@ from typing import TypeVar
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
-from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
+from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, write_atomically
 
 T = TypeVar("T")
 
@@ -65,9 +65,10 @@ class FeatureFile:
             raise
 
     def _write(self, text: str) -> None:
-        write_atomically(self.path, text.encode())
+        write_atomically(self.path, text.encode(), only_writer=True)
 
     def _remove(self) -> bool:
+        remove_leftovers(self.path)
         try:
             self.path.unlink()
         except FileNotFoundError:

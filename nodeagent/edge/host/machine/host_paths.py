@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.driver.roots import follow_in_root
 from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreadable
-from nodeagent.edge.host.files.atomic_file import READ_LIMIT_BYTES, read_bounded, write_atomically
+from nodeagent.edge.host.files.atomic_file import READ_LIMIT_BYTES, read_bounded, remove_leftovers, write_atomically
 
 _DIRECTORY_MODE = 0o755
 
@@ -86,6 +86,7 @@ class HostPaths:
         place, step = self.here(path), "remove it"
         try:
             if content is None:
+                remove_leftovers(place)
                 place.unlink(missing_ok=True)
                 return
             step = "create its directory"
@@ -94,7 +95,7 @@ class HostPaths:
             raise FileNotWritten(Path(path), step, error, replaced=False) from error
         try:
             # In another root the links have been followed already, as the host does it.
-            write_atomically(place, content, mode=mode, follow_symlink=self.is_own)
+            write_atomically(place, content, mode=mode, follow_symlink=self.is_own, only_writer=True)
         except FileNotWritten as error:
             told = FileNotWritten(Path(path), error.step, _repeat(error.errno), replaced=error.replaced)
             raise told from error

@@ -44,5 +44,9 @@ class HostProcessPlaces:
             text = read_raw_attribute(self._proc_root / str(pid) / "cgroup").decode("utf-8", "replace")
             if text:
                 place = parse_cgroup(text)
-                found[pid] = ProcessPlace(pod_uid=place.pod_uid, container_id=place.container_id)
+                name = "" if place.pod_uid else self._read_name(pid)
+                found[pid] = ProcessPlace(pod_uid=place.pod_uid, container_id=place.container_id, name=name)
         return found
+
+    def _read_name(self, pid: int) -> str:
+        return read_raw_attribute(self._proc_root / str(pid) / "comm").decode("utf-8", "replace").strip()

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, HostError, HostStuck, ProgramNameTaken
-from nodeagent.edge.host.files.atomic_file import read_bounded, remove_stale_temporaries
+from nodeagent.edge.host.files.atomic_file import read_bounded, remove_leftovers, remove_stale_temporaries
 from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table
@@ -97,6 +97,7 @@ class HostShim:
         temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
         try:
             place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            remove_leftovers(place)
             temporary.symlink_to(program)
             temporary.rename(place)
         except OSError as error:

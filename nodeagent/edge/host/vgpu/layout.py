@@ -114,8 +114,10 @@ USAGE_BYTES: Final = USAGE_HEADER.size + PROCESSES * PROCESS.size + DEVICES * BU
 
 def compute_checksum(*parts: bytes) -> int:
     """FNV-1a with 64 bits: it finds damage, it keeps nobody out."""
+    content = b"".join(parts)
+    said = content.rstrip(b"\0")
     value = _CHECKSUM_START
-    for part in parts:
-        for byte in part:
-            value = (value ^ byte) * _CHECKSUM_PRIME & _WORD
-    return value
+    for byte in said:
+        value = (value ^ byte) * _CHECKSUM_PRIME & _WORD
+    # The rest is most of it, and a zero does nothing but multiply.
+    return value * pow(_CHECKSUM_PRIME, len(content) - len(said), _WORD + 1) & _WORD

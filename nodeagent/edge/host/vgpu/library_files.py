@@ -51,4 +51,4 @@ class HostVgpuLibrary:
         except OSError as error:
             raise FileNotWritten(path, "look at it", error, replaced=False) from error
         if not is_there:
-            write_atomically(path, content, durable=False)
+            write_atomically(path, content, durable=False, only_writer=True)

@@ -7,25 +7,38 @@ the place is root's, and whoever puts a link there may want root to write somewh
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck, VgpuFileInvalid
-from nodeagent.edge.host.vgpu.limits_file import DeviceLimit, Limits, change_limits, create_limits, read_limits
+from nodeagent.edge.host.vgpu.limits_file import (
+    DeviceLimit,
+    Limits,
+    Measured,
+    change_limits,
+    create_limits,
+    read_limits,
+    write_measured,
+)
 from nodeagent.edge.host.vgpu.usage_file import create_usage, read_usage
+from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.parts import PartFolder, PartLimit
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure
 
 T = TypeVar("T")
 
 LIMITS: Final = "limits"
 USAGE: Final = "usage"
 CORES_ALL: Final = 100
+_PARTS: Final = 100
+"""A hundredth, as the file counts: in 1/10000."""
 _MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 5.0
+_PATIENCE_SECONDS: Final = 0.003
+"""How long the loop stands still for a write, for which a container waits."""
 
 
 class HostPartFolders:
@@ -37,7 +50,9 @@ class HostPartFolders:
     async def write(self, name: str, limits: Sequence[PartLimit]) -> PartFolder:
         """Have the folder say this."""
         content = Limits(tuple(map(_render, limits)))
-        return await self._run(lambda: self._write(name, content), "writing the limits of a container")
+        return await self._run(
+            lambda: self._write(name, content), "writing the limits of a container", patience_seconds=_PATIENCE_SECONDS
+        )
 
     async def remove(self, name: str) -> None:
         """Take the folder away."""
@@ -46,6 +61,10 @@ class HostPartFolders:
     async def read(self, name: str) -> tuple[PartLimit, ...]:
         """What a container was told."""
         return await self._run(lambda: self._read(name), "reading the limits of a container")
+
+    async def measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+        """Tell running containers how busy their GPUs are."""
+        await self._run(lambda: self._measure(measures), "telling containers how busy their GPUs are")
 
     async def is_used(self, name: str) -> bool:
         """Whether the library has ever come up in a process of the container."""
@@ -81,6 +100,22 @@ class HostPartFolders:
         limits = self._root / name / LIMITS
         return tuple(map(_parse, read_limits(limits).devices)) if _is_there(limits) else ()
 
+    def _measure(self, measures: Mapping[str, Sequence[PartMeasure | None]]) -> None:
+        problems: list[NodeagentError] = []
+        for name, told in measures.items():
+            limits = self._root / name / LIMITS
+            if not limits.exists():
+                continue  # the container has ended meanwhile
+            for slot, each in enumerate(told):
+                if each is None:
+                    continue
+                try:
+                    write_measured(limits, slot, Measured(each.number, each.own * _PARTS, each.total * _PARTS))
+                except NodeagentError as error:
+                    problems.append(error)
+        if problems:
+            raise problems[0]
+
     def _is_used(self, name: str) -> bool:
         usage = read_usage(self._root / name / USAGE)
         return bool(usage.processes or usage.passing_starts or usage.refusing_starts)
@@ -93,9 +128,11 @@ class HostPartFolders:
         except OSError as error:
             raise FileUnreadable(self._root, error) from error
 
-    async def _run(self, call: Callable[[], T], what: str) -> T:
+    async def _run(self, call: Callable[[], T], what: str, patience_seconds: float = 0.0) -> T:
         try:
-            return await self._worker.run(call, timeout_seconds=_TIMEOUT_SECONDS, what=what)
+            return await self._worker.run(
+                call, timeout_seconds=_TIMEOUT_SECONDS, what=what, patience_seconds=patience_seconds
+            )
         except WorkerError as error:
             raise HostStuck(self._root, str(error)) from error
 
@@ -136,7 +173,13 @@ def _says(path: Path, limits: Limits) -> bool:
 
 def _render(limit: PartLimit) -> DeviceLimit:
     is_soft = limit.cores is not None and limit.cores_max is not None and limit.cores_max > limit.cores
-    return DeviceLimit(uuid=limit.gpu, memory_bytes=limit.memory_bytes, core_percent=limit.cores, soft=is_soft)
+    return DeviceLimit(
+        uuid=limit.gpu,
+        memory_bytes=limit.memory_bytes,
+        core_percent=limit.cores,
+        soft=is_soft,
+        context_bytes=limit.context_bytes,
+    )
 
 
 def _parse(limit: DeviceLimit) -> PartLimit:
@@ -146,4 +189,5 @@ def _parse(limit: DeviceLimit) -> PartLimit:
         memory_bytes=limit.memory_bytes,
         cores=limit.core_percent,
         cores_max=CORES_ALL if limit.soft else limit.core_percent,
+        context_bytes=limit.context_bytes,
     )

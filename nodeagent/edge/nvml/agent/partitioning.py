@@ -19,7 +19,7 @@ from nodeagent.edge.nvml import errors
 from nodeagent.edge.nvml.agent.command import render_command, render_environment
 from nodeagent.edge.nvml.agent.protocol import OPENED, Answer, Failure, translate_failure
 from nodeagent.model.errors import DriverStuck, DriverUnavailable, GpuLost, PartitionRefused
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.mig import GpuPartitions, Write, WriteKind
 from nodeagent.model.ports import PartitionSession
 from nodeagent.model.values import Value
@@ -45,21 +45,31 @@ class PartitioningSettings(Struct, frozen=True):
     environment: Mapping[str, str] = field(default_factory=dict)
     reset_command: Sequence[str] = ()
     """What resets one GPU, up to its PCI address; empty: `nvidia-smi` of the driver root."""
+    tool: Sequence[str] = ()
+    """The driver's own tool; empty: `nvidia-smi` of the driver root."""
 
     def render_reset(self, address: str) -> list[str]:
         """The command that resets the GPU at this address, and no other."""
         if self.reset_command:
             return [*self.reset_command, address]
+        return [*self._find_tool(), "--gpu-reset", "-i", address]
+
+    def render_time_slice(self, address: str, number: int) -> list[str]:
+        """The command that sets the time slice of the GPU at this address; NVML has no call for it."""
+        return [*self._find_tool(), "compute-policy", "-i", address, "--set-timeslice", str(number)]
+
+    def _find_tool(self) -> list[str]:
         root = self.driver_root.rstrip("/")
-        return [*(("chroot", root) if root else ()), "nvidia-smi", "--gpu-reset", "-i", address]
+        return list(self.tool) or [*(("chroot", root) if root else ()), "nvidia-smi"]
 
 
 class _Request(Value, frozen=True, omit_defaults=True):
     do: str
     gpu: str | None = None
     uuid: str | None = None
-    write: Write | None = None
+    write: Mapping[str, str | int] | None = None
     argv: tuple[str, ...] | None = None
+    mode: int | None = None
 
 
 class NvmlPartitioning:
@@ -119,6 +129,31 @@ class _Session:
         assert answer.value is not None
         return answer.value
 
+    async def read_compute_mode(self, gpu: Gpu) -> ComputeMode:
+        """Who may use the GPU."""
+        return ComputeMode(await self._compute_mode(gpu, None, "read the compute mode"))
+
+    async def set_compute_mode(self, gpu: Gpu, mode: ComputeMode) -> None:
+        """Say who may use it."""
+        with anyio.CancelScope(shield=True):
+            await self._compute_mode(gpu, mode.value, f"set compute mode {mode.name}")
+
+    async def _compute_mode(self, gpu: Gpu, mode: int | None, what: str) -> int:
+        request = _Request(do="compute_mode", gpu=gpu.pci.address, uuid=gpu.uuid, mode=mode)
+        answer = await self._ask(request, _WRITTEN, self._settings.call_timeout_seconds, f"{what} of GPU {gpu.index}")
+        if answer.failure is not None:
+            raise _translate(gpu, f"{what} of GPU {gpu.index}", answer.failure)
+        return answer.value or 0
+
+    async def set_time_slice(self, gpu: Gpu, number: int) -> None:
+        """Say how long each who shares it has its turn."""
+        what = f"set time slice {number} of GPU {gpu.index}"
+        request = _Request(do="tool", argv=tuple(self._settings.render_time_slice(gpu.pci.address, number)))
+        with anyio.CancelScope(shield=True):
+            answer = await self._ask(request, _RESET, self._settings.call_timeout_seconds, what)
+        if answer.failure is not None:
+            raise _translate(gpu, what, answer.failure)
+
     async def write(self, gpu: Gpu, write: Write) -> int:
         """Make one call, to its end: whoever stops the agent waits, for a driver that is left in a call may be lost."""
         with anyio.CancelScope(shield=True):
@@ -131,17 +166,18 @@ class _Session:
                 await stack.enter_async_context(self._set_aside())
             if write.kind is WriteKind.RESET:
                 return await self._reset(gpu, write)
-            request = _Request(do="write", gpu=gpu.pci.address, uuid=gpu.uuid, write=write)
+            # With every value: the worker does not know the defaults, and 0 is the profile of a whole GPU.
+            request = _Request(do="write", gpu=gpu.pci.address, uuid=gpu.uuid, write=msgspec.structs.asdict(write))
             answer = await self._ask(request, _WRITTEN, self._settings.call_timeout_seconds, write.describe())
         if answer.failure is not None:
-            raise _translate(gpu, write, answer.failure)
+            raise _translate(gpu, write.describe(), answer.failure)
         return answer.value or 0
 
     async def _reset(self, gpu: Gpu, write: Write) -> int:
         request = _Request(do="reset", argv=tuple(self._settings.render_reset(gpu.pci.address)))
         answer = await self._ask(request, _RESET, self._settings.reset_timeout_seconds, write.describe())
         if answer.failure is not None:
-            raise _translate(gpu, write, answer.failure)
+            raise _translate(gpu, write.describe(), answer.failure)
         return 0
 
     async def _ask(
@@ -171,10 +207,10 @@ class _Session:
             raise DriverUnavailable(what, str(error)) from error
 
 
-def _translate(gpu: Gpu, write: Write, failure: Failure) -> PartitionRefused:
+def _translate(gpu: Gpu, what: str, failure: Failure) -> PartitionRefused:
     _raise_lost(gpu, failure)
     reason = f"{failure.message}; {_CAPABILITY}" if failure.code == errors.NO_PERMISSION else failure.message
-    return PartitionRefused(write.describe(), reason, in_use=failure.code == errors.IN_USE)
+    return PartitionRefused(what, reason, in_use=failure.code == errors.IN_USE)
 
 
 def _raise_lost(gpu: Gpu, failure: Failure) -> None:

@@ -179,6 +179,11 @@ def read_profiles(query: Query, total_bytes: int, *, enabled: bool) -> list[dict
             "memory_mib": info.memorySizeMB,
             "multiprocessor_count": info.multiprocessorCount,
             "instances_max": info.instanceCount,
+            "copy_engine_count": info.copyEngineCount,
+            "decoder_count": info.decoderCount,
+            "encoder_count": info.encoderCount,
+            "jpeg_count": info.jpegCount,
+            "ofa_count": info.ofaCount,
             "suffix": suffix,
         }
         if enabled:

@@ -1,4 +1,4 @@
-"""The other worker process: cuts GPUs. It is started for one change and gone after it.
+"""The other worker process: cuts GPUs, and sets who may use them. It is started for a change and gone after it.
 
 Runs in a process of its own, because one call may take seconds, and because whoever reads must not be able to write.
 Owns the handles of instances for the length of that change, and NVML's way of saying what they are.
@@ -106,6 +106,14 @@ class Partitioner(Worker):
             self._devices.pop(gpu, None)
         return int(made)
 
+    def do_compute_mode(self, gpu: str, uuid: str, mode: int | None = None) -> int:
+        """The compute mode that the GPU has; with a mode given, that which it had before this one was set."""
+        handle = self._open_device(gpu, uuid).handle
+        before = int(self._must("nvmlDeviceGetComputeMode", handle))
+        if mode is not None and mode != before:
+            self._must("nvmlDeviceSetComputeMode", handle, mode)
+        return before
+
     def _mode_on(self, handle: Any, _write: dict[str, Any]) -> int:
         return self._set_mode(handle, 1)
 
@@ -120,7 +128,7 @@ class Partitioner(Worker):
 
     def _create(self, handle: Any, write: dict[str, Any]) -> int:
         place = pynvml.c_nvmlGpuInstancePlacement_t()
-        place.start, place.size = write.get("start", 0), write["size"]
+        place.start, place.size = write["start"], write["size"]
         function = "nvmlDeviceCreateGpuInstanceWithPlacement"
         code, instance = call(function, handle, write["profile_id"], ctypes.byref(place))
         if code == errors.FUNCTION_NOT_FOUND:
@@ -146,12 +154,12 @@ class Partitioner(Worker):
 
     def _destroy_compute(self, handle: Any, write: dict[str, Any]) -> int:
         instance = self._find_instance(handle, write)
-        compute = self._must("nvmlGpuInstanceGetComputeInstanceById", instance, write.get("compute", 0))
+        compute = self._must("nvmlGpuInstanceGetComputeInstanceById", instance, write["compute"])
         self._must("nvmlComputeInstanceDestroy", compute)
         return 0
 
     def _find_instance(self, handle: Any, write: dict[str, Any]) -> Any:
-        number = write.get("instance", _NEWEST)
+        number = write["instance"]
         if number == _NEWEST and self._newest is not None:
             return self._newest
         return self._must("nvmlDeviceGetGpuInstanceById", handle, number)
@@ -161,6 +169,10 @@ class Partitioner(Worker):
         call("nvmlShutdown")
         self._is_open, self._newest = False, None
         self._devices.clear()
+        self.do_tool(argv)
+
+    def do_tool(self, argv: list[str]) -> None:
+        """Have the driver's own tool do what NVML has no call for."""
         try:
             done = subprocess.run(  # noqa: S603 -- the command is the agent's, the address the driver's
                 argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

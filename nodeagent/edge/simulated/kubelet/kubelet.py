@@ -62,8 +62,6 @@ class StandInKubelet:
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.checkpoint_file = self.device_plugins_dir / CHECKPOINT_NAME
         self.call_times: deque[CallTimes] = deque(maxlen=10_000)
-        self.start_seconds: deque[float] = deque(maxlen=10_000)
-        """How long the plugins took over the start of each container."""
         self._dial, self._now = dial, now
         self._random = Random(seed)  # noqa: S311  plausible, not secret
         self._pods: dict[tuple[str, str], Pod] = {}
@@ -249,7 +247,6 @@ class StandInKubelet:
         """
         life, pod = self._require_life(), self._pods[namespace, name]
         for spec in pod.containers:
-            began = time.perf_counter()
             for resource in spec.resources:
                 entry = life.manager.held(pod.uid, spec.name, resource)
                 try:
@@ -257,7 +254,6 @@ class StandInKubelet:
                         await life.registry.find(resource).pre_start(sorted(entry.ids))
                 except PluginFailed as error:
                     raise ContainerStartFailed(f"{namespace}/{name}", spec.name, str(error)) from error
-            self.start_seconds.append(time.perf_counter() - began)
         self._set_pod(replace(pod, phase=PodPhase.RUNNING))
 
     async def _admit(self, pod: Pod) -> None:

@@ -23,7 +23,7 @@ from nodeagent.edge.kubelet.proto.pod_resources_pb2 import (
     PodResources,
     TopologyInfo,
 )
-from nodeagent.edge.simulated.kubelet.checkpoint import NO_NUMA_NODE
+from nodeagent.edge.simulated.kubelet.checkpoint import NO_NUMA_NODE, PodDevices
 from nodeagent.edge.simulated.kubelet.device_manager import DeviceManager
 from nodeagent.edge.simulated.kubelet.pods import Pod
 
@@ -65,13 +65,19 @@ class PodResourcesService:
 
     async def _list(self, _request: ListPodResourcesRequest) -> ListPodResourcesResponse:
         self._check_rate()
-        return ListPodResourcesResponse(pod_resources=[self._render(pod) for pod in self._pods() if pod.active])
+        held: dict[str, list[PodDevices]] = {}
+        for entry in self._manager.entries():
+            held.setdefault(entry.pod_uid, []).append(entry)
+        pods = [_render(pod, held.get(pod.uid, ())) for pod in self._pods() if pod.active]
+        return ListPodResourcesResponse(pod_resources=pods)
 
     async def _get(self, request: GetPodResourcesRequest) -> GetPodResourcesResponse:
         self._check_rate()
         for pod in self._pods():
             if pod.active and (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
-                return GetPodResourcesResponse(pod_resources=self._render(pod))
+                return GetPodResourcesResponse(
+                    pod_resources=_render(pod, [each for each in self._manager.entries() if each.pod_uid == pod.uid])
+                )
         raise CallRefused(Status.UNKNOWN, f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
 
     async def _get_allocatable(self, _request: AllocatableResourcesRequest) -> AllocatableResourcesResponse:
@@ -89,24 +95,22 @@ class PodResourcesService:
         if not self._limit.take():
             raise CallRefused(Status.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
-    def _render(self, pod: Pod) -> PodResources:
-        held = {
-            (entry.container, entry.resource): entry for entry in self._manager.entries() if entry.pod_uid == pod.uid
-        }
-        containers = [
-            ContainerResources(
-                name=spec.name,
-                devices=[
-                    line
-                    for (container, resource), entry in held.items()
-                    if container == spec.name
-                    for line in _entries(resource, entry.devices)
-                ],
-            )
-            for spec in pod.containers
-            if not spec.init
-        ]
-        return PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+def _render(pod: Pod, entries: Iterable[PodDevices]) -> PodResources:
+    containers = [
+        ContainerResources(
+            name=spec.name,
+            devices=[
+                line
+                for entry in entries
+                if entry.container == spec.name
+                for line in _entries(entry.resource, entry.devices)
+            ],
+        )
+        for spec in pod.containers
+        if not spec.init
+    ]
+    return PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
 
 
 def _entries(resource: str, devices: Mapping[int, Iterable[str]]) -> Iterator[ContainerDevices]:

@@ -64,12 +64,20 @@ def plan_pods(seed: int, lane: int) -> Iterator[PodPlan]:
 
 def choose_resource(capacities: Mapping[str, int], pick: float) -> str | None:
     """The resource of the device at this place among all that the node offers; none where it offers none."""
-    left = pick * sum(capacities.values())
-    for resource, capacity in sorted(capacities.items()):
-        if left < capacity:
+    weights = {resource: _count_gpus(resource, capacity) for resource, capacity in sorted(capacities.items())}
+    left = pick * sum(weights.values())
+    for resource, weight in weights.items():
+        if left < weight:
             return resource
-        left -= capacity
+        left -= weight
     return None
+
+
+def _count_gpus(resource: str, capacity: int) -> float:
+    """A GPU in parts weighs as much as a whole one: by ids alone hardly any pod would ask for the others."""
+    if resource.endswith(MEMORY):
+        return 0.0
+    return capacity / 100 if resource.endswith(CORES) else float(capacity)
 
 
 def choose_cores(pick: float) -> int:
@@ -121,13 +129,27 @@ class PodScript:
             try:
                 await self._kubelet.add_pod(plan.namespace, plan.name, plan_request(plan, resource, size))
                 await self._sleep(plan.run_seconds)
-            except (AdmissionRefused, ContainerStartFailed):
+            except AdmissionRefused:
                 self.refused += 1
                 await self._sleep(RETRY_SECONDS)
+            except ContainerStartFailed:
+                self.refused += 1
+                await self._start_again(plan)
             except KubeletDown:
                 # Between the look at the node and the binding the kubelet has died: the next pod tries again.
                 continue
             self._kubelet.delete_pod(plan.namespace, plan.name)
+
+    async def _start_again(self, plan: PodPlan) -> None:
+        """Try to start the containers until they run or the pod's time is over, as the kubelet would."""
+        for number in range(1, max(1, int(plan.run_seconds / RETRY_SECONDS)) + 1):
+            await self._sleep(RETRY_SECONDS)
+            try:
+                await self._kubelet.start_containers(plan.namespace, plan.name)
+            except (ContainerStartFailed, KubeletDown):
+                continue
+            await self._sleep(plan.run_seconds - number * RETRY_SECONDS)
+            return
 
     async def _wait_room(self, plan: PodPlan) -> tuple[str, int]:
         """Wait until the node offers enough; a pod larger than the node is cut down to it."""

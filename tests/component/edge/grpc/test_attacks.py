@@ -23,9 +23,9 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from tests.component.edge.kubelet.harness import allocate_request, serving
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support import http2_frames as frames
-from tests.support.raw_caller import ALLOCATE, GREETING, LIST_AND_WATCH, head, head_block, raw_call
 from tests.support.waiting import wait_until
+from tests.support.wire import http2_frames as frames
+from tests.support.wire.raw_caller import ALLOCATE, GREETING, LIST_AND_WATCH, head, head_block, raw_call
 
 SENT_AT_MOST = 16 * 1024 * 1024
 """What an attacker would send if nobody stopped it."""
@@ -194,7 +194,7 @@ async def attacked(path: Path, plugin: FakeDevicePlugin) -> AsyncIterator[tuple[
         await following.cancel()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flood_is_cut_off(short_dir: Path, name: str) -> None:
     """The flooding caller is hung up on, or not read from; memory stays bounded, calls too, and others are served."""

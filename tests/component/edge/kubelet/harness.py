@@ -11,7 +11,7 @@ from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from tests.fakes.device_plugin import FakeDevicePlugin
-from tests.support.kubelets import no_crash
+from tests.support.wire.kubelets import no_crash
 
 Crashes = list[tuple[str, Exception]]
 

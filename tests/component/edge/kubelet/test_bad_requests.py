@@ -15,9 +15,9 @@ from nodeagent.edge.grpc.server import open_grpc_server
 from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from tests.fakes.device_plugin import FakeDevicePlugin
-from tests.support import http2_frames as frames
-from tests.support.kubelets import no_crash
-from tests.support.raw_caller import raw_call
+from tests.support.wire import http2_frames as frames
+from tests.support.wire.kubelets import no_crash
+from tests.support.wire.raw_caller import raw_call
 
 METHODS = ("Allocate", "GetPreferredAllocation", "PreStartContainer", "GetDevicePluginOptions", "Nothing")
 GOOD = {
@@ -65,7 +65,7 @@ class Answers:
                     self.statuses[stream_id] = Status(int(fields[b"grpc-status"]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_every_bad_request_gets_an_answer(short_dir: Path) -> None:
     """Of 10,000 requests, good, damaged and nonsense, each ends with a status that fits, and nothing crashes."""
     dice = random.Random(5)

@@ -16,8 +16,8 @@ from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import StandIn, Standing, running_session, running_stand_in
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import StandIn, Standing, running_session, running_stand_in
 
 GPU = ResourceName("nvidia.com/gpu")
 Allocatable = Mapping[ResourceName, frozenset[DeviceId]]
@@ -60,6 +60,7 @@ def count_registrations(kubelet: StandIn) -> int:
     return kubelet.kubelet.registrations.count(GPU)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("endpoint", ["theirs.sock", "ours.sock"])
 async def test_another_plugin_is_told_and_not_fought_and_outlived(short_dir: Path, endpoint: str) -> None:
     """While it is there we stay as we are and say so; when it leaves first we register again, whatever its socket."""

@@ -17,8 +17,8 @@ from nodeagent.edge.kubelet.socket_watch import LOOK_EVERY_SECONDS
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import PluginOptions
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import no_crash, running_session, running_stand_in
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import no_crash, running_session, running_stand_in
 
 GPU = ResourceName("nvidia.com/gpu")
 

@@ -20,7 +20,7 @@ from nodeagent.edge.kubelet.errors import PodResourcesUnavailable, PodUnknown
 from nodeagent.edge.kubelet.pod_resources import PodResourcesClient
 from nodeagent.edge.kubelet.proto import pod_resources_pb2 as wire
 from nodeagent.edge.kubelet.proto.pod_resources_grpc import PodResourcesListerBase
-from tests.support.kubelets import no_crash
+from tests.support.wire.kubelets import no_crash
 
 
 def refusing(status: Status, text: str, times: int) -> tuple[Unary, Callable[[], int]]:

@@ -13,8 +13,8 @@ from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.ports import DevicePlugin
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import KubeletUnderTest, Standing, no_crash, running_stand_in
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import KubeletUnderTest, Standing, no_crash, running_stand_in
 
 GPU = ResourceName("nvidia.com/gpu")
 

@@ -22,9 +22,9 @@ from nodeagent.model.errors import AllocationError, DeviceHeld, JournalUnavailab
 from nodeagent.model.plugin import AdvertisedDevice
 from tests.component.edge.kubelet.harness import Crashes, allocate_request, serving
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.go_client import CallFailed, GoClient
-from tests.support.kubelets import no_crash
 from tests.support.waiting import in_thread, wait_until
+from tests.support.wire.go_client import CallFailed, GoClient
+from tests.support.wire.kubelets import no_crash
 
 
 async def test_another_grpc_stack_understands_us(short_dir: Path) -> None:

@@ -22,10 +22,10 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.edge.kubelet.proto.device_plugin_grpc import DevicePluginStub
 from tests.component.edge.kubelet.harness import allocate_request, serving
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support import http2_frames as frames
-from tests.support.kubelets import no_crash
-from tests.support.raw_caller import raw_call
 from tests.support.waiting import wait_until
+from tests.support.wire import http2_frames as frames
+from tests.support.wire.kubelets import no_crash
+from tests.support.wire.raw_caller import raw_call
 
 
 async def test_socket_is_ours_alone(short_dir: Path) -> None:
@@ -180,6 +180,7 @@ async def test_hanging_up_ends_all_connections(short_dir: Path) -> None:
         await stub.GetDevicePluginOptions(wire.Empty())
 
 
+@pytest.mark.long
 async def test_callers_that_come_and_go_leave_nothing(short_dir: Path) -> None:
     """After hundreds of callers, polite, rude and broken ones, there is no more in memory than after the first."""
     path = short_dir / "p.sock"

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "blocks.h"
+#include "memory/blocks.h"
 
 #define THREADS_MOST 64
 #define STEP 512u

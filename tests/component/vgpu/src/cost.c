@@ -3,6 +3,8 @@
  *
  *   allocate   a pair of cuMemAlloc_v2 and cuMemFree_v2        launch   cuLaunchKernel of a kernel that takes no time
  *   find       dlsym of a function of the driver's             start    this program, to its end
+ *
+ * On a real device a file of PTX with a kernel `nothing` comes last.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,6 +34,16 @@ static any find(const char *name)
     return (any)dlsym(driver, name);
 }
 
+static char *read_code(const char *path)
+{
+    static char code[1 << 16];
+    FILE *file = fopen(path, "r");
+    if (!file || !fread(code, 1, sizeof code - 1, file))
+        exit(4);
+    fclose(file);
+    return code;
+}
+
 static void start(char *own)
 {
     pid_t child;
@@ -44,19 +56,20 @@ static void start(char *own)
 
 int main(int count, char **words)
 {
-    if (count != 3)
+    if (count < 3)
         return 2;
     const char *what = words[1];
     if (strcmp(what, "nothing") == 0)
         return 0;
+    const char *code = count == 4 ? read_code(words[3]) : "code", *name = count == 4 ? "nothing" : "us_0";
     unsigned long long turns = strtoull(words[2], NULL, 10), at;
     void *context, *module, *function;
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!driver || find("cuInit")(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) ||
         find("cuDevicePrimaryCtxRetain")((u)&context, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) ||
         find("cuCtxSetCurrent")((u)context, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) ||
-        find("cuModuleLoadData")((u)&module, (u) "code", 0, 0, 0, 0, 0, 0, 0, 0, 0) ||
-        find("cuModuleGetFunction")((u)&function, (u)module, (u) "us_0", 0, 0, 0, 0, 0, 0, 0, 0))
+        find("cuModuleLoadData")((u)&module, (u)code, 0, 0, 0, 0, 0, 0, 0, 0, 0) ||
+        find("cuModuleGetFunction")((u)&function, (u)module, (u)name, 0, 0, 0, 0, 0, 0, 0, 0))
         return 3;
     any take = find("cuMemAlloc_v2"), give = find("cuMemFree_v2"), launch = find("cuLaunchKernel");
     double began = now_ns();

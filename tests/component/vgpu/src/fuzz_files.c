@@ -21,11 +21,11 @@ static int do_not_wait(const struct timespec *wanted, struct timespec *left)
 }
 
 #define nanosleep do_not_wait
-#include "files.c"
-#include "ledger.c"
+#include "ledger/files.c"
+#include "ledger/ledger.c"
 #undef nanosleep
 
-#include "bucket.h"
+#include "compute/bucket.h"
 
 static char place[512]; /* within the current directory */
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ledger.h"
+#include "ledger/ledger.h"
 
 #define SLOT 0
 

@@ -22,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "files.h"
-#include "ledger.h"
+#include "ledger/files.h"
+#include "ledger/ledger.h"
 
 #define MOVES 40
 #define THREADS 4

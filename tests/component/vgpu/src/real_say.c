@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "real.h"
+#include "front/real.h"
 
 typedef void *(*find)(void *, const char *);
 

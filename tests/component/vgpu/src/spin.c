@@ -1,6 +1,7 @@
 /*
  * spin ENTRY MICROSECONDS MILLISECONDS: launches kernels of that length in one of the ways there are, for so long, and
- * prints how many of them, and how many microseconds it was until all were done.
+ * prints how many of them, and how many microseconds it was until all were done. On a real device a file of PTX comes
+ * last, and what stands for the microseconds is how many turns its kernel `spin` makes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,6 +18,18 @@ typedef int (*any)(u, u, u, u, u, u, u, u, u, u, u);
 #define CALL(name, ...) call(name, (u[11]){__VA_ARGS__})
 
 static void *driver;
+static u turns, unused;
+static void *arguments[] = {&turns, &unused};
+
+static char *read_code(const char *path)
+{
+    static char code[1 << 16];
+    FILE *file = fopen(path, "r");
+    if (!file || !fread(code, 1, sizeof code - 1, file))
+        exit(4);
+    fclose(file);
+    return code;
+}
 
 static int call(const char *name, const u *a)
 {
@@ -69,7 +82,7 @@ static int launch(const char *entry, void *function, void *graph)
         return CALL(entry, (u)&shape, (u)function, 0, 0);
     if (strcmp(entry, "cuLaunchCooperativeKernelMultiDevice") == 0)
         return CALL(entry, (u)&several, 1, 0);
-    return CALL(entry, (u)function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+    return CALL(entry, (u)function, 1, 1, 1, 1, 1, 1, 0, 0, (u)arguments, 0);
 }
 
 int main(int count, char **words)
@@ -77,10 +90,12 @@ int main(int count, char **words)
     void *context, *module, *function;
     char name[32];
     driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (count != 4 || !driver || CALL("cuInit", 0) || CALL("cuDevicePrimaryCtxRetain", (u)&context, 0) ||
-        CALL("cuCtxSetCurrent", (u)context) || CALL("cuModuleLoadData", (u)&module, (u)"code"))
+    const char *code = count == 5 ? read_code(words[4]) : "code";
+    if (count < 4 || !driver || CALL("cuInit", 0) || CALL("cuDevicePrimaryCtxRetain", (u)&context, 0) ||
+        CALL("cuCtxSetCurrent", (u)context) || CALL("cuModuleLoadData", (u)&module, (u)code))
         return 2;
-    snprintf(name, sizeof name, "us_%s", words[2]);
+    turns = strtoull(words[2], NULL, 10);
+    snprintf(name, sizeof name, count == 5 ? "spin" : "us_%s", words[2]);
     if (CALL("cuModuleGetFunction", (u)&function, (u)module, (u)name))
         return 2;
     void *graph = strncmp(words[1], "cuGraph", 7) == 0 ? make_graph(function) : NULL;

@@ -11,13 +11,14 @@ EXPORT result nvmlDeviceGetUUID(void *device, char *buffer, uint32_t length) {
   return fake_string(on.mig ? on.mig->uuid : on.gpu->uuid, buffer, length);
 }
 
-/* Taken note of by nobody: a program is told that it was done. */
 EXPORT result nvmlDeviceSetComputeMode(void *device, uint32_t mode) {
   BEGIN(NEED_GPU, device);
   REQUIRE(mode <= 3, NVML_ERROR_INVALID_ARGUMENT);
+  on.gpu->compute_mode = mode;
   return 0;
 }
 
+/* Taken note of by nobody: a program is told that it was done. */
 EXPORT result nvmlDeviceSetGpuLockedClocks(void *device, uint32_t lowest, uint32_t highest) {
   BEGIN(NEED_GPU, device);
   REQUIRE(lowest <= highest, NVML_ERROR_INVALID_ARGUMENT);

@@ -22,7 +22,7 @@ from nodeagent.model.journal import Enforcement, PreparedDevice
 from nodeagent.model.offering import Door
 from tests.support.allocations import granted, pod_named
 from tests.support.books import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
-from tests.support.golden import GOLDEN, check_golden
+from tests.support.files.golden import GOLDEN, check_golden
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))

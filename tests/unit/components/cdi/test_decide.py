@@ -25,7 +25,7 @@ from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.rules.cdi_names import PUBLIC_KINDS
-from tests.support.driver_files import make_files
+from tests.support.files.driver_files import make_files
 from tests.support.samples import make_inventory
 
 OWN = plan_own_paths(lambda name: f"/var/run/cdi/{name}")

@@ -11,7 +11,7 @@ from nodeagent.components.cdi.plan_devices import (
 )
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import PciAddress
-from tests.support.driver_files import make_capabilities, make_files, make_node
+from tests.support.files.driver_files import make_capabilities, make_files, make_node
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 

@@ -9,7 +9,7 @@ from nodeagent.components.cdi.plan_mounts import (
     plan_mounts,
 )
 from nodeagent.model.cdi import DriverFiles, DriverLibrary
-from tests.support.driver_files import DIRECTORY, VERSION, make_file, make_files, make_library
+from tests.support.files.driver_files import DIRECTORY, VERSION, make_file, make_files, make_library
 
 
 def read_places(files: DriverFiles, *, hooks: bool = False) -> dict[str, str]:

@@ -12,7 +12,7 @@ from nodeagent.components.cdi.spec import render_spec
 from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import ContainerMount
-from tests.support.driver_files import make_files
+from tests.support.files.driver_files import make_files
 from tests.support.samples import make_gpu, make_inventory, make_uuid
 
 WISHES = SpecWishes(hook=Path("/var/lib/nodeagent/hook"))
@@ -25,7 +25,7 @@ NODE = (make_inventory(3), make_files(3), WISHES)
 
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
     """A container that is created with either finds its GPUs, its limits read-only, and a place for its use."""
-    content = render_spec(plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), MOUNTS, NODE))
+    content = render_spec(plan_part(("p1", "p2"), (make_uuid(0), make_uuid(2)), (MOUNTS, {"B": "2", "A": "1"}), NODE))
     spec = json.decode(content)
     assert not find_spec_problems(spec)
     assert spec["kind"] == "k8s.device-plugin.nvidia.com/part"
@@ -34,6 +34,7 @@ def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
     assert first["containerEdits"] == second["containerEdits"]
     edits = first["containerEdits"]
     assert [node["path"] for node in edits["deviceNodes"]] == ["/dev/nvidia0", "/dev/nvidia2"]
+    assert edits["env"][-2:] == ["A=1", "B=2"]
     limits, usage = edits["mounts"]
     assert (limits["hostPath"], limits["containerPath"]) == ("/state/p1/limits", "/run/x/limits")
     assert ("ro" in limits["options"], "rw" in usage["options"]) == (True, True)
@@ -51,5 +52,5 @@ def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:
 def test_a_gpu_without_a_node_is_refused(inventory: Inventory, why: str) -> None:
     """The container does not start without it."""
     with pytest.raises(PartUndescribed, match=why) as caught:
-        plan_part(("p1",), (make_uuid(0), make_uuid(1)), MOUNTS, (inventory, make_files(2), WISHES))
+        plan_part(("p1",), (make_uuid(0), make_uuid(1)), (MOUNTS, {}), (inventory, make_files(2), WISHES))
     assert caught.value.gpu == make_uuid(1)

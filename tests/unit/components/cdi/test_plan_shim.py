@@ -10,7 +10,7 @@ from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.shim import Capability, ShimDevice, ShimEnv, ShimGroup, ShimHook, ShimNode, ShimPolicy, ShimTable
 from nodeagent.rules.cdi_names import MANAGEMENT_KIND, PUBLIC_KIND
-from tests.support.driver_files import make_capabilities, make_files, make_node
+from tests.support.files.driver_files import make_capabilities, make_files, make_node
 from tests.support.samples import make_gpu, make_mig
 
 DRAWING = Capability.GRAPHICS | Capability.DISPLAY

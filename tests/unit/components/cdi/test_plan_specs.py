@@ -19,8 +19,8 @@ from nodeagent.components.cdi.validate import find_spec_problems
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Inventory
 from nodeagent.rules.cdi_names import MANAGEMENT_KIND, OWN_KIND, PUBLIC_KIND, PUBLIC_KINDS
-from tests.support.driver_files import make_capabilities, make_file, make_files, make_library, make_node
-from tests.support.golden import check_golden
+from tests.support.files.driver_files import make_capabilities, make_file, make_files, make_library, make_node
+from tests.support.files.golden import check_golden
 from tests.support.samples import make_gpu, make_inventory, make_mig
 
 HOOK = Path("/var/lib/nodeagent/nodeagent-cdi-hook")

@@ -136,6 +136,15 @@ def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -
     assert find_pause(labels) == pause
 
 
+def test_a_pause_of_our_own_pauses_others_alone() -> None:
+    """Where this agent changes MIG layouts; one on top of it counts."""
+    label = "nvidia.com/gpu.deploy.dcgm-exporter"
+    assert read_wishes({label: "paused-for-mig-change"}, cuts=True).pause == ""
+    assert read_wishes({label: "paused-for-mig-change"}).pause == f"{label}=paused-for-mig-change"
+    both = "paused-for-mig-change_paused-for-driver-upgrade"
+    assert read_wishes({label: both}, cuts=True).pause == f"{label}={both}"
+
+
 def test_labels_are_read_as_wishes() -> None:
     """Each under its own key; what is not asked for is empty."""
     labels = {
@@ -264,3 +273,9 @@ def test_the_label_of_mig_layouts_follows_what_is_told(state: MigState | None, l
     """Without a wish it keeps what it said last."""
     labels = {MIG_STATE_LABEL: label} if label else {}
     assert decide_mig_label(state, ClusterNode(name="n", uid="u", labels=labels)) == expected
+
+
+def test_a_node_that_does_without_gpus_is_no_node_whose_gpus_failed() -> None:
+    """A taint that waits for GPUs goes."""
+    condition = decide_condition(NodeSight(driver=DriverState(phase=DriverPhase.NO_HARDWARE, is_needed=False)))
+    assert (condition.status, condition.reason) == ("True", "NoGPUsNeeded")

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.deviceplugin.account import (
     decide_conditions,
+    find_claimed,
     find_parted,
     list_offered,
     plan_account,
@@ -14,8 +15,10 @@ from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.offering import Door, GpuDoor, Offering
 from nodeagent.model.parts import PartOffers
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferAccount
+from nodeagent.model.slices import PublishedSlices
 from nodeagent.rules.offer.resources import plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 
@@ -173,6 +176,42 @@ def test_a_gpu_in_parts_is_offered_when_the_kubelet_counts_all_that_is_asked_for
         assert "has not been told" in untold[gpu_uuid(0)]
         assert untold[gpu_uuid(1)] == "ill"
     assert "has not been told" in find_parted(PartOffers(unfit={gpu_uuid(0): ""}), {})[gpu_uuid(0)]
+
+
+def behind_claims(index: int) -> Offering:
+    gpu = make_gpu(index)
+    door = GpuDoor(
+        gpu=gpu.uuid,
+        index=index,
+        address=gpu.pci.address,
+        door=Door.CLAIMS,
+        wanted=Door.CLAIMS,
+        reason="a rule",
+        is_open=True,
+    )
+    return Offering(doors=(door,))
+
+
+def test_a_gpu_behind_the_door_of_claims_is_offered_when_schedulers_know_of_it() -> None:
+    """What they were told stays told while the API server is away; a GPU that is gone is said to be so."""
+    view = View(make_inventory([make_gpu(0)]), None)
+    told = PublishedSlices(driver="d", pool="n", generation=1, slices=1, devices=1)
+    away = replace(told, problem="no answer")
+    assert find_claimed(behind_claims(0), told, view) == find_claimed(behind_claims(0), away, view) == {gpu_uuid(0): ""}
+    assert "have not been told" in find_claimed(behind_claims(0), None, view)[gpu_uuid(0)]
+    refused = PublishedSlices(driver="d", pool="n", problem="forbidden")
+    assert find_claimed(behind_claims(0), refused, view) == {gpu_uuid(0): "forbidden"}
+    assert "not on this node" in find_claimed(behind_claims(1), told, view)[gpu_uuid(1)]
+    assert find_claimed(None, told, view) == {}
+
+
+def test_a_node_whose_gpus_are_all_behind_claims_offers_them() -> None:
+    """Nothing is missing, and nothing is said."""
+    inventory = make_inventory([make_gpu(0)])
+    plan = plan_resources(inventory, NONE)
+    account = plan_account(inventory, NONE, plan, View(inventory, None), frozenset(), {gpu_uuid(0): ""})
+    assert (account.devices_offered, account.unoffered) == (1, ())
+    assert not any(decide_conditions(account).values())
 
 
 def test_gpus_in_parts_are_in_the_account() -> None:

@@ -12,6 +12,7 @@ from nodeagent.components.deviceplugin.answer import (
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId, GpuUuid, MigUuid, ResourceName
+from nodeagent.model.mps import MpsAccess
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts, MigCapability
 from nodeagent.rules.offer.devices import PluginDevice, Resource
 
@@ -217,3 +218,14 @@ def test_a_required_channel_that_is_missing_blocks(
     """Without the channel a container would fail much later and say less."""
     settings = DevicePluginSettings(imex_channel_ids=channels, imex_required=required)
     assert bool(find_missing_channels(settings, HandoutFacts(imex_channels=present))) is blocked
+
+
+def test_what_a_daemon_asks_for_comes_before_the_mounts_of_strategies() -> None:
+    """As in NVIDIA's device plugin; it is there with names of CDI alone too."""
+    mps = MpsAccess(environment={"CUDA_MPS_PIPE_DIRECTORY": "/mps/r/pipe"}, mounts=(mount("pipe"),))
+    settings = DevicePluginSettings(device_list_strategy=("volume-mounts",))
+    given = plan_answer((GPU_A,), settings, FACTS, "", mps)
+    assert given.mounts == (mount("pipe"), mount("GPU-a"))
+    assert given.environment == {"NVIDIA_VISIBLE_DEVICES": MOUNTS, **mps.environment}
+    by_name = plan_answer((GPU_A,), DevicePluginSettings(device_list_strategy=("cdi-cri",)), FACTS, "", mps)
+    assert (by_name.environment, by_name.mounts) == (mps.environment, mps.mounts)

@@ -27,9 +27,9 @@ def test_a_plan_is_kept_while_what_it_follows_from_is_the_same() -> None:
 def test_a_resource_that_is_offered_no_more_has_no_devices() -> None:
     """It is served for those who still have some, and prefers nothing."""
     plan, view = make_plan(None, TWO, Settings(), frozenset()), View(TWO, None)
-    offer = plan.offer(GPU, view, Settings().device_plugin, HandoutFacts())
+    offer = plan.offer(GPU, view, Settings(), HandoutFacts())
     assert (len(offer.resource.devices), set(offer.known)) == (2, {DeviceId(gpu_uuid(0)), DeviceId(gpu_uuid(1))})
-    gone = plan.offer(OTHER, view, Settings().device_plugin, HandoutFacts())
+    gone = plan.offer(OTHER, view, Settings(), HandoutFacts())
     assert (gone.resource.name, gone.resource.devices, gone.known) == (OTHER, (), {})
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from nodeagent.components.driver.decide import CONDITION_CODES, DriverDecision, decide_driver
+from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverEvidence, DriverPhase, NvmlAnswer, PciFunction
-from nodeagent.model.driver_conditions import DRIVER_CODES
 from nodeagent.model.ids import PciAddress
 
 GPU = PciFunction(address=PciAddress("0000:1b:00.0"), device_id=0x2330, bound_driver="nvidia")
@@ -153,3 +153,14 @@ def test_state_carries_the_versions() -> None:
 def test_hung_gpu_has_its_own_remedy() -> None:
     """A time-out points at the hung card."""
     assert "hangs" in look(10).state.remedy
+
+
+def test_a_node_that_need_not_have_gpus_does_without_them() -> None:
+    """Nothing is wrong then; a GPU that is there and does not work is wrong all the same."""
+    bare = decide_driver(DriverEvidence(nvml=NvmlAnswer(code=9)), is_needed=False)
+    assert bare.conditions == ()
+    assert bare.state.is_done_without
+    assert not decide_driver(DriverEvidence(nvml=NvmlAnswer(code=9))).state.is_done_without
+    broken = decide_driver(DriverEvidence(pci_functions=(GPU,), nvml=NvmlAnswer(code=9)), is_needed=False)
+    assert [code for code, _ in broken.conditions] == ["driver-not-loaded"]
+    assert not broken.state.is_done_without

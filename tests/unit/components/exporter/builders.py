@@ -14,8 +14,8 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, MigSample, NodeSample, ProcessSample, ProfilingSample
-from tests.support.exposition import Series, read_text
 from tests.support.samples import make_gpu, make_mig, make_uuid
+from tests.support.texts.exposition import Series, read_text
 
 GIB = 1024**3
 START = 1_767_225_600.0

@@ -1,12 +1,16 @@
 """Parts of GPUs as series: limits as long as they stand, use while it is known."""
 
+from msgspec.structs import replace
+
 from nodeagent.components.exporter.attribution.device_labels import LabelStyle
 from nodeagent.components.exporter.families.fractions import build_fraction_families
+from nodeagent.components.exporter.families.hami import build_hami_families
 from nodeagent.components.exporter.serving.exposition import render_exposition
 from nodeagent.components.usage.measure import measure
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.usage import PartUsage
-from tests.support.exposition import Series, read_text
 from tests.support.samples import make_inventory, make_uuid
+from tests.support.texts.exposition import Series, read_text
 from tests.unit.components.exporter.builders import find, find_value
 from tests.unit.components.usage.builders import GIB, bind, place, run, sample, tabulate
 
@@ -32,6 +36,11 @@ def test_promised_and_used_are_told_of_each_gpu() -> None:
     assert find_value(series, "nodeagent_fraction_processes", pod="b") == 0
 
 
+def test_choices_that_were_not_obeyed_are_counted_by_reason() -> None:
+    text = render_exposition(build_fraction_families(PartUsage(), LabelStyle(), {"impossible": 2})).decode()
+    assert find_value(read_text(text), "nodeagent_fraction_choices_overruled_total", reason="impossible") == 2
+
+
 def test_what_is_not_known_is_absent() -> None:
     """What is promised stays; a GPU that is gone has no number."""
     series = read(measure(tabulate(bind(1, "a", gpus=(7,))), make_inventory(), None, {}, {}))
@@ -42,6 +51,21 @@ def test_what_is_not_known_is_absent() -> None:
     }
     assert find_value(series, "nodeagent_fraction_cores_ratio", UUID=str(make_uuid(7))) == 0.3
     assert not find(series, "nodeagent_fraction_cores_ratio", gpu="7")
+
+
+def test_pods_without_a_name_wait_for_their_series() -> None:
+    """Two of them on one GPU would be one series twice, and Prometheus would take nothing of this node."""
+    nameless = [
+        replace(bind(number, "", uid=f"u-{number}"), pod=PodIdentity("", "", f"u-{number}")) for number in (1, 2)
+    ]
+    table = tabulate(*nameless, bind(3, "a"))
+    usage = measure(table, make_inventory(), sample(run(10)), {10: place("a")}, {})
+    for series in (read(usage), read_hami(usage)):
+        assert {dict(labels).get("pod", "a") for _, labels in series} == {"a"}
+
+
+def read_hami(usage: PartUsage) -> Series:
+    return read_text(render_exposition(build_hami_families(usage, make_inventory(), None, "n1")).decode())
 
 
 def test_what_cannot_be_divided_has_no_container() -> None:

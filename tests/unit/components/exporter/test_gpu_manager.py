@@ -5,8 +5,8 @@ from nodeagent.components.exporter.serving.exposition import render_exposition
 from nodeagent.components.usage.measure import measure
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.fractions.display import tell_use
-from tests.support.exposition import read_text
 from tests.support.samples import make_inventory
+from tests.support.texts.exposition import read_text
 from tests.unit.components.usage.builders import START, bind, place, run, sample, tabulate
 
 

@@ -13,8 +13,8 @@ from nodeagent.model.allocation import AllocationSource, ClaimedDevice, ClaimTab
 from nodeagent.model.cluster import PodLabels, PodLabelTable
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.model.telemetry import GpuSample, ProfilingSample
-from tests.support.exposition import Series
 from tests.support.samples import make_mig, make_uuid
+from tests.support.texts.exposition import Series
 from tests.unit.components.exporter.builders import (
     GIB,
     START,
@@ -292,8 +292,14 @@ def test_a_claimed_instance_is_found_by_its_place() -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [claim("gpu-7"), claim("gpu-vfio-0"), claim("gpu-0", driver="net.example.org"), claim("gpu-0-mig-1-2-3")],
-    ids=["unknown", "not-a-gpu", "other-driver", "unknown-instance"],
+    [
+        claim("gpu-7"),
+        claim("gpu-vfio-0"),
+        claim("gpu-0", driver="net.example.org"),
+        claim("gpu-0-mig-1-2-3"),
+        claim("gpu-7-mig-19-2-2"),
+    ],
+    ids=["unknown", "not-a-gpu", "other-driver", "unknown-instance", "instance-of-unknown"],
 )
 def test_a_claim_that_means_no_device_here_names_nobody(one: ClaimedDevice) -> None:
     """Another driver's devices, and names that nothing on this node has."""

@@ -17,8 +17,8 @@ from nodeagent.model.ids import DeviceId, DeviceUuid, GpuUuid, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.model.telemetry import NodeSample
-from tests.support.exposition import read_openmetrics, read_text, read_types
 from tests.support.samples import make_inventory, make_uuid
+from tests.support.texts.exposition import read_openmetrics, read_text, read_types
 from tests.unit.components.exporter.builders import find, find_value, know, make_node, make_sample, read_series, render
 
 PROMETHEUS = (

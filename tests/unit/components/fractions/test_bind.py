@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import (
+    Choice,
     Start,
     change_parts,
     check_memory,
@@ -22,7 +23,7 @@ from nodeagent.model.errors import ControlRefused, NoRoom, PartsUnavailable, Req
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Enforcement, PartTable
 from nodeagent.model.parts import ContainerRequest, PodRequest
-from nodeagent.model.ports import ContainerDevices, PodListing
+from nodeagent.model.ports import ContainerDevices
 from nodeagent.rules.fractions.profiles import CoresProfile, SharesProfile, plan_profile
 from tests.support.books import CORE, MEMORY
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
@@ -83,7 +84,7 @@ def test_the_same_container_is_given_the_same_again() -> None:
     names = (make_pod(), replace(make_pod(), uid=""), PodIdentity(namespace="", name="", uid="uid-a"))
     for pod in names:
         choice = choose(Start(replace(CALLER, pod=pod), None), make_view(), table, 9.0)
-        assert choice == (bound, (), None, "")
+        assert choice == Choice(bound)
     for pod in names:
         half = make_table(PROMISED, [replace(bound, pod=pod)])
         assert choose(Start(CALLER, None), make_view(), half, 9.0).binding == bound
@@ -97,7 +98,7 @@ def test_containers_that_share_all_ids_share_a_binding_with_all_their_names() ->
     bound = replace(choice.binding, number=5)
     table = make_table(promises, [bound])
     assert list_names(table, bound) == ("p1", "p3")
-    assert choose(Start(CALLER, None), make_view(), table, 9.0) == (bound, (), None, "")
+    assert choose(Start(CALLER, None), make_view(), table, 9.0) == Choice(bound)
 
 
 def test_a_container_after_one_with_some_of_its_ids_takes_its_place() -> None:
@@ -245,8 +246,38 @@ def test_a_pod_may_choose_what_holds_it_to_its_part(
 def test_an_enforcement_that_there_is_not_is_refused() -> None:
     """The words are in the answer."""
     pod = request(annotations={"nodeagent.io/gpu-enforcement": "prayer"})
-    with pytest.raises(RequestInvalid, match="'prayer'; give advise or library"):
+    with pytest.raises(RequestInvalid, match="'prayer'; give one of advise, library, mps"):
         choose(Start(CALLER, pod), make_view(), make_table(PROMISED), 5.0)
+
+
+MPS = FractionsSettings(enforcement="mps")
+
+
+def test_a_part_that_mps_holds_is_alone_with_its_like() -> None:
+    """Beside others of its kind it is on the fullest GPU, beside any other it is not; whole GPUs are nobody's part."""
+    some = make_bound(7, (), part(0, 30, 8))
+    for enforcement, given in ((Enforcement.LIBRARY, 1), (Enforcement.MPS, 0)):
+        table = make_table(PROMISED, [replace(some, enforcement=enforcement)])
+        choice = choose(Start(CALLER, None, MPS, has_mps=True), make_view(), table, 5.0)
+        assert (choice.binding.parts, choice.binding.enforcement) == ((part(given, 3, 8),), Enforcement.MPS)
+        choice = choose(Start(CALLER, None), make_view(), table, 5.0)
+        assert choice.binding.parts == (part(1 - given, 3, 8),)
+    table = make_table(PROMISED, [replace(some, enforcement=Enforcement.MPS)])
+    with pytest.raises(NoRoom, match="GPU 0: its parts are held by MPS"):
+        choose(Start(CALLER, None), make_view(make_parted(1)), table, 5.0)
+
+
+def test_mps_is_refused_where_it_cannot_hold() -> None:
+    """Where nobody looks after daemons, and over several GPUs: a process is the client of one daemon."""
+    pod = request(annotations={"nodeagent.io/gpu-enforcement": "mps"})
+    with pytest.raises(RequestInvalid, match="nobody looks after MPS daemons on this node"):
+        choose(Start(CALLER, pod), make_view(), make_table(PROMISED), 5.0)
+    assert choose(Start(CALLER, pod, has_mps=True), make_view(), make_table(PROMISED), 5.0).binding.enforcement == "mps"
+    limits = {"nvidia.com/gpumem": "4096", "nvidia.com/gpucores": "25"}
+    said = request(containers=(ContainerRequest(name="main", limits=limits),))
+    table, caller = make_table([make_promise(1, "st", SHARE)]), make_caller([DeviceId("s"), DeviceId("t")])
+    with pytest.raises(RequestInvalid, match="parts of 2 GPUs are asked for"):
+        choose(Start(caller, said, MPS, has_mps=True), make_view(profile="hami"), table, 5.0)
 
 
 def test_limits_are_changed_in_place() -> None:
@@ -296,7 +327,7 @@ def test_memory_alone_is_told_at_the_start() -> None:
     holder = ContainerDevices(pod=CALLER.pod, container="main", resource=MEMORY, devices=CALLER.memory)
     cores = ContainerDevices(pod=CALLER.pod, container="main", resource=CORE, devices=CALLER.cores)
     with pytest.raises(RequestInvalid, match=r"without tencent\.com/vcuda-core"):
-        check_memory(CoresProfile(), PodListing(containers=(holder,)), CALLER.memory)
-    check_memory(CoresProfile(), PodListing(containers=(holder, cores)), CALLER.memory)
-    check_memory(CoresProfile(), PodListing(), CALLER.memory)
-    check_memory(SharesProfile(), PodListing(containers=(holder,)), CALLER.memory)
+        check_memory(CoresProfile(), (holder,), CALLER.memory)
+    check_memory(CoresProfile(), (holder, cores), CALLER.memory)
+    check_memory(CoresProfile(), (), CALLER.memory)
+    check_memory(SharesProfile(), (holder,), CALLER.memory)

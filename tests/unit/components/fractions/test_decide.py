@@ -115,7 +115,13 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     inventory = make_parted(2)
     ill = plan_view(inventory, make_offering(inventory), make_health(inventory, {1: Verdict.UNHEALTHY}, "ill"), ON)
     closed = plan_view(inventory, make_offering(inventory, {1: (Door.FRACTIONS, False)}), make_health(inventory), ON)
-    away = plan_view(inventory, make_offering(inventory), make_health(inventory), ON, "no driver")
+    away = plan_view(
+        inventory,
+        make_offering(inventory),
+        make_health(inventory),
+        ON,
+        {gpu.uuid: "no driver" for gpu in inventory.gpus},
+    )
     assert ill.unfit == {gpu_uuid(0): "", gpu_uuid(1): "ill"}
     assert closed.unfit[gpu_uuid(1)] == "door fractions (test)"
     assert set(away.unfit.values()) == {"no driver"}

@@ -85,6 +85,8 @@ def test_a_promise_is_kept_while_anybody_has_its_ids(
         (POD, look(containers=None), Action.KEEP),
         (NAMED, look(LISTED, NOTED), Action.KEEP),
         (NUMBERED, look(LISTED, NOTED), Action.KEEP),
+        (NUMBERED, look(EMPTY, NOTED), Action.RELEASE),
+        (NUMBERED, look(EMPTY, NOTED, containers=None), Action.KEEP),
         (NUMBERED, look(LISTED), Action.RELEASE),
         (NUMBERED, look(LISTED, None), Action.FREEZE),
     ],

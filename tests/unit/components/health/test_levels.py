@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import Look
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.records import LevelMemory
-from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
+from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, NvLink
 from nodeagent.model.health import ReturnRule, Verdict
 from tests.support.gpus import make_gpu
 from tests.support.health import make_sample
@@ -17,10 +17,8 @@ SUSPECT, UNHEALTHY = Verdict.SUSPECT, Verdict.UNHEALTHY
 
 
 def look(memory: LevelMemory | None = None, gpu: Gpu | None = None, at: float = 100.0, **fields: Any) -> Look:
-    has_switches = bool(fields.pop("has_switches", False))
-    return judge_levels(
-        gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, has_switches=has_switches
-    )
+    of_node = {name: fields.pop(name) for name in ("has_switches", "partitioned") if name in fields}
+    return judge_levels(gpu or make_gpu(0), make_sample(**fields), memory or LevelMemory(), at, **of_node)
 
 
 def told(one: Look) -> list[tuple[str, Verdict, str]]:
@@ -147,6 +145,22 @@ def test_partitioned_gpu_misses_no_links() -> None:
     first = look(nvlinks_active=12)
     assert told(look(first.memory, make_gpu(0, mig=["1g.10gb"]), nvlinks_active=0)) == []
     assert look(gpu=make_gpu(0, mig=[]), nvlinks_active=12).memory.links_expected == 0
+
+
+def test_a_neighbour_that_is_partitioned_takes_its_links_with_it() -> None:
+    """They are off at both ends, and where they lead is no longer told; links to others still count."""
+    neighbour, other = make_gpu(1).pci.address, make_gpu(2).pci.address
+    links = tuple(
+        NvLink(link=number, active=True, remote=neighbour if number < 4 else other, remote_is_switch=number > 5)
+        for number in range(8)
+    )
+    first = look(gpu=replace(make_gpu(0), nvlinks=links), nvlinks_active=8)
+    assert first.memory.links_to == {neighbour: 4, other: 2}
+    down = replace(make_gpu(0), nvlinks=tuple(replace(one, active=False, remote=None) for one in links[:4]))
+    assert told(look(first.memory, down, nvlinks_active=4)) == [("nvlinks-down", SUSPECT, "L")]
+    assert told(look(first.memory, down, nvlinks_active=4, partitioned={neighbour})) == []
+    assert told(look(first.memory, down, nvlinks_active=3, partitioned={neighbour})) == [("nvlinks-down", SUSPECT, "L")]
+    assert look(first.memory, down, nvlinks_active=4).memory.links_to == {neighbour: 4, other: 2}
 
 
 def test_narrow_link_counts_after_three_looks() -> None:

@@ -9,11 +9,15 @@ import pytest
 from nodeagent.components.labeler.plan import stamp
 from nodeagent.components.labeler.render import NodePicture, render_labels
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
+from nodeagent.model.devices import DeviceClassState, DeviceTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import ResourceName
 from nodeagent.model.node_facts import NodeFacts, NvidiaFunction, VgpuGuest
+from tests.support.devices import make_class
 from tests.support.gpus import make_gpu
 from tests.unit.components.labeler.harness import resources
 from tests.unit.components.labeler.test_golden import GOLDEN
@@ -47,8 +51,10 @@ def list_written() -> set[str]:
         driver=DriverState(phase=DriverPhase.READY, driver_version="570.172.08"),
         inventory=Inventory(generation=1, gpus=(gpu,)),
         health=HealthReport(generation=1),
+        devices=DeviceTable(classes=(DeviceClassState(resource=ResourceName("a.com/x")),)),
     )
-    labels = stamp(render_labels(guest, Settings(), {}).labels, {}, 1.0)
+    classes = DevicesSettings(classes=(make_class("a.com/x", nodes=["/dev/x"], label="x"),))
+    labels = stamp(render_labels(guest, Settings(devices=classes), {}).labels, {}, 1.0)
     alike = resources(
         make_gpu(0, mig=["1g.10gb"]), under=Settings(device_plugin=DevicePluginSettings(mig_strategy="single"))
     )

@@ -149,11 +149,10 @@ def test_a_profile_that_is_not_offered_has_no_replicas() -> None:
         sliced("mig-1g.10gb"),
         sliced("other.example/gpu"),
         sliced("gpu", models=("*A100*",)),
-        Settings(sharing=SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),)))),
     ],
 )
 def test_what_is_not_shared_is_not_labelled_as_shared(under: Settings) -> None:
-    """An entry for something else, and a strategy that is not carried out, leave the GPU whole."""
+    """An entry for something else leaves the GPU whole."""
     labels = resources(make_gpu(0), under=under)
     assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("1", "none")
 
@@ -242,3 +241,14 @@ def test_model_labels_are_for_several_models_only() -> None:
     assert labels[f"{P}gpu.product.A.count"] == "1"
     assert len(labels) == 4
     assert all(is_legal(key, value) for key, value in labels.items())
+
+
+def test_shares_by_mps_are_labelled_so() -> None:
+    """As NVIDIA's: the product says that it is shared, and the node that it serves such shares."""
+    by_mps = Settings(sharing=SharingSettings(mps=Mps(resources=(SharedResource(name="gpu", replicas=2),))))
+    labels = resources(make_gpu(0), under=by_mps)
+    assert (labels[f"{P}gpu.replicas"], labels[f"{P}gpu.sharing-strategy"]) == ("2", "mps")
+    assert (labels[f"{P}gpu.product"][-7:], labels[f"{P}mps.capable"]) == ("-SHARED", "true")
+    beside_mig = resources(make_gpu(0), make_gpu(1, mig=["1g.10gb"]), under=by_mps)
+    assert beside_mig[f"{P}mps.capable"] == "false"
+    assert resources(make_gpu(0), under=Settings())[f"{P}mps.capable"] == "false"

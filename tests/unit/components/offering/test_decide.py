@@ -1,10 +1,15 @@
 """The doors of all GPUs, and what is said of them."""
 
+from msgspec.structs import replace
+
 from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sections.doors import DoorRule, DoorsSettings, DoorWord
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.claims import ClaimBook
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from nodeagent.model.offering import Door
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.parts import make_bound, make_settings, make_table, part
@@ -82,3 +87,27 @@ def test_with_parts_served_their_door_is_open_and_holds_whoever_has_some() -> No
     back = plan_offering(TWO, settings, {gpu_uuid(0): Door.WHOLE}, [], parts)
     assert (back.doors[0].door, back.doors[0].wanted) == (Door.FRACTIONS, Door.WHOLE)
     assert "until ns/a (main) is gone, then whole" in back.doors[0].describe()
+
+
+def test_a_gpu_that_a_claim_has_keeps_its_door_until_the_claim_is_put_away() -> None:
+    """Its pods are who is waited for; a claim that only looks at it is in nobody's way."""
+    settings = Settings(claims=ClaimsSettings(enabled=True))
+    assert Door.CLAIMS in list_served(settings)
+    pod = PodIdentity(namespace="ns", name="train")
+    device = PreparedDevice(requests=("r",), pool="n", device="gpu-0", uuid=gpu_uuid(0), gpu=gpu_uuid(0))
+    claims = {
+        "a": PreparedClaim(uid="a", namespace="ns", name="a", devices=(device,), since_seconds=0.0, pods=(pod,)),
+        "b": PreparedClaim(
+            uid="b",
+            namespace="ns",
+            name="b",
+            devices=(replace(device, uuid=gpu_uuid(1), gpu=gpu_uuid(1), is_admin=True),),
+            since_seconds=0.0,
+        ),
+    }
+    first, second = plan_offering(TWO, settings, {}, [], claims=ClaimBook(claims=claims)).doors
+    assert (first.door, first.wanted, first.is_open, second.door) == (Door.CLAIMS, Door.WHOLE, False, Door.WHOLE)
+    assert [holder.describe() for holder in first.waits_for] == ["ns/train"]
+    nameless = {"a": replace(claims["a"], pods=())}
+    (door, _) = plan_offering(TWO, settings, {}, [], claims=ClaimBook(claims=nameless)).doors
+    assert [holder.describe() for holder in door.waits_for] == ["claim ns/a"]

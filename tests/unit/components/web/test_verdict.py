@@ -14,6 +14,7 @@ from nodeagent.components.web.verdict import count_gpus, decide_ready, decide_ve
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.plugin import OfferAccount, PluginState, Unoffered, UnofferedCause
 from nodeagent.model.telemetry import GpuSample, NodeSample
+from tests.support.examples import examples
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
 
@@ -132,7 +133,7 @@ def test_all_is_well_only_where_nothing_is_left_over() -> None:
     assert judge(PluginState()) == ("ok", "8 GPUs, not offered to pods: `device_plugin.enabled` is false")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(age=st.floats(0, 100), period=st.floats(0.1, 20), took=st.floats(0, 5))
 def test_all_is_well_only_while_readings_are_of_now(age: float, period: float, took: float) -> None:
     """Not one moment longer than the tiles say so: the same record decides both."""

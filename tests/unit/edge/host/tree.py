@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support.file_tree import FileTree
+from tests.support.files.file_tree import FileTree
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n"

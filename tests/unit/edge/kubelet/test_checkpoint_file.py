@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.edge.kubelet.checkpoint_file import parse_checkpoint
+from nodeagent.edge.kubelet.checkpoint_file import parse_checkpoint, parse_pods_with
+from nodeagent.model.ids import DeviceId, ResourceName
 
 ENTRY = {
     "PodUID": "uid-1",
@@ -64,6 +65,21 @@ def test_what_is_no_checkpoint_is_an_error(content: bytes) -> None:
         parse_checkpoint(content)
 
 
+def test_pods_are_found_by_what_a_container_of_theirs_has() -> None:
+    """All entries of those pods and no others, whatever stands between them."""
+    own = ENTRY | {"ResourceName": "memory", "ContainerName": "side", "DeviceIDs": ["m"]}
+    other = ENTRY | {"PodUID": "uid-2", "DeviceIDs": ["GPU-1"]}
+    odd = [None, 7, {}, ENTRY | {"PodUID": 5}, ENTRY | {"PodUID": ["uid-1"]}, ENTRY | {"DeviceIDs": None}]
+    content = render([*odd, ENTRY, other, own], {})
+    asked = [DeviceId(f"GPU-{number}") for number in (3, 2, 1)]
+    found = parse_pods_with(content, ResourceName("nvidia.com/gpu"), asked)
+    everything = parse_checkpoint(content).containers
+    assert found == tuple(each for each in everything if each.pod.uid == "uid-1")
+    assert [each.container for each in found] == ["main", "main", "side"]
+    assert parse_pods_with(content, ResourceName("nvidia.com/gpu"), asked[:2]) == ()
+    assert parse_pods_with(content, ResourceName("memory"), asked) == ()
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -75,3 +91,4 @@ JSON = st.recursive(
 def test_any_json_under_data_is_survived(entries: Any, registered: Any) -> None:
     """Whatever stands under Data, parsing ends with a value."""
     parse_checkpoint(render(entries, registered))
+    parse_pods_with(render(entries, registered), ResourceName("r"), ())

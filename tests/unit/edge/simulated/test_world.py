@@ -1,9 +1,10 @@
 """The world: deterministic, told the time, and alive in the way real nodes are."""
 
+import msgspec
 import pytest
 
 from nodeagent.edge.simulated.gpu_state import REASON_IDLE, REASON_SOFTWARE_POWER_CAP
-from nodeagent.edge.simulated.load import Phase
+from nodeagent.edge.simulated.jobs.load import Phase
 from nodeagent.edge.simulated.profile import load_profile
 from nodeagent.edge.simulated.readout import render_readout
 from nodeagent.edge.simulated.sample import render_sample
@@ -50,6 +51,18 @@ def test_long_gap_is_bounded_work_with_whole_energy() -> None:
     used = world.gpus[0].energy_joules - energy
     model = DGX.seats[0].model.power
     assert model.idle_watts * 0.9 < used / (7 * 86_400) <= model.limit_watts
+
+
+def test_gpus_of_a_profile_without_jobs_rest_until_pods_come() -> None:
+    """From the first moment on, whole and cut, and again when nobody says any more who holds what."""
+    world = World(msgspec.structs.replace(MIG, jobs=False))
+    held = world.gpus[0].tenants[0]
+    steps: list[dict[str, str] | None] = [None, {held.uuid: "team/train-0"}, None]
+    for holders in steps:
+        world.set_holders(holders)
+        world.advance(world.now_seconds + 200)
+        busy = {tenant.uuid for gpu in world.gpus for tenant in gpu.tenants if tenant.phase is not Phase.IDLE}
+        assert busy == set(holders or ())
 
 
 def test_held_gpus_work_and_others_rest() -> None:

@@ -1,6 +1,6 @@
 """Who is about to start, out of two records of which each leaves something out."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -8,7 +8,7 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import CallerUnclear
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports.kubelet import ContainerDevices
-from nodeagent.rules.fractions.pairing import Caller, Records, Standing, find_caller, find_standing
+from nodeagent.rules.fractions.pairing import Caller, Records, Standing, find_caller, find_standing, is_proven
 
 CORE, MEMORY = ResourceName("tencent.com/vcuda-core"), ResourceName("tencent.com/vcuda-memory")
 NAMED, NUMBERED = PodIdentity(namespace="ns", name="a"), PodIdentity(namespace="", name="", uid="u")
@@ -25,6 +25,12 @@ def entry(pod: PodIdentity, container: str, devices: str, resource: ResourceName
     return ContainerDevices(pod=pod, container=container, resource=resource, devices=ids(devices))
 
 
+def named_entry(uid: str, container: str, devices: str, cdi_name: str) -> ContainerDevices:
+    """As the kubelet's notes have it, with the name that its runtime was told."""
+    pod = PodIdentity(namespace="", name="", uid=uid)
+    return ContainerDevices(pod=pod, container=container, resource=CORE, devices=ids(devices), cdi_names=(cdi_name,))
+
+
 def find(records: Records, asked: str = "ba", memory: ResourceName | None = MEMORY) -> Caller:
     return find_caller(records, CORE, memory, ids(asked))
 
@@ -39,9 +45,6 @@ NOTED = (entry(NUMBERED, "c", "ba"), entry(NUMBERED, "c", "xyz", MEMORY), entry(
         (Records(listed=LISTED), NAMED),
         (Records(noted=NOTED), NUMBERED),
         (Records(listed=LISTED, noted=NOTED), POD),
-        (Records(listed=LISTED, pods=(OTHER, POD)), POD),
-        (Records(noted=NOTED, pods=(OTHER, POD)), POD),
-        (Records(listed=LISTED, noted=NOTED, pods=(OTHER, POD)), POD),
     ],
 )
 def test_the_caller_is_the_one_who_holds_exactly_these_ids(records: Records, pod: PodIdentity) -> None:
@@ -79,12 +82,7 @@ def test_a_profile_without_memory_pairs_nothing() -> None:
         (Records(listed=(entry(NAMED, "c", "ab", MEMORY),)), "has not written down yet"),
         (Records(listed=(entry(NAMED, "c", "ab"), entry(OTHER, "c", "ab"))), "records name ns/a and ns/b"),
         (Records(noted=(entry(NUMBERED, "c", "ab"), entry(OTHER, "c", "ab"))), "records name ns/b and pod u"),
-        (
-            Records(
-                listed=LISTED, noted=(entry(PodIdentity(namespace="", name="", uid="v"), "c", "ab"),), pods=(OTHER,)
-            ),
-            "records name ns/a and ns/b",
-        ),
+        (Records(listed=LISTED, noted=(entry(OTHER, "c", "ab"),)), "records name ns/a and ns/b"),
     ],
 )
 def test_records_that_do_not_tell_are_no_reason_to_guess(records: Records, reason: str) -> None:
@@ -96,33 +94,45 @@ def test_records_that_do_not_tell_are_no_reason_to_guess(records: Records, reaso
 INIT = (*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", "xyz", MEMORY))
 
 
+def test_an_init_container_shares_its_ids() -> None:
+    """The list of pods leaves it out, and where either may start it is both."""
+    caller = find(Records(listed=LISTED, noted=INIT))
+    assert (caller.pod, caller.containers, caller.memory) == (POD, ("c", "init"), ids("xyz"))
+
+
+@pytest.mark.parametrize("memory", ["x", "wxyz", ""])
+def test_containers_that_share_ids_have_as_much_as_the_one_that_has_most(memory: str) -> None:
+    """Nobody can tell which of them starts, they never run at once, and the pod was admitted with that much."""
+    noted = (*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", memory, MEMORY))
+    assert find(Records(listed=LISTED, noted=noted)).memory == max(ids("xyz"), ids(memory), key=len)
+
+
+def test_containers_that_share_ids_and_no_memory_must_be_told_apart() -> None:
+    """The kubelet gives the second what the first had: records that say otherwise are of two moments."""
+    noted = (*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", "vw", MEMORY))
+    with pytest.raises(CallerUnclear, match="c, init of ns/a hold the same ids and differ"):
+        find(Records(listed=LISTED, noted=noted))
+
+
+PROMISED = "kind/part=p1"
+
+
 @pytest.mark.parametrize(
-    ("starting", "containers"),
+    ("noted", "expected"),
     [
-        (None, ("c", "init")),
-        ({"u": {"init"}}, ("init",)),
-        ({"u": {"c", "d"}}, ("c",)),
-        ({"v": {"init"}}, ("c", "init")),
-        ({"u": {"z"}}, ("c", "init")),
+        ((), False),
+        ((named_entry("u", "c", "ab", PROMISED),), True),
+        ((named_entry("u", "c", "ba", PROMISED), named_entry("u", "init", "ab", "kind/part=p0")), True),
+        ((named_entry("u", "c", "ab", "kind/part=p0"),), False),
+        ((named_entry("u", "c", "ab", PROMISED), named_entry("v", "c", "ab", "kind/part=p0")), False),
+        ((named_entry("u", "c", "abc", PROMISED),), False),
     ],
 )
-def test_an_init_container_shares_its_ids(
-    starting: Mapping[str, Collection[str]] | None, containers: tuple[str, ...]
+def test_the_name_that_was_promised_last_proves_whose_ids_are(
+    noted: tuple[ContainerDevices, ...], expected: bool
 ) -> None:
-    """The list of pods leaves it out; who may start now tells the two apart, and where both may it is both."""
-    caller = find(Records(listed=LISTED, noted=INIT, starting=starting))
-    assert (caller.pod, caller.containers, caller.memory) == (POD, containers, ids("xyz"))
-
-
-def test_containers_that_share_ids_and_differ_in_memory_must_be_told_apart() -> None:
-    """One would have the other's limit."""
-    records = Records(
-        listed=LISTED, noted=(*NOTED, entry(NUMBERED, "init", "ab"), entry(NUMBERED, "init", "x", MEMORY))
-    )
-    with pytest.raises(CallerUnclear, match="c, init of ns/a hold the same ids and differ"):
-        find(records)
-    starting = Records(listed=records.listed, noted=records.noted, starting={"u": {"init"}})
-    assert find(starting).memory == ids("x")
+    """Only the container that was admitted last with these ids was told it; notes that lack it are late."""
+    assert is_proven(noted, CORE, ids("ba"), PROMISED) is expected
 
 
 @pytest.mark.parametrize(

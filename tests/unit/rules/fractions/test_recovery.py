@@ -75,6 +75,26 @@ def test_two_looks_lie_ten_seconds_apart(since: float | None, expected: Action) 
     assert decide_recovery(evidence).reason == "kubelet, processes and containers agree that it is over"
 
 
+@pytest.mark.parametrize(
+    ("kubelet", "process", "container", "expected"),
+    [
+        (K.NO, P.NONE, C.ABSENT, A.RELEASE),
+        (K.NO, P.NONE, C.PRESENT, A.ORPHAN),
+        (K.NO, P.NONE, C.UNREADABLE, A.KEEP),
+        (K.NO, P.CONTAINER, C.ABSENT, A.ORPHAN),
+        (K.NO, P.UNKNOWN, C.ABSENT, A.KEEP),
+        (K.YES, P.NONE, C.ABSENT, A.KEEP),
+        (K.UNREADABLE, P.NONE, C.ABSENT, A.FREEZE),
+    ],
+)
+def test_a_pod_that_has_finished_needs_no_second_look(
+    kubelet: Kubelet, process: Process, container: Container, expected: Action
+) -> None:
+    """It never runs again; but that alone frees nothing that any other still sees."""
+    evidence = Evidence(own=J.BOUND, kubelet=kubelet, process=process, container=container, is_finished=True)
+    assert decide_recovery(evidence).action is expected
+
+
 def test_no_row_breaks_the_laws() -> None:
     """All that can be seen at once: what any source holds is kept, and one look never ends anything."""
     for own, kubelet, process, container in product(Own, Kubelet, Process, Container):

@@ -14,6 +14,7 @@ from nodeagent.rules.fractions.wishes import (
     read_chosen_time,
     read_wish,
     render_choice,
+    render_correction,
 )
 from tests.support.gpus import gpu_uuid, make_gpu
 
@@ -148,3 +149,35 @@ def test_a_choice_is_written_as_the_originals_do() -> None:
 def test_a_pod_without_a_choice_has_neither_node_nor_time() -> None:
     """Which is how it is told from one that has."""
     assert (read_chosen_node(CoresProfile(), {}), read_chosen_time(SharesProfile(), {})) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "container", "expected"),
+    [
+        ({KEPT: "a;b;c;"}, 1, "a;{};c;"),
+        ({GIVEN: "a;b;c;"}, 2, "a;b;{};"),
+        ({KEPT: "a"}, 3, "a;;;{};"),
+        ({}, 1, ";{};"),
+    ],
+)
+def test_a_list_of_devices_is_corrected_in_its_place(
+    annotations: dict[str, str], container: int, expected: str
+) -> None:
+    """What it says of other containers stays, in both annotations that say it."""
+    parts = [ChosenPart(index=2, part=GpuPart(gpu=gpu_uuid(2), cores=30, memory_bytes=3 << 30))]
+    found = render_correction(SharesProfile(), annotations, parts, container=container, init_containers=1)
+    assert found == dict.fromkeys((KEPT, GIVEN), expected.format(f"{gpu_uuid(2)},NVIDIA,3072,30:"))
+
+
+@pytest.mark.parametrize(
+    ("container", "keys"),
+    [(1, {f"{BY_UUID}0": "uuid", f"{PREDICATE}0": "index"}), (0, {f"{BY_UUID}init-0": "uuid"})],
+)
+def test_a_predicate_is_corrected_for_its_container(container: int, keys: dict[str, str]) -> None:
+    """And what is written is what is read."""
+    parts = [ChosenPart(index=index, part=GpuPart(gpu=gpu_uuid(index), cores=100, memory_bytes=1)) for index in (1, 3)]
+    found = render_correction(CoresProfile(), {}, parts, container=container, init_containers=1)
+    texts = {"uuid": f"{gpu_uuid(1)},{gpu_uuid(3)}", "index": "1,3"}
+    assert found == {key: texts[what] for key, what in keys.items()}
+    wish = read_wish(CoresProfile(), found, GPUS, container=container, init_containers=1)
+    assert wish == Wish(gpus=(gpu_uuid(1), gpu_uuid(3)))

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
-from nodeagent.model.journal import Binding, GpuPart, PartTable
+from nodeagent.model.journal import Binding, GpuPart, PartTable, PreparedClaim, PreparedDevice
 from nodeagent.model.mig import Write, WriteKind
 from nodeagent.model.telemetry import ProcessSample
-from nodeagent.rules.mig.affected import describe_in_the_way, find_in_the_way, list_affected, list_busy
-from tests.support.gpus import make_gpu, mig_uuid
+from nodeagent.rules.mig.affected import describe_in_the_way, find_in_the_way, list_affected, list_busy, list_claimants
+from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
 
 GPU = make_gpu(0, mig=["3g.40gb", "1g.10gb", "1g.10gb"])
 """Its instances are 7, 8 and 9."""
@@ -87,3 +87,15 @@ def test_many_are_counted() -> None:
     found = find_in_the_way(GPU, ALL, [], [process(pid) for pid in (1, 2, 3, 4, 5)], {})
     assert describe_in_the_way(found[:2]) == "process 1, process 2"
     assert describe_in_the_way(found) == "process 1, process 2, process 3 and 2 more"
+
+
+def test_claims_are_in_the_way_of_what_they_have() -> None:
+    """Not of what is made for them, which goes with them, and not of other GPUs."""
+
+    def claim(uid: str, gpu: int, *, is_made: bool = False) -> PreparedClaim:
+        device = PreparedDevice(requests=("gpu",), pool="n", device="gpu-0", uuid=gpu_uuid(gpu), is_made=is_made)
+        return PreparedClaim(uid=uid, namespace="ml", name=f"claim-{uid}", devices=(device,), since_seconds=0.0)
+
+    claims = (claim("b", 0), claim("a", 1), claim("c", 0, is_made=True))
+    assert [one.name for one in list_claimants((gpu_uuid(0),), claims)] == ["claim ml/claim-b"]
+    assert list_claimants((), claims) == ()

@@ -31,14 +31,20 @@ def test_progress_is_what_was_written_down() -> None:
     begun = read_progress(change(begin_step(INTENT, 1.0)))
     assert begun.intent.wanted == INTENT.wanted
     assert begun.goal == Goal(wanted=INTENT.wanted)
-    assert (begun.has_written, begun.was_reset, begun.is_going_back) == (False, False, False)
-    on_the_way = read_progress(change(begin_step(INTENT, 1.0), write_step(reset, 2.0), write_step(gone, 3.0)))
-    assert on_the_way.writes == (reset, gone)
-    assert (on_the_way.has_written, on_the_way.was_reset) == (True, True)
-    back = read_progress(change(begin_step(INTENT, 1.0), write_step(reset, 2.0), back_step("it failed", 3.0)))
-    assert (back.has_written, back.was_reset, back.is_going_back, back.reason) == (True, False, True, "it failed")
+    assert (begun.has_written, begun.is_going_back) == (False, False)
+    on_the_way = read_progress(change(begin_step(INTENT, 1.0), write_step([reset], 2.0), write_step([gone, gone], 3.0)))
+    assert on_the_way.writes == (reset, gone, gone)
+    assert on_the_way.has_written
+    back = read_progress(change(begin_step(INTENT, 1.0), write_step([reset], 2.0), back_step("it failed", 3.0)))
+    assert (back.has_written, back.writes, back.is_going_back, back.reason) == (True, (), True, "it failed")
     assert back.goal.before is not None
     assert back.goal.is_reached(BEFORE)
+
+
+def test_a_call_that_was_written_down_by_itself_is_read() -> None:
+    """As an agent before this one did."""
+    alone = Step(name="write", at_seconds=2.0, payload='{"kind":"destroy","instance":3}')
+    assert read_progress(change(begin_step(INTENT, 1.0), alone)).writes == (Write(kind=WriteKind.DESTROY, instance=3),)
 
 
 def test_the_first_step_holds_no_tables() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
@@ -19,7 +20,7 @@ from nodeagent.config.sections.sharing import (
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.ids import DeviceId
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
-from nodeagent.rules.offer.resources import plan_resources
+from nodeagent.rules.offer.resources import plan_offer, plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
 Layout = dict[str, int]
@@ -259,13 +260,33 @@ def test_models_are_shared_each_in_their_own_way() -> None:
     assert [device.index for device in resource.devices] == ["0", "0", "0", "0", "1", "1", "2"]
 
 
-def test_mps_is_refused_with_a_reason() -> None:
-    """While there is no control daemon devices stay whole and the reason is told; time slicing does not step in."""
-    shared = (SharedResource(name="gpu", replicas=2),)
-    settings = Settings(sharing=SharingSettings(mps=Mps(resources=shared), timeSlicing=TimeSlicing(resources=shared)))
-    planned = plan(WHOLE, settings=settings)
-    assert layout(planned) == {"nvidia.com/gpu": 1}
-    assert [problem.subject for problem in planned.problems] == ["sharing.mps"]
+def test_mps_wins_over_time_slicing() -> None:
+    """As in NVIDIA's device plugin; a share is a fixed part, so a container has one unless something else is said."""
+    shared, fewer = (SharedResource(name="gpu", replicas=4),), (SharedResource(name="gpu", replicas=2),)
+    settings = Settings(sharing=SharingSettings(mps=Mps(resources=fewer), timeSlicing=TimeSlicing(resources=shared)))
+    (resource,) = plan(WHOLE, settings=settings).resources
+    assert [device.by_mps for device in resource.devices] == [True, True]
+    assert resource.one_share_each
+    (offered,) = plan_offer((WHOLE,), settings).devices
+    assert offered.strategy == "mps"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "replicas", "strategy", "said"),
+    [
+        (CUT, 2, "single", "MPS does not share MIG devices"),
+        (CUT, 2, "none", "MPS does not share MIG devices"),
+        (replace(WHOLE, compute_capability=(7, 0)), 17, "none", "16 clients of this GPU at most"),
+        (WHOLE, 49, "none", "48 clients of this GPU at most"),
+    ],
+)
+def test_what_mps_cannot_share_is_withheld_with_its_reason(gpu: Gpu, replicas: int, strategy: str, said: str) -> None:
+    """It stays in the list, unhealthy, rather than being given out as something else."""
+    shared = (SharedResource(name="gpu", replicas=replicas),)
+    settings = with_strategy(strategy, sharing=SharingSettings(mps=Mps(resources=shared)))
+    devices = [device for resource in plan(gpu, settings=settings).resources for device in resource.devices]
+    assert devices
+    assert all(said in device.withheld for device in devices)
 
 
 def test_entry_for_an_absent_resource_is_skipped() -> None:

@@ -17,8 +17,8 @@ from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerSta
 from nodeagent.model.errors import DeviceUnhealthy
 from nodeagent.model.plugin import PluginOptions
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
-from tests.support.kubelets import running_session, running_stand_in
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import running_session, running_stand_in
 
 GPU = "nvidia.com/gpu"
 
@@ -194,6 +194,24 @@ async def test_script_goes_on_after_refusals_and_restarts(short_dir: Path) -> No
                 await kubelet.restart()
             count = len(plugin.allocated)
             await wait_until(lambda: len(plugin.allocated) > count)
+            tasks.cancel_scope.cancel()
+
+
+async def test_script_starts_containers_again_that_find_no_room(short_dir: Path) -> None:
+    """As the kubelet does: what they were promised stays theirs meanwhile."""
+    plugin = FakeDevicePlugin(make_devices(8), options=PluginOptions(pre_start=True))
+    plugin.start_refusal = DeviceUnhealthy("GPU-0000", "no room")
+    async with running_stand_in(short_dir) as under_test, running_session(plugin, under_test.device_plugins_dir):
+        script = PodScript(under_test.kubelet, lanes=1, time_scale=0.01)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(script.run)
+            await wait_until(lambda: script.refused)
+            (pod,) = under_test.kubelet.pods
+            assert pod.phase is PodPhase.PENDING
+            plugin.start_refusal = None
+            await wait_until(lambda: under_test.kubelet.pods[0].phase is PodPhase.RUNNING)
+            assert under_test.kubelet.pods[0].uid == pod.uid
+            assert len(plugin.allocated) == len(plugin.started) == 1
             tasks.cancel_scope.cancel()
 
 

@@ -10,8 +10,8 @@ from nodeagent.edge.kubelet.plugin_server import PluginServer
 from nodeagent.edge.kubelet.proto import plugin_registration_pb2 as wire
 from nodeagent.edge.simulated.kubelet import registry_watch
 from tests.fakes.device_plugin import FakeDevicePlugin
-from tests.support.kubelets import no_crash, running_stand_in
 from tests.support.waiting import wait_until
+from tests.support.wire.kubelets import no_crash, running_stand_in
 
 GPU = "nvidia.com/gpu"
 

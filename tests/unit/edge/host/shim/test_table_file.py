@@ -22,7 +22,7 @@ from nodeagent.model.shim import (
     ShimTable,
 )
 from nodeagent.model.shim_names import SHIM_PLACE
-from tests.support.native import NATIVE
+from tests.support.programs.native import NATIVE
 
 HEADER = (NATIVE / "include" / "shim_table.h").read_text(encoding="utf-8")
 NODE = ShimNode(wanted_by=Capability.ALWAYS, path="/dev/nvidia0", host_path="/h/dev/nvidia0", mode=0o660, gid=44)

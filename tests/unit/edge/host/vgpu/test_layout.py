@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.vgpu import layout, limits_file, usage_file
-from tests.support.native import NATIVE
+from tests.support.programs.native import NATIVE
 
 HEADER = NATIVE / "include" / "vgpu_files.h"
 CONSTANTS = {

@@ -69,3 +69,10 @@ def test_pods_ask_for_what_the_node_offers_by_how_much_there_is() -> None:
     chosen = [choose_resource(capacities, pick / 8) for pick in range(8)]
     assert chosen == ["nvidia.com/gpu"] * 2 + ["nvidia.com/mig-1g.10gb"] * 6
     assert choose_resource({}, 0.5) is None
+
+
+def test_as_many_pods_ask_for_whole_gpus_as_for_parts() -> None:
+    """Where half of the GPUs go in parts: a hundred cores and three hundred blocks are one GPU, too."""
+    capacities = {"tencent.com/vcuda-core": 400, "tencent.com/vcuda-memory": 1272, "nvidia.com/gpu": 4}
+    chosen = [choose_resource(capacities, pick / 8) for pick in range(8)]
+    assert chosen == ["nvidia.com/gpu"] * 4 + ["tencent.com/vcuda-core"] * 4

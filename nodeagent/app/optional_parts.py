@@ -1,0 +1,180 @@
+"""The parts that a node has only where its settings ask for them: what is off is not loaded, and costs nothing."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nodeagent.app.hardware import Hardware, is_mps_used
+from nodeagent.app.late import LateStart
+from nodeagent.app.sides.cluster import ClusterSide
+from nodeagent.app.sides.container import CDI_GATE, ContainerSide
+from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.components.mps.relay import MpsClaimsRelay
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.gates import Gates
+from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.model.mig import MEMORY
+from nodeagent.model.slices import SliceContent
+
+if TYPE_CHECKING:
+    from nodeagent.app.sides.devices import DevicesSide
+    from nodeagent.app.sides.mig import MigSide
+    from nodeagent.app.sides.mig_owed import MigCluster
+    from nodeagent.app.sides.mps import MpsSide
+    from nodeagent.app.sides.slices import SlicesSide
+
+DEVICES_GATE = "devices_known"
+MIG_OWED = "mig_owed"
+
+
+class OptionalParts:
+    """Each of them with what it needs, made when it is first asked for."""
+
+    def __init__(
+        self,
+        house: tuple[Bus, Conditions, Clock, LiveSettings],
+        sides: tuple[KubeletSide, ContainerSide, ClusterSide],
+        hardware: Hardware,
+        late: LateStart,
+        open_store: Callable[[str, str, int], SealedStore],
+        read_gates: Callable[[], Gates],
+        node: str,
+    ) -> None:
+        self._house, self._sides = house, sides
+        self._live = house[-1]
+        self._kubelet, _, self._cluster = sides
+        self._hardware, self._late, self._open_store = hardware, late, open_store
+        self._read_gates, self._node = read_gates, node
+        self.applying, self.mps_claims = ApplyingRelay(), MpsClaimsRelay()
+
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        """Those that are on, but for the slices."""
+        settings = self._live.now
+        return (
+            *(self._device_specs() if settings.devices.classes else ()),
+            *(self._part_specs() if settings.fractions.enabled else ()),
+            *(self._mig_specs() if settings.mig.manage else self._owed_specs()),
+            *(self._mps_specs() if is_mps_used(settings) else ()),
+            *(self._claim_specs() if settings.claims.enabled else ()),
+        )
+
+    def slice_specs(self) -> tuple[ComponentSpec, ...]:
+        """What tells schedulers of devices: first among those that are loaded late, since pods wait for it."""
+        return self.slices_side.specs() if self._live.now.claims.enabled else ()
+
+    def list_slices(self) -> Sequence[SliceContent]:
+        """What schedulers have been told; nothing where no claims are served."""
+        return self.slices_side.contents if self._live.now.claims.enabled else ()
+
+    def close(self) -> None:
+        """Let the threads end of those that were made."""
+        for name in ("devices_side", "mig_side", "mps_side", "slices_side"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+
+    @cached_property
+    def devices_side(self) -> "DevicesSide":
+        """One for the life of the process, where there are classes of devices."""
+        from nodeagent.app.sides.devices import DevicesSide  # noqa: PLC0415 - off means that it is not loaded
+
+        return DevicesSide(*self._house, self._kubelet)
+
+    @cached_property
+    def mig_side(self) -> "MigSide":
+        """One for the life of the process, where GPUs are cut at all."""
+        from nodeagent.app.sides.mig import MigSide  # noqa: PLC0415 - off means that it is not loaded
+
+        return MigSide(*self._house)
+
+    @cached_property
+    def mps_side(self) -> "MpsSide":
+        """One for the life of the process, where daemons are looked after at all."""
+        from nodeagent.app.sides.mps import MpsSide  # noqa: PLC0415 - off means that it is not loaded
+
+        return MpsSide(*self._house, self.mps_claims)
+
+    @cached_property
+    def slices_side(self) -> "SlicesSide":
+        """One for the life of the process, where claims are served."""
+        from nodeagent.app.sides.slices import SlicesSide  # noqa: PLC0415 - off means that it is not loaded
+
+        return SlicesSide(*self._house, self._late, self._cluster, self._node, self._read_gates)
+
+    def _device_specs(self) -> tuple[ComponentSpec, ...]:
+        needs, opens = ("allocations_recovered",), (DEVICES_GATE,)
+        build = self.devices_side.build
+        return (ComponentSpec("devices", build, needs=needs, opens=opens, vital=True, stop_stage=10),)
+
+    def _part_specs(self) -> tuple[ComponentSpec, ...]:
+        fractions = ComponentSpec(
+            "fractions",
+            self._build_fractions,
+            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", CDI_GATE),
+            opens=("parts_known",),
+            vital=True,
+            stop_stage=10,
+        )
+        return (fractions,)
+
+    def _mig_specs(self) -> tuple[ComponentSpec, ...]:
+        # It waits for GPUs and journal itself: whoever is paused is given back without them too.
+        return (ComponentSpec("mig", self._build_mig, stop_stage=10),)
+
+    def _owed_specs(self) -> tuple[ComponentSpec, ...]:
+        """Only where an agent before this one has cut GPUs: it may have been killed while others were paused for it."""
+        if not any(self._live.now.node.state_dir.glob(f"{MEMORY}*")):
+            return ()
+        return (ComponentSpec(MIG_OWED, self._build_owed_late, stop_stage=10),)
+
+    def _mps_specs(self) -> tuple[ComponentSpec, ...]:
+        needs = ("inventory_known", "allocations_recovered", "doors_known")
+        return (ComponentSpec("mps", self._build_mps, needs=needs, stop_stage=10),)
+
+    def _claim_specs(self) -> tuple[ComponentSpec, ...]:
+        # It asks for nothing else: a pod must be able to end while there is no driver, and a claim waits by itself.
+        needs = ("allocations_recovered",)
+        return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
+
+    def _build_fractions(self) -> Component:
+        from nodeagent.app.sides.parts import build_fractions  # noqa: PLC0415 - nothing of it is loaded where it is off
+
+        return build_fractions(*self._house, self._sides, self._hardware.made_up)
+
+    def _build_mig(self) -> Component:
+        partitioning = self._hardware.partitioning
+        assert partitioning is not None
+        cluster = self._open_mig_cluster()
+        return self.mig_side.build(partitioning, self._kubelet.relay, self.applying, self._open_store, cluster)
+
+    def _build_owed_late(self) -> Component:
+        return self._late.wrap(MIG_OWED, self._build_owed, "nodeagent.app.sides.mig_owed")
+
+    def _build_owed(self) -> Component:
+        from nodeagent.app.sides.mig_owed import build_owed  # noqa: PLC0415 - only where there may be anything to give back
+
+        _, conditions, clock, _ = self._house
+        return build_owed(conditions, clock, self._open_store, self._open_mig_cluster())
+
+    def _open_mig_cluster(self) -> "MigCluster | None":
+        from nodeagent.app.sides.mig_owed import MigCluster  # noqa: PLC0415 - off means that it is not loaded
+
+        return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
+
+    def _build_mps(self) -> Component:
+        partitioning = self._hardware.partitioning
+        assert partitioning is not None
+        return self.mps_side.build(partitioning, self._kubelet.relay)
+
+    def _build_claims(self) -> Component:
+        from nodeagent.app.sides.claims import build_claims  # noqa: PLC0415 - nothing of it is loaded where it is off
+
+        settings = self._live.now
+        partitions = self.applying if settings.mig.manage else None
+        mps = self.mps_claims if settings.mps.claims else None
+        cards = self._hardware.partitioning
+        return build_claims(self._house, self._sides, pool=self._node, partitions=partitions, mps=mps, cards=cards)

@@ -1,0 +1,84 @@
+"""Builds the part that makes claims ready; nothing of it is loaded where it is off."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from nodeagent.components.claims.component import Claims, Surroundings
+from nodeagent.components.claims.make import Makers
+from nodeagent.components.claims.shares import ShareFiles
+from nodeagent.components.claims.turns import Turns
+from nodeagent.config.sections.claims import locate_registration, locate_service
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
+from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.kubelet.claim_session import ClaimSession
+from nodeagent.model.claims import ClaimStanding
+from nodeagent.model.ports import ClaimApi, ClaimDriver, GpuPartitioning, MpsClaims, PartitionMaking
+
+if TYPE_CHECKING:
+    from nodeagent.app.sides.cluster import ClusterSide
+    from nodeagent.app.sides.container import ContainerSide
+    from nodeagent.app.sides.kubelet import KubeletSide
+    from nodeagent.config.live import LiveSettings
+    from nodeagent.core.channels.bus import Bus
+    from nodeagent.core.clock import Clock
+    from nodeagent.core.conditions import Conditions
+
+
+SHARE_FOLDERS = "shares"
+"""Below the state directory: what containers are told of the shares that their claims have."""
+LIBRARY_FOLDER = "vgpu"
+"""Below it too, as for parts of GPUs: what holds containers to their limits."""
+
+
+def build_claims(
+    house: "tuple[Bus, Conditions, Clock, LiveSettings]",
+    sides: "tuple[KubeletSide, ContainerSide, ClusterSide]",
+    *,
+    pool: str,
+    partitions: PartitionMaking | None = None,
+    mps: MpsClaims | None = None,
+    cards: GpuPartitioning | None = None,
+) -> Claims:
+    """Who makes claims ready; `cards` is where GPUs are changed, where anybody does."""
+    bus, conditions, clock, live = house
+    kubelet, containers, cluster = sides
+    files = WorkerThread("files of shares")
+
+    async def serve(driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]) -> None:
+        settings = live.now.claims
+        session = ClaimSession(
+            driver,
+            settings.driver,
+            locate_service(settings),
+            locate_registration(settings),
+            report=report,
+            report_crash=kubelet.note_crash,
+            times=kubelet.call_times,
+        )
+        await session.run(opened)
+
+    open_api: Callable[[], Awaitable[ClaimApi]] | None = cluster.open_claims if cluster.has_api else None
+    around = Surroundings(keeper=kubelet.relay, serve=serve, read_pods=kubelet.account.read_pods, open_api=open_api)
+    return Claims(
+        bus,
+        conditions,
+        clock,
+        live,
+        around,
+        Makers(
+            specs=containers.part_specs,
+            partitions=partitions,
+            mps=mps,
+            shares=ShareFiles(
+                live,
+                HostPartFolders(live.now.node.state_dir / SHARE_FOLDERS, files),
+                HostVgpuLibrary(live.now.node.state_dir / LIBRARY_FOLDER, files),
+            ),
+            cuts_on_demand=live.now.claims.mig_on_demand,
+            gives_shares=live.now.claims.shares,
+            turns=Turns(cards) if cards is not None else None,
+            sets_turns=live.now.claims.time_slices,
+        ),
+        pool=pool,
+    )

@@ -1,0 +1,226 @@
+"""Builds the parts that speak of this node to the cluster: labels, condition, taint, events.
+
+Owns the one client of the API server, which exists only where there are credentials and the settings allow it.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING
+
+import anyio
+
+from nodeagent.app.control import Control
+from nodeagent.app.late import LateStart
+from nodeagent.app.node_facts import choose_node_facts
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kube.credentials import Credentials, find_credentials
+
+if TYPE_CHECKING:
+    from nodeagent.edge.kube.client import KubeClient
+    from nodeagent.edge.kube.evictions import KubeEvictions
+    from nodeagent.edge.kube.node import KubeNode
+    from nodeagent.edge.kube.pod_requests import KubePodRequests
+    from nodeagent.edge.kube.resource_claims import KubeClaims
+    from nodeagent.model.cluster import ApiCall
+    from nodeagent.model.ports import LabelFile, PodApi
+
+FEATURE_FILE = "nodeagent"
+STOP_STAGE = 10
+API_MODULES = (
+    "nodeagent.edge.kube.client",
+    "nodeagent.edge.kube.node",
+    "nodeagent.edge.kube.node_feature",
+    "nodeagent.edge.kube.pods",
+)
+
+_log = get_logger(component="agent")
+
+
+class ClusterSide:
+    """What the labeler, cluster and wishes components are wired to; lives as long as the process."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        late: LateStart,
+        environ: Mapping[str, str],
+        node_name: str,
+        read_control: Callable[[], Control],
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._late, self._read_control = late, read_control
+        self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
+        self._node_name = node_name
+        self._credentials = self._find_credentials(environ)
+        self._client: KubeClient | None = None
+        self._node: KubeNode | None = None
+        self._facts_after: int | None = 0
+
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        """Who of them exists with these settings and credentials."""
+        labeler = ComponentSpec("labeler", lambda: self._wrap("labeler", self._build_labeler), stop_stage=STOP_STAGE)
+        if self._credentials is None:
+            return (labeler,)
+        cluster = ComponentSpec("cluster", lambda: self._wrap("cluster", self._build_cluster), stop_stage=STOP_STAGE)
+        wishes = ComponentSpec("wishes", lambda: self._wrap("wishes", self._build_wishes), stop_stage=STOP_STAGE)
+        return (labeler, cluster, wishes)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the API server is asked at all."""
+        return self._credentials is not None
+
+    def _wrap(self, name: str, build: Callable[[], Component]) -> Component:
+        modules = (f"nodeagent.components.{name}.component", "nodeagent.edge.host.files.feature_file")
+        return self._late.wrap(name, build, *(API_MODULES if self._credentials is not None else ()), *modules)
+
+    async def aclose(self) -> None:
+        """End the connections and let the threads end."""
+        for worker in self._workers:
+            worker.close()
+        if self._client is not None:
+            with anyio.move_on_after(1, shield=True):
+                await self._client.aclose()
+
+    def _find_credentials(self, environ: Mapping[str, str]) -> Credentials | None:
+        settings = self._live.now.kubernetes
+        if settings.enabled == "false":
+            return None
+        credentials = find_credentials(settings.kubeconfig, environ)
+        if credentials is None and settings.enabled == "true":
+            reason = "there is neither kubernetes.kubeconfig nor a pod's service account"
+            self._conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
+        return credentials
+
+    def _open_node(self) -> "KubeNode | None":
+        """One for the life of the process, and none without credentials."""
+        if self._node is None and self._credentials is not None:
+            from nodeagent.edge.kube.client import ClientSettings, KubeClient  # noqa: PLC0415 - see `late`
+            from nodeagent.edge.kube.node import KubeNode  # noqa: PLC0415 - likewise
+
+            def read_settings() -> ClientSettings:
+                now = self._live.now.kubernetes
+                return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
+
+            _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
+            self._client = KubeClient(self._credentials, read_settings)
+            spread = Random()  # noqa: S311 - spreads load, keeps no secret
+            silence = self._live.now.kubernetes.watch_silence_seconds
+            self._node = KubeNode(self._client, self._node_name, self._clock, spread, silence_seconds=silence)
+        return self._node
+
+    def count_requests(self) -> "Mapping[ApiCall, int]":
+        """Requests to the API server so far; none where it is not used."""
+        return self._client.counts if self._client is not None else {}
+
+    def _build_labeler(self) -> Component:
+        from nodeagent.components.labeler.component import Labeler  # noqa: PLC0415 - see `late`
+
+        return Labeler(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            choose_node_facts(self._live.now, self._workers[0]),
+            node=self._open_node(),
+            files=self._list_files(),
+        )
+
+    def _list_files(self) -> "Mapping[str, LabelFile]":
+        from nodeagent.edge.host.files.feature_file import FeatureFile  # noqa: PLC0415 - see `late`
+
+        files: dict[str, LabelFile] = {
+            "nfd_file": FeatureFile(self._live.now.labels.nfd_dir / FEATURE_FILE, self._workers[1])
+        }
+        if self._client is not None:
+            from nodeagent.edge.kube.node_feature import NodeFeatureObject  # noqa: PLC0415 - see `late`
+
+            section = self._live.now.kubernetes
+            files["node_feature"] = NodeFeatureObject(
+                self._client, self._node_name, section.namespace, section.pod_name
+            )
+        return files
+
+    def _build_cluster(self) -> Component:
+        from nodeagent.components.cluster.component import Cluster  # noqa: PLC0415 - see `late`
+
+        node = self._open_node()
+        assert node is not None
+        # What happened before the first of them is still to be told; after a crash nothing is told twice.
+        after, self._facts_after = self._facts_after, None
+        return Cluster(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            node,
+            pods=self._open_pods(),
+            facts_after=after,
+        )
+
+    def _build_wishes(self) -> Component:
+        from nodeagent.components.wishes.component import Wishes  # noqa: PLC0415 - see `late`
+
+        control = self._read_control()
+        return Wishes(self._bus, self._conditions, self._live, control, control)
+
+    @property
+    def has_api(self) -> bool:
+        """Whether the API server can be asked."""
+        return self._credentials is not None
+
+    async def open_client(self) -> "KubeClient":
+        """The one client of the API server, once those that pods wait for had their turn."""
+        await self._late.load(API_MODULES)
+        return self.use_client()
+
+    def use_client(self) -> "KubeClient":
+        """The same for who has loaded `API_MODULES` with its own."""
+        self._open_node()
+        assert self._client is not None
+        return self._client
+
+    async def open_claims(self) -> "KubeClaims":
+        """Claims as the API server has them."""
+        client = await self.open_client()
+        from nodeagent.edge.kube.resource_claims import KubeClaims  # noqa: PLC0415 - see `late`
+
+        return KubeClaims(client)
+
+    async def open_pod_requests(self) -> "KubePodRequests":
+        """What pods ask for, once those that pods wait for had their turn."""
+        await self._late.load((*API_MODULES, "nodeagent.edge.kube.pod_requests"))
+        from nodeagent.edge.kube.pod_requests import KubePodRequests  # noqa: PLC0415 - see `late`
+
+        self._open_node()
+        assert self._client is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePodRequests(self._client, self._node_name, spread, silence_seconds=silence)
+
+    async def open_evictions(self) -> "tuple[KubeNode, KubeEvictions]":
+        """The node, and what asks pods of it to go, once those that pods wait for had their turn."""
+        await self._late.load((*API_MODULES, "nodeagent.edge.kube.evictions"))
+        from nodeagent.edge.kube.evictions import KubeEvictions  # noqa: PLC0415 - see `late`
+
+        node = self._open_node()
+        assert node is not None
+        assert self._client is not None
+        return node, KubeEvictions(self._client, self._node_name)
+
+    def _open_pods(self) -> "PodApi":
+        from nodeagent.edge.kube.pods import KubePods  # noqa: PLC0415 - only where the API is used
+
+        assert self._client is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        return KubePods(self._client, self._node_name, spread, silence_seconds=silence)

@@ -1,0 +1,44 @@
+"""Builds the part that gives devices of any vendor; nothing of it is loaded where no class is configured."""
+
+from nodeagent.app.sides.kubelet import KubeletSide
+from nodeagent.components.devices.component import Devices
+from nodeagent.components.devices.relay import ClassesRelay
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.devices.host_scan import HostScan, ScanRoots
+from nodeagent.edge.host.files.cdi_files import SpecFiles
+
+
+class DevicesSide:
+    """What outlives a restart of the component."""
+
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, kubelet: KubeletSide
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._workers = [WorkerThread(name) for name in ("device nodes of classes", "device checks", "device names")]
+        self.relay = ClassesRelay(live, kubelet.relay)
+        kubelet.sources.append(self.relay)
+        kubelet.narrow = self.relay.narrow
+
+    def build(self) -> Devices:
+        """The component."""
+        node = self._live.now.node
+        look, commands, names = self._workers
+        return Devices(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            self.relay,
+            scan=HostScan(ScanRoots(node.host_root, node.sys_dir), look, commands),
+            specs=SpecFiles(self._live.now.cdi.dir, others=(), worker=names),
+        )
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for worker in self._workers:
+            worker.close()

@@ -1,0 +1,161 @@
+"""The edges to the kubelet, joined: who holds what, and who answers when a pod asks."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.deviceplugin.component import DevicePlugins
+from nodeagent.components.deviceplugin.plugin.component import Narrow, narrow_nothing
+from nodeagent.components.fractions.relay import PartsRelay
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.durations import Durations
+from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.handout import HandoutReader
+from nodeagent.edge.host.files.journal_disk import JournalDisk, JournalTally
+from nodeagent.edge.host.machine.boot_id import read_boot_id
+from nodeagent.edge.kubelet.account import KubeletAccount
+from nodeagent.edge.kubelet.call_times import CallTimes
+from nodeagent.edge.kubelet.plugin_session import PluginSession
+from nodeagent.edge.kubelet.registry_session import RegistrySession
+from nodeagent.model.admission import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
+from nodeagent.model.ports import DevicePlugin, PluginSource
+
+MACHINE_ID = "etc/machine-id"
+
+
+class JoinedSources:
+    """The resources of several parts; implements the port `PluginSource`."""
+
+    def __init__(self, sources: Sequence[PluginSource]) -> None:
+        self._sources = sources
+
+    def list_plugins(self) -> Mapping[ResourceName, DevicePlugin]:
+        """Who answers for which resource."""
+        return {name: plugin for each in self._sources for name, plugin in each.list_plugins().items()}
+
+
+class KubeletSide:
+    """Builds the two components that the kubelet feels, and holds what outlives a restart of either."""
+
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, node_name: str) -> None:
+        self._node_name = node_name
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        settings = live.now
+        self.account = KubeletAccount(settings.kubelet.device_plugins_dir, settings.kubelet.pod_resources_socket)
+        self._handout = HandoutReader(proc_dir=settings.node.proc_dir)
+        self._log = get_logger(component=DevicePlugins.name)
+        self._journal_tally, self.call_times = JournalTally(), CallTimes()
+        self.relay = JournalRelay(str(settings.node.state_dir))
+        self.parts = PartsRelay()
+        self.sources: list[PluginSource] = [self.parts]
+        """Who answers for resources beside the device plugin's own."""
+        self.narrow: Narrow = narrow_nothing
+        """Which GPUs are near to what a container has already."""
+
+    def close(self) -> None:
+        """End threads and connections."""
+        self.account.close()
+        self._handout.close()
+
+    def build_allocations(self) -> Allocations:
+        """The keeper of the journal."""
+        node = self._live.now.node
+        return Allocations(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            self.account,
+            store=JournalDisk(node.state_dir, tally=self._journal_tally),
+            relay=self.relay,
+            node=Node(read_machine_id(node.host_root, self._node_name), read_boot_id(node.proc_dir)),
+        )
+
+    def read_admission(self) -> AdmissionFacts:
+        """What pods have waited for since the process began."""
+        tally = self._journal_tally
+        return AdmissionFacts(
+            calls=tuple(
+                CallFacts(
+                    method=call.method, resource=call.resource, outcome=call.outcome, durations=_distribution(durations)
+                )
+                for call, durations in sorted(self.call_times.times.items())
+            ),
+            journal_writes=tally.writes,
+            journal_failures=tally.failures,
+            journal_syncs=_distribution(tally.syncs),
+        )
+
+    def build_plugins(self, wait_for_gpus: Callable[[], Awaitable[None]] | None = None) -> DevicePlugins:
+        """The device plugin, which may begin before there are GPUs where it has other resources too."""
+        return DevicePlugins(
+            self._bus,
+            self._conditions,
+            self._live,
+            self.relay,
+            serve=self._serve,
+            read_facts=self._read_facts,
+            others=JoinedSources(self.sources),
+            wait_for_gpus=wait_for_gpus,
+            narrow=self.narrow,
+        )
+
+    async def _serve(self, plugin: DevicePlugin, endpoint: str, report: Callable[[AdvertisedResource], None]) -> None:
+        kubelet = self._live.now.kubelet
+        session: PluginSession | RegistrySession
+        if kubelet.plugins_registry_dir is None:
+            directory = kubelet.device_plugins_dir
+            session = PluginSession(
+                plugin,
+                directory,
+                endpoint,
+                report=report,
+                report_crash=self.note_crash,
+                times=self.call_times,
+                read_allocatable=self.account.read_allocatable,
+            )
+        else:
+            session = RegistrySession(
+                plugin,
+                kubelet.device_plugins_dir / endpoint,
+                kubelet.plugins_registry_dir / endpoint,
+                report=report,
+                report_crash=self.note_crash,
+                times=self.call_times,
+            )
+        await session.run()
+
+    def note_crash(self, path: str, error: Exception) -> None:
+        """A call of the kubelet met with what nobody had foreseen."""
+        self._log.exception("kubelet_call_failed", error, call=path)
+
+    async def _read_facts(self, settings: Settings) -> HandoutFacts:
+        if settings.gpus.simulated_profile is not None:
+            # Made-up GPUs have no nodes that a container could be given.
+            return HandoutFacts()
+        dev_root = settings.driver.dev_root or settings.driver.root
+        return await self._handout.read(dev_root, settings.device_plugin.imex_channel_ids)
+
+
+def _distribution(durations: Durations) -> Distribution:
+    return Distribution(bounds=durations.bounds_seconds, counts=durations.counts, sum=durations.sum_seconds)
+
+
+def read_machine_id(host_root: Path, node_name: str) -> str:
+    """Which machine this is; the node's name where it has no id.
+
+    Never this process's own host name: that of a pod is new with each pod, and the journal would be taken for another
+    machine's.
+    """
+    try:
+        return (host_root / MACHINE_ID).read_text().strip() or node_name
+    except OSError:
+        return node_name

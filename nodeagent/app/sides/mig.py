@@ -1,0 +1,91 @@
+"""Builds the part that cuts GPUs, which exists only where `mig.manage` is on: off, none of it is even loaded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nodeagent.app.sides.mig_owed import STORE, MigCluster
+from nodeagent.components.mig.component import Mig
+from nodeagent.components.mig.relay import ApplyingRelay
+from nodeagent.config.errors import Problem
+from nodeagent.config.files import read_config_file
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.tree import Origin
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.errors import CoreError
+from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.host.processes.process_places import HostProcessPlaces
+from nodeagent.model.ports import ChangeKeeper, GpuPartitioning
+from nodeagent.rules.mig.layouts import LayoutsRead, read_layouts
+
+READ_SECONDS = 5.0
+
+
+class LayoutsFile:
+    """The file of layouts that the settings name, read anew at each use: a mounted ConfigMap changes without a word."""
+
+    def __init__(self, live: LiveSettings) -> None:
+        self._live, self._worker = live, WorkerThread("MIG layouts")
+
+    async def read(self) -> LayoutsRead:
+        """Its layouts, and what is wrong with it; none without a file."""
+        path = self._live.now.mig.layouts_file
+        if path is None:
+            return LayoutsRead()
+        try:
+            return await self._worker.run(lambda: _read(path), timeout_seconds=READ_SECONDS, what=f"read {path}")
+        except CoreError as error:
+            return LayoutsRead(problems=(Problem(Origin("file", str(path)), "", str(error)),))
+
+    def close(self) -> None:
+        """Let the reading thread end."""
+        self._worker.close()
+
+
+def _read(path: Path) -> LayoutsRead:
+    texts, problems = read_config_file(path)
+    return read_layouts(texts[0].text, str(path)) if texts else LayoutsRead(problems=problems)
+
+
+class MigSide:
+    """What outlives a restart of the component."""
+
+    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._file = LayoutsFile(live)
+        # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
+        is_simulated = live.now.gpus.simulated_profile is not None
+        self._worker = WorkerThread("MIG process places")
+        self._places = None if is_simulated else HostProcessPlaces(self._worker)
+
+    def build(
+        self,
+        partitioning: GpuPartitioning,
+        keeper: ChangeKeeper,
+        relay: ApplyingRelay,
+        open_store: Callable[[str, str, int], SealedStore],
+        cluster: MigCluster | None,
+    ) -> Mig:
+        """The component; `cluster` is where the API server is asked at all."""
+        return Mig(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            partitioning,
+            keeper,
+            store=open_store(*STORE),
+            relay=relay,
+            read_file=self._file.read,
+            places=self._places,
+            eviction=cluster,
+            pausing=cluster,
+            has_cluster=cluster is not None,
+        )
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._file.close()
+        self._worker.close()

@@ -1,0 +1,59 @@
+"""Gives back what another life of the agent has paused for MIG changes, and the way to the cluster for that.
+
+All that is loaded of MIG layouts where this agent cuts no GPUs and one before it has.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nodeagent.components.mig.owed.component import MigOwed
+from nodeagent.components.mig.wish import WISH_VERSION
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import Eviction
+from nodeagent.model.mig import MEMORY
+
+if TYPE_CHECKING:
+    from nodeagent.edge.kube.evictions import KubeEvictions
+    from nodeagent.edge.kube.node import KubeNode
+
+STORE = (MEMORY, "nodeagent-mig", WISH_VERSION)
+
+
+class MigCluster:
+    """The ports `PodEviction` and `ClientPausing`; the client behind them is loaded when they are first asked."""
+
+    def __init__(self, open_api: Callable[[], "Awaitable[tuple[KubeNode, KubeEvictions]]"]) -> None:
+        self._open = open_api
+
+    async def evict_pod(self, pod: PodIdentity) -> Eviction:
+        """Ask one pod to go."""
+        _, evictions = await self._open()
+        return await evictions.evict_pod(pod)
+
+    async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
+        """The pods of this node with one of these values of the label `app`."""
+        _, evictions = await self._open()
+        return await evictions.list_pods(applications)
+
+    async def read_labels(self) -> Mapping[str, str]:
+        """The node's labels now."""
+        node, _ = await self._open()
+        return (await node.read_node()).labels
+
+    async def write_label(self, key: str, value: str) -> None:
+        """Set one label of the node."""
+        node, _ = await self._open()
+        await node.write_label(key, value)
+
+
+def build_owed(
+    conditions: Conditions,
+    clock: Clock,
+    open_store: Callable[[str, str, int], SealedStore],
+    cluster: MigCluster | None,
+) -> MigOwed:
+    """The part that gives back; `cluster` is where the API server is asked at all."""
+    return MigOwed(conditions, clock, open_store(*STORE), cluster)

@@ -1,0 +1,82 @@
+"""Builds the part that looks after MPS daemons; nothing of it is loaded where none is wanted and none is left."""
+
+import os
+from pathlib import Path
+
+from nodeagent.app.host_root import see_in_host_root
+from nodeagent.components.mps.component import Mps
+from nodeagent.components.mps.relay import MpsClaimsRelay
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.driver.roots import resolve_driver_roots
+from nodeagent.edge.host.processes.process_places import HostProcessPlaces
+from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost
+
+
+class MpsSide:
+    """What outlives a restart of the component."""
+
+    def __init__(
+        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, relay: MpsClaimsRelay
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live, self._relay = bus, conditions, clock, live, relay
+        self._workers = [WorkerThread("MPS files"), WorkerThread("MPS process places")]
+        # GPUs of a simulation are made up, and so are their daemons, unless there is a program to be started.
+        self._is_made_up = live.now.gpus.simulated_profile is not None and live.now.mps.program is None
+        self._host = self._choose_host()
+        self._places = None if self._is_made_up else HostProcessPlaces(self._workers[1])
+
+    def build(self, partitioning: GpuPartitioning, journal: ChangeKeeper) -> Mps:
+        """The component."""
+        return Mps(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            self._host,
+            partitioning=partitioning,
+            journal=journal,
+            relay=self._relay,
+            places=self._places,
+        )
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for worker in self._workers:
+            worker.close()
+
+    def _choose_host(self) -> MpsHost:
+        if self._is_made_up:
+            from nodeagent.edge.simulated.mps import SimulatedMps  # noqa: PLC0415 - real nodes do without it
+
+            return SimulatedMps()
+        from nodeagent.edge.mps.host import HostMps, MpsHostSettings  # noqa: PLC0415 - a simulation does without it
+
+        mps = self._live.now.mps
+        settings = MpsHostSettings(
+            find_root=lambda: find_driver_root(self._live.now),
+            program=mps.program,
+            memory_bytes=mps.shared_memory_mib << 20 if mps.shared_memory_mib is not None else read_memory() // 2,
+            start_timeout_seconds=mps.start_timeout_seconds,
+            answer_timeout_seconds=mps.answer_timeout_seconds,
+        )
+        return HostMps(settings, self._workers[0])
+
+
+def read_memory() -> int:
+    """What this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def find_driver_root(settings: Settings) -> Path:
+    """The driver's root as this process sees it now: a driver container may have come meanwhile."""
+    roots = resolve_driver_roots(
+        see_in_host_root(settings, settings.driver.root),
+        dev_root=settings.driver.dev_root,
+        host_root=settings.node.host_root,
+    )
+    return roots.driver

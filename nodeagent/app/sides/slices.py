@@ -1,0 +1,81 @@
+"""Builds the part that tells schedulers of this node's devices, which exists only where claims are served."""
+
+from collections.abc import Callable
+from random import Random
+
+from nodeagent.app.late import LateStart
+from nodeagent.app.sides.cluster import API_MODULES, STOP_STAGE, ClusterSide
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.core.life.gates import Gates
+from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.model.slices import SliceContent, SlicePool
+
+MODULES = ("nodeagent.edge.kube.slices", "nodeagent.components.slices.component")
+
+
+class SlicesSide:
+    """What outlives a restart of the component."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        late: LateStart,
+        cluster: ClusterSide,
+        node: str,
+        read_gates: Callable[[], Gates],
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._late, self._cluster, self._node, self._read_gates = late, cluster, node, read_gates
+        # Made-up GPUs hang in no tree of this host.
+        is_simulated = live.now.gpus.simulated_profile is not None
+        self._worker = WorkerThread("PCIe trees")
+        self.contents: tuple[SliceContent, ...] = ()
+        """What schedulers have been told last."""
+        self._roots = None if is_simulated else HostPcieRoots(self._worker, live.now.node.sys_dir)
+
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        """The component; none without an API server, which is told."""
+        if not self._cluster.is_in_use:
+            reason = "there is no API server to tell: set kubernetes.kubeconfig, or run as a pod"
+            self._conditions.set("slices-not-written", detail=reason)
+            return ()
+        # It waits for verdicts and doors itself, so that it is loaded while those are being made.
+        return (ComponentSpec("slices", self._build_late, stop_stage=STOP_STAGE),)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+    def _build_late(self) -> Component:
+        return self._late.wrap("slices", self._build, *API_MODULES, *MODULES)
+
+    def _build(self) -> Component:
+        from nodeagent.components.slices.component import Slices  # noqa: PLC0415 - see `late`
+        from nodeagent.edge.kube.slices import KubeSlices  # noqa: PLC0415 - likewise
+
+        pool = SlicePool(driver=self._live.now.claims.driver, node=self._node)
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        api = KubeSlices(self._cluster.use_client(), pool, spread, silence_seconds=silence)
+        return Slices(
+            self._bus,
+            self._conditions,
+            self._clock,
+            self._live,
+            api,
+            pool,
+            roots=self._roots,
+            wait_judged=lambda: self._read_gates().wait_open("health_known"),
+            note_contents=self._note_contents,
+        )
+
+    def _note_contents(self, contents: tuple[SliceContent, ...]) -> None:
+        self.contents = contents

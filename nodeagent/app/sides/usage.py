@@ -1,0 +1,89 @@
+"""Builds who measures what containers use of their parts of GPUs, and who tells it as gpu-manager does."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nodeagent import __version__
+from nodeagent.app.endpoints import Listeners
+from nodeagent.app.late import LateStart
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.component import Component, ComponentSpec
+from nodeagent.model.ports import ProcessPlaces
+
+if TYPE_CHECKING:
+    from nodeagent.components.exporter.component import Exporter
+
+USAGE_MODULE = "nodeagent.components.usage.component"
+SERVICE_MODULE = "nodeagent.components.usage.service.component"
+
+
+class UsageSide:
+    """Holds the thread in which processes are looked up; where nothing is given in parts, there is none."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        late: LateStart,
+        made_up: ProcessPlaces | None,
+    ) -> None:
+        """`made_up` knows whose the processes are where the pods are made up too."""
+        self._bus, self._conditions, self._clock, self._live, self._late = bus, conditions, clock, live, late
+        self._made_up = made_up
+        self._worker: WorkerThread | None = None
+
+    def specs(
+        self, listeners: Listeners, names: tuple[str, ...], find_exporter: Callable[[], "Exporter"]
+    ) -> tuple[ComponentSpec, ...]:
+        """The components, where somebody may have parts; `names` are those of this machine."""
+        fractions = self._live.now.fractions
+        if not fractions.enabled:
+            return ()
+        measuring = ComponentSpec("usage", lambda: self._late.wrap("usage", self._build, USAGE_MODULE), stop_stage=20)
+        if listeners.usage is None and fractions.usage_socket is None:
+            return (measuring,)
+
+        def build() -> Component:
+            return self._build_service(listeners, names, find_exporter())
+
+        name = "usage_service"
+        return measuring, ComponentSpec(name, lambda: self._late.wrap(name, build, SERVICE_MODULE), stop_stage=40)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def _build(self) -> Component:
+        from nodeagent.app.sides.parts import Containers  # noqa: PLC0415 - see `late`
+        from nodeagent.components.usage.component import Usage  # noqa: PLC0415 - likewise
+        from nodeagent.components.usage.watchdog.component import Watchdog  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.processes.end_process import HostProcessEnding  # noqa: PLC0415 - likewise
+        from nodeagent.edge.host.processes.process_places import HostProcessPlaces  # noqa: PLC0415 - likewise
+
+        if self._live.now.gpus.simulated_profile is not None:
+            # The processes of simulated GPUs are made up: their numbers must not be looked up on this host.
+            return Usage(self._bus, self._conditions, self._clock, places=self._made_up)
+        self._worker = self._worker or WorkerThread("places of processes with parts")
+        containers = Containers(self._bus, is_made_up=False)
+        return Usage(
+            self._bus,
+            self._conditions,
+            self._clock,
+            places=HostProcessPlaces(self._worker),
+            list_containers=containers.list,
+            watchdog=Watchdog(self._bus, self._live, HostProcessEnding(self._worker)),
+        )
+
+    def _build_service(self, listeners: Listeners, names: tuple[str, ...], exporter: "Exporter") -> Component:
+        from nodeagent.components.usage.service.component import Door, UsageService  # noqa: PLC0415 - see `late`
+
+        door = Door(listeners.usage, names, listeners.usage_access) if listeners.usage is not None else None
+        metrics = {"/metric": exporter.other_names.answer_gpu_manager, "/metrics": exporter.other_names.answer_hami}
+        return UsageService(self._bus, self._live, version=__version__, metrics=metrics, door=door)

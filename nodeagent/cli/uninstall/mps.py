@@ -1,0 +1,112 @@
+"""Ends the daemons that a stopped agent has left, and gives their GPUs back.
+
+Owns when: a daemon through which somebody works is kept, with the way on. Compute modes are set by the driver's own
+tool, as there is no agent whose worker could.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from nodeagent.app.sides.mps import find_driver_root
+from nodeagent.cli.uninstall.steps import Outcome, Step
+from nodeagent.config.schema import Settings
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.mps.host import HostMps, MpsHostSettings
+from nodeagent.edge.mps.processes import read_gpus
+from nodeagent.edge.mps.run import run
+from nodeagent.model.errors import MpsRefused, MpsSilent
+from nodeagent.model.mps import MARKER, MpsPlace
+from nodeagent.rules.mps.parts import PREFIX
+from nodeagent.rules.mps.talk import LOOK, read_pids, render_quit
+
+_WHAT: Final = "MPS daemon"
+_QUIT_SECONDS: Final = 5
+_TOOL_SECONDS: Final = 30.0
+
+
+def end_daemons(settings: Settings, *, dry: bool) -> list[Outcome]:
+    """Each daemon below `device_plugin.mps_root`, where they are this agent's."""
+    root = settings.device_plugin.mps_root
+    if not (root / MARKER).exists():
+        return []
+    places = [_locate(settings, pipes.parent) for pipes in sorted(root.glob("**/pipe"))]
+    if dry:
+        return [Outcome(Step.REMOVED, str(place.directory), _WHAT) for place in places]
+    return anyio.run(lambda: _end_all(settings, places))
+
+
+def _locate(settings: Settings, directory: Path) -> MpsPlace:
+    root = settings.device_plugin.mps_root
+    own = settings.mps.shared_memory == "own"
+    return MpsPlace(root=root, name=str(directory.relative_to(root)), has_own_memory=own)
+
+
+async def _end_all(settings: Settings, places: list[MpsPlace]) -> list[Outcome]:
+    worker = WorkerThread("MPS files")
+    host = HostMps(
+        MpsHostSettings(
+            find_root=lambda: find_driver_root(settings),
+            program=settings.mps.program,
+            answer_timeout_seconds=settings.mps.answer_timeout_seconds,
+        ),
+        worker,
+    )
+    try:
+        return [outcome for place in places for outcome in await _end(settings, host, place)]
+    finally:
+        worker.close()
+
+
+async def _end(settings: Settings, host: HostMps, place: MpsPlace) -> list[Outcome]:
+    pid = await host.find(place)
+    alone = place.name.removeprefix(PREFIX)
+    gpus = read_gpus(pid) if pid is not None else (alone,) if alone.startswith("GPU-") else ()
+    if pid is not None:
+        clients = await _list_clients(host, place)
+        if clients:
+            reason = f"{len(clients)} processes work through it: uninstall again when they have ended"
+            return [Outcome(Step.KEPT, str(place.directory), reason)]
+        await _quit(host, place, pid)
+    try:
+        await host.remove(place)
+    except MpsRefused as error:
+        return [Outcome(Step.FAILED, str(place.directory), str(error))]
+    modes = [outcome for gpu in gpus for outcome in [await _give_back(settings, gpu)]]
+    return [Outcome(Step.REMOVED, str(place.directory), _WHAT), *modes]
+
+
+async def _list_clients(host: HostMps, place: MpsPlace) -> list[int]:
+    """One that does not answer has none that could be told."""
+    clients: list[int] = []
+    try:
+        for server in read_pids(await host.ask(place, LOOK)):
+            clients += read_pids(await host.ask(place, (f"get_client_list {server}",)))
+    except MpsSilent:
+        return []
+    return clients
+
+
+async def _quit(host: HostMps, place: MpsPlace, pid: int) -> None:
+    try:
+        await host.ask(place, (render_quit(_QUIT_SECONDS),), _QUIT_SECONDS + 2.0)
+    except MpsSilent:
+        await host.kill(pid)
+    with anyio.move_on_after(_QUIT_SECONDS) as scope:
+        await host.wait_end(pid)
+    if scope.cancelled_caught:
+        await host.kill(pid)
+
+
+async def _give_back(settings: Settings, gpu: str) -> Outcome:
+    root = str(find_driver_root(settings)).rstrip("/")
+    command = [*(("chroot", root) if root else ()), "nvidia-smi", "-i", gpu, "-c", "DEFAULT"]
+    what = f"compute mode of {gpu}"
+    try:
+        ran = await run(command, {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, "", _TOOL_SECONDS)
+    except OSError as error:
+        return Outcome(Step.FAILED, what, f"run `{' '.join(command)}` by hand: {error.strerror}")
+    if ran.status != 0:
+        return Outcome(Step.FAILED, what, f"run `{' '.join(command)}` by hand: {ran.said}")
+    return Outcome(Step.RESTORED, what, "any number of processes may use it")

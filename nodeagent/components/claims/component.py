@@ -1,0 +1,379 @@
+"""Makes claims ready for pods when the kubelet asks, and puts them away after the last of them.
+
+Owns the answers to the kubelet, and what is made for a claim and goes with it.
+Refuses to answer before the journal holds the claim, and to need the API server for what is prepared already.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nodeagent.components.claims.make import Makers, make_ready, put_away
+from nodeagent.components.claims.prepare import (
+    NodeView,
+    answer_claim,
+    check_claim,
+    check_reference,
+    is_late,
+    list_capacities,
+    plan_claim,
+)
+from nodeagent.components.claims.reconcile import LOOK_SECONDS, Doubts, explain_end, list_doubtful
+from nodeagent.components.claims.tell import plan_health
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.gathered import Gathered
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.ticker import Ticker
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.claims import (
+    ClaimBook,
+    ClaimReference,
+    ClaimStanding,
+    DeviceAnswer,
+    DeviceHealth,
+    ResourceClaim,
+)
+from nodeagent.model.errors import ClaimRefused, NodeagentError
+from nodeagent.model.events import CdiSpecsWritten, ClaimPrepared, ClaimUnprepared
+from nodeagent.model.events import ClaimRefused as ClaimWasRefused
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.offering import Door, Offering
+from nodeagent.model.ports import ClaimApi, ClaimDriver, ClaimKeeper, PodListing
+from nodeagent.model.runtime import CdiState
+from nodeagent.rules.claims.naming import list_devices
+
+PREPARE_SECONDS = 40.0
+"""How long a claim may take; the kubelet gives up after 45."""
+PATIENCE_SECONDS = 20.0
+"""How long a claim waits for what the agent does not know yet when it has just started."""
+HEALTH_WINDOW_SECONDS = 0.05
+RETRY_SECONDS = 2.0
+PASSING_MAX = 512
+"""Claims that were put away without ever having been prepared, which are remembered."""
+
+
+Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]
+
+
+class ServeClaims(Protocol):
+    """Keeps the driver registered with the kubelet and its questions answered, until cancelled."""
+
+    async def __call__(
+        self, driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]
+    ) -> None:
+        """Serve; reports each change of what the kubelet knows, and says when it can be asked.
+
+        Raises:
+            NodeagentError: a socket cannot be served.
+        """
+        ...
+
+
+class Surroundings(NamedTuple):
+    """Whom the part asks."""
+
+    keeper: ClaimKeeper
+    serve: ServeClaims
+    read_pods: Callable[[], Awaitable[PodListing]]
+    open_api: Callable[[], Awaitable[ClaimApi]] | None
+    """None where there is no API server."""
+
+
+class Claims:
+    """The component; implements the port `ClaimDriver`."""
+
+    name = "claims"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        around: Surroundings,
+        makers: Makers,
+        *,
+        pool: str,
+    ) -> None:
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._around, self._makers, self._pool = around, makers, pool
+        self._api: ClaimApi | None = None
+        self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
+        self._is_known, self._is_described = anyio.Event(), anyio.Event()
+        self._locks: dict[str, anyio.Lock] = {}
+        self._users = Counter[str]()
+        self._passing: dict[str, None] = {}
+        self._refused: dict[str, str] = {}
+        self._doubts = Doubts()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Answer the kubelet until cancelled; ready when it can ask."""
+        self._conditions.replace("claim-refused", {})
+        missing = "" if self._around.open_api else "there are no credentials, or `kubernetes.enabled` is false"
+        self._conditions.replace("claims-without-api", {"": missing} if missing else {})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_states, name="claims states")
+            tasks.start_soon(self._watch_files, name="claims files")
+            tasks.start_soon(self._reconcile_forever, name="claims reconciled")
+            if self._around.open_api is not None:
+                # What it takes to ask is loaded before the first pod waits for it.
+                tasks.start_soon(self._find_api, name="claims API")
+            while True:
+                try:
+                    await self._around.serve(self, self._note_standing, task_status.started)
+                except NodeagentError as error:
+                    self._note_standing(
+                        ClaimStanding(
+                            driver=self._live.now.claims.driver, socket="", registered=False, last_error=str(error)
+                        )
+                    )
+                    await anyio.sleep(RETRY_SECONDS)
+
+    # What the kubelet asks.
+
+    async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
+        """Make claims ready; the port's contract is in `model.ports`."""
+        answers: dict[str, tuple[DeviceAnswer, ...] | str] = {}
+
+        async def answer(reference: ClaimReference) -> None:
+            try:
+                with anyio.fail_after(PREPARE_SECONDS):
+                    answers[reference.uid] = await self._prepare(reference)
+            except NodeagentError as error:
+                answers[reference.uid] = self._tell_refused(reference, str(error))
+            except TimeoutError:
+                late = f"it is not ready after {PREPARE_SECONDS:g} s; the next try goes on from here"
+                answers[reference.uid] = self._tell_refused(reference, late)
+
+        await _for_each(claims, answer)
+        return answers
+
+    async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
+        """Put claims away; the port's contract is in `model.ports`."""
+        answers: dict[str, str] = {}
+
+        async def answer(reference: ClaimReference) -> None:
+            try:
+                with anyio.fail_after(PREPARE_SECONDS):
+                    await self._unprepare(reference.uid, "its last pod on this node has ended")
+                answers[reference.uid] = ""
+                self._tell_refused(reference, "")
+            except NodeagentError as error:
+                answers[reference.uid] = self._tell_refused(reference, f"cannot be put away: {error}")
+            except TimeoutError:
+                late = f"cannot be put away within {PREPARE_SECONDS:g} s; the next try goes on from here"
+                answers[reference.uid] = self._tell_refused(reference, late)
+
+        await _for_each(claims, answer)
+        return answers
+
+    async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
+        """What devices are good for; the port's contract is in `model.ports`."""
+        return await self._health.wait_other(known, HEALTH_WINDOW_SECONDS)
+
+    async def _prepare(self, reference: ClaimReference) -> tuple[DeviceAnswer, ...]:
+        check_reference(reference)
+        async with self._alone_with(reference.uid):
+            book = self._find_book()
+            claim = book.claims.get(reference.uid)
+            is_new = claim is None or not claim.is_ready
+            if claim is None:
+                claim = await self._begin(reference)
+            with anyio.move_on_after(PATIENCE_SECONDS):
+                await self._is_described.wait()
+            ready = await make_ready(claim, self._makers, self._around.keeper, await self._find_inventory())
+            self._tell_refused(reference, "")
+            if is_new:
+                devices = tuple(device.device for device in ready.devices)
+                fact = ClaimPrepared(uid=ready.uid, claim=ready.describe(), devices=devices, pods=ready.pods)
+                self._bus.publish_fact(fact, source=self.name)
+                self._log.info("claim_prepared", claim=ready.describe(), uid=ready.uid, devices=list(devices))
+            return answer_claim(ready)
+
+    async def _begin(self, reference: ClaimReference) -> PreparedClaim:
+        """Find out what a claim gets, and make it durable."""
+        api = await self._find_api()
+        found = check_claim(reference, await self._ask(api, reference))
+        if is_late(found, self._around.keeper.ended_claim(found.uid)) or found.uid in self._passing:
+            await self._refuse_ended(api, found)
+        view = await self._look()
+        claim = plan_claim(found, view, self._clock.wall())
+        await self._around.keeper.prepare_claim(claim, list_capacities(view.inventory))
+        self._passing.pop(claim.uid, None)
+        return claim
+
+    async def _ask(self, api: ClaimApi, reference: ClaimReference) -> ResourceClaim | None:
+        try:
+            return await api.find_claim(reference.namespace, reference.name)
+        except NodeagentError as error:
+            raise ClaimRefused(f"claim {reference.describe()} must be read before it is prepared: {error}") from error
+
+    async def _refuse_ended(self, api: ClaimApi, claim: ResourceClaim) -> None:
+        """Turn away who comes too late: all pods that could have the claim have ended."""
+        for pod in claim.pods:
+            if await api.is_alive(pod):
+                return
+        raise ClaimRefused(
+            f"claim {claim.namespace}/{claim.name} was put away after its last pod, and none that it is reserved for"
+            " is alive"
+        )
+
+    async def _unprepare(self, uid: str, why: str) -> None:
+        """Needs no API server, no driver and no GPU: the journal says what there is to put away."""
+        async with self._alone_with(uid):
+            claim = self._find_book().claims.get(uid)
+            if claim is None:
+                self._passing[uid] = None
+                for oldest in list(self._passing)[:-PASSING_MAX]:
+                    del self._passing[oldest]
+                return
+            inventory = self._bus.latest(Inventory)
+            known = inventory.value if inventory is not None else None
+            await put_away(claim, self._makers, self._around.keeper, known, why)
+        self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
+        self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
+
+    # What is looked after.
+
+    async def _reconcile_forever(self) -> None:
+        """Put away what nobody has any more, and have nothing mean anything of which nothing is known."""
+        async for _ in Ticker(LOOK_SECONDS):
+            try:
+                await self._reconcile()
+            except NodeagentError as error:
+                self._log.debug("claims_not_reconciled", error=str(error))
+
+    async def _reconcile(self) -> None:
+        book = self._find_book()
+        await self._makers.specs.keep_claims(book.claims)
+        if not book.claims or self._around.open_api is None:
+            return
+        listing = await self._around.read_pods()
+        doubtful = list_doubtful(book.claims.values(), listing.claimed, self._live.now.claims.driver)
+        asked = self._doubts.begin(doubtful)
+        api = await self._find_api() if asked else None
+        ends: dict[str, str] = {}
+        for claim in asked:
+            assert api is not None
+            ends[claim.uid] = explain_end(claim, await api.find_claim(claim.namespace, claim.name))
+        for uid, why in self._doubts.judge(ends).items():
+            await self._unprepare(uid, why)
+
+    async def _watch_files(self) -> None:
+        """Write specifications anew at the start, and when those of the node had to be: a reboot wipes them all."""
+        with self._bus.listen(CdiSpecsWritten, client=self.name) as written:
+            await self._write_all()
+            async for _ in written:
+                await self._write_all()
+
+    async def _write_all(self) -> None:
+        await self._is_known.wait()
+        await self._is_described.wait()
+        inventory, book = await self._find_inventory(), self._around.keeper.claim_book()
+        for uid in list(book.claims) if book is not None else ():
+            try:
+                async with self._alone_with(uid):
+                    claim = self._find_book().claims.get(uid)
+                    if claim is not None and claim.is_ready:
+                        await make_ready(claim, self._makers, self._around.keeper, inventory)
+            except NodeagentError as error:
+                self._log.warning("claim_not_described", uid=uid, error=str(error))
+
+    async def _watch_states(self) -> None:
+        with self._bus.watch_all(Inventory, HealthReport, Offering, CdiState, client=self.name) as states:
+            async for _ in states:
+                self._refresh()
+
+    def _refresh(self) -> None:
+        inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
+        if self._bus.latest(CdiState) is not None:
+            self._is_described.set()
+        if inventory is None or offering is None:
+            return
+        self._is_known.set()
+        health, settings = self._bus.latest(HealthReport), self._live.now.claims
+        behind = offering.value.list_behind(Door.CLAIMS)
+        devices = list_devices(inventory.value, behind, on_demand=settings.mig_on_demand)
+        self._health.put(plan_health(devices, health.value if health is not None else None, self._pool))
+
+    # What is known.
+
+    async def _look(self) -> NodeView:
+        inventory = await self._find_inventory()
+        offering = self._bus.latest(Offering)
+        assert offering is not None
+        return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
+
+    async def _find_inventory(self) -> Inventory:
+        with anyio.move_on_after(PATIENCE_SECONDS):
+            await self._is_known.wait()
+        inventory = self._bus.latest(Inventory)
+        if inventory is None or not self._is_known.is_set():
+            raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
+        return inventory.value
+
+    def _find_book(self) -> ClaimBook:
+        book = self._around.keeper.claim_book()
+        if book is None:
+            raise ClaimRefused("the journal of what is given out has not been read yet: see `nodeagent status`")
+        return book
+
+    async def _find_api(self) -> ClaimApi:
+        if self._around.open_api is None:
+            raise ClaimRefused("claims are read from the API server, and this agent has no way to it")
+        if self._api is None:
+            self._api = await self._around.open_api()
+        return self._api
+
+    @asynccontextmanager
+    async def _alone_with(self, uid: str) -> AsyncIterator[None]:
+        """One at a time for each claim, in the order in which they came."""
+        lock = self._locks.setdefault(uid, anyio.Lock())
+        self._users[uid] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._users[uid] -= 1
+            if not self._users[uid]:
+                del self._users[uid], self._locks[uid]
+
+    # What is told.
+
+    def _tell_refused(self, reference: ClaimReference, reason: str) -> str:
+        """Say of a claim that it is refused, or that it is so no more."""
+        name = reference.describe()[:200]
+        if reason:
+            fact = ClaimWasRefused(uid=reference.uid[:80], claim=name, reason=reason)
+            self._bus.publish_fact(fact, source=self.name)
+            self._log.warning("claim_refused", claim=name, reason=reason)
+            self._refused[name] = reason
+            for oldest in list(self._refused)[:-PASSING_MAX]:
+                del self._refused[oldest]
+        elif self._refused.pop(name, None) is None:
+            return reason
+        self._conditions.replace("claim-refused", {key: f"{key}: {text}" for key, text in self._refused.items()})
+        return reason
+
+    def _note_standing(self, standing: ClaimStanding) -> None:
+        envelope = self._bus.publish_state(standing, source=self.name)
+        problem = "" if standing.registered else standing.last_error or "it has not been registered so far"
+        self._conditions.replace("claims-not-registered", {"": problem} if problem else {}, cause=envelope)
+
+
+async def _for_each(
+    claims: Iterable[ClaimReference], answer: Callable[[ClaimReference], Coroutine[Any, Any, None]]
+) -> None:
+    """All at once, each uid once."""
+    async with anyio.create_task_group() as tasks:
+        for reference in {claim.uid: claim for claim in claims}.values():
+            tasks.start_soon(answer, reference)

@@ -1,0 +1,143 @@
+"""What is made for a claim beside its record: MIG devices, daemons of MPS, limits of shares, and its specification.
+
+Owns the order. What is made is written down first as being made; everything here is safe to repeat, and is repeated
+from its start whenever it was cut short.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import field
+
+from nodeagent.components.claims.prepare import (
+    Powers,
+    list_capacities,
+    list_groups,
+    name_partition,
+    plan_partition,
+    with_uuids,
+)
+from nodeagent.components.claims.shares import ShareKeeper
+from nodeagent.components.claims.turns import Turns, list_turns
+from nodeagent.model.errors import ClaimRefused
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid, MigUuid
+from nodeagent.model.journal import PreparedClaim, PreparedDevice
+from nodeagent.model.plugin import ContainerMount
+from nodeagent.model.ports import ClaimedSpec, ClaimKeeper, ClaimSpecs, MpsClaims, PartitionMaking
+from nodeagent.model.values import Value
+
+
+class Makers(NamedTuple):
+    """Who makes what; those that are not there make nothing."""
+
+    specs: ClaimSpecs
+    partitions: PartitionMaking | None = None
+    mps: MpsClaims | None = None
+    shares: ShareKeeper | None = None
+    cuts_on_demand: bool = True
+    """Whether MIG devices are made for new claims; those that were made end in any case."""
+    gives_shares: bool = False
+    """Whether new ones are given; those that there are end in any case."""
+    turns: Turns | None = None
+    sets_turns: bool = False
+    """Whether new claims may ask for a time slice; those that are set end in any case."""
+
+    @property
+    def powers(self) -> Powers:
+        """What can be done for a claim."""
+        return Powers(
+            makes_mig_devices=self.partitions is not None and self.cuts_on_demand,
+            runs_mps=self.mps is not None,
+            holds_shares=self.gives_shares,
+            sets_turns=self.turns is not None and self.sets_turns,
+        )
+
+
+class _Extra(Value, frozen=True):
+    """What a container needs for one device beyond the device."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[ContainerMount, ...] = ()
+
+
+async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory) -> PreparedClaim:
+    """Make what is not there yet, and have the names of the claim's devices mean them.
+
+    Raises:
+        NodeagentError: it cannot be made, or not now; the claim stays as it is written down.
+    """
+    made = await _make_partitions(claim, makers.partitions, inventory)
+    extras = await _open_daemons(claim, makers.mps)
+    if any(device.part is not None for device in claim.devices):
+        if makers.shares is None:
+            raise ClaimRefused("it has shares of GPUs, and nobody here holds containers to theirs")
+        mounts = await makers.shares.open_share(claim, inventory)
+        extras = {device.device: _Extra(mounts=mounts) for device in claim.devices if device.part is not None} | extras
+    if next(list_turns(claim), None) is not None:
+        await _find_turns(makers).begin(claim, inventory)
+    ready = with_uuids(claim, made)
+    if ready != claim:
+        await keeper.prepare_claim(ready, list_capacities(inventory))
+    await makers.specs.write_claim(claim.uid, [_describe(device, extras) for device in ready.devices])
+    return ready
+
+
+async def put_away(
+    claim: PreparedClaim, makers: Makers, keeper: ClaimKeeper, inventory: Inventory | None, why: str
+) -> None:
+    """Take away what was made for a claim, and then its record.
+
+    Raises:
+        NodeagentError: something is still there, and so is the record.
+    """
+    await makers.specs.remove_claim(claim.uid)
+    if next(list_groups(claim), None) is not None:
+        if makers.mps is None:
+            raise ClaimRefused("its GPUs are shared by MPS, and `mps.claims` is off now: turn it on again")
+        await makers.mps.close_claim(claim.uid)
+    for device in claim.devices:
+        if device.is_made:
+            if makers.partitions is None:
+                raise ClaimRefused(f"{device.device} was made for it, and `mig.manage` is off now: turn it on again")
+            await makers.partitions.remove_partition(name_partition(claim, device))
+    if makers.shares is not None:
+        await makers.shares.close_share(claim)
+    if next(list_turns(claim), None) is not None:
+        await _find_turns(makers).end(claim, inventory)
+    await keeper.unprepare_claim(claim.uid, why)
+
+
+def _find_turns(makers: Makers) -> Turns:
+    if makers.turns is None:
+        raise ClaimRefused("the time slice of its GPUs is set, and `claims.time_slices` is off now: turn it on again")
+    return makers.turns
+
+
+async def _make_partitions(
+    claim: PreparedClaim, partitions: PartitionMaking | None, inventory: Inventory
+) -> dict[str, MigUuid]:
+    made: dict[str, MigUuid] = {}
+    for device in claim.devices:
+        if device.is_made:
+            if partitions is None:
+                raise ClaimRefused(f"{device.device} is to be made, and `mig.manage` is off now: turn it on again")
+            wish = plan_partition(device, inventory)
+            made[device.device] = (await partitions.make_partition(name_partition(claim, device), wish)).uuid
+    return made
+
+
+async def _open_daemons(claim: PreparedClaim, mps: MpsClaims | None) -> dict[str, _Extra]:
+    by_gpu: dict[GpuUuid, _Extra] = {}
+    for gpus, sharing in list_groups(claim):
+        if mps is None or sharing.mps is None:
+            raise ClaimRefused("its GPUs are shared by MPS, and `mps.claims` is off now: turn it on again")
+        access = await mps.open_claim(claim.uid, gpus, sharing.mps)
+        by_gpu |= dict.fromkeys(gpus, _Extra(environment=access.environment, mounts=access.mounts))
+    return {device.device: by_gpu[device.gpu] for device in claim.devices if device.gpu in by_gpu}
+
+
+def _describe(device: PreparedDevice, extras: Mapping[str, _Extra]) -> ClaimedSpec:
+    extra = extras.get(device.device, _Extra())
+    name = device.cdi_names[0].partition("=")[2]
+    return ClaimedSpec(name=name, uuid=device.uuid, environment=extra.environment, mounts=extra.mounts)

@@ -1,0 +1,317 @@
+"""What a claim gets on this node: which devices, shared how, by which names; pure.
+
+Owns the checks between an allocation and this node: that it is meant for this driver and this pool, that its devices
+exist, that they go by claims and that nobody else has them.
+Refuses to guess. An error is of one claim alone, says what is wrong with which device, and reaches the pod's event.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from nodeagent.components.claims.opaque import INTERVALS, PlacedWish, Wish, choose_config, read_configs
+from nodeagent.components.claims.turns import OWN, find_turn
+from nodeagent.model.claims import ClaimReference, ClaimResult, DeviceAnswer, ResourceClaim
+from nodeagent.model.errors import ClaimRefused, MpsRefused
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.ids import DeviceUuid, GpuUuid, MigUuid
+from nodeagent.model.journal import ClaimSharing, EndedClaim, GpuPart, PreparedClaim, PreparedDevice, SharingWay
+from nodeagent.model.mig import PartitionWish
+from nodeagent.model.mps import MpsLimits
+from nodeagent.model.offering import Door, Offering
+from nodeagent.rules.cdi_names import CLAIM_KIND, qualify
+from nodeagent.rules.claims.naming import NamedDevice, find_device
+from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
+from nodeagent.rules.mps.limits import resolve_limits
+
+DEVICES_MAX: Final = 128
+"""Devices that one claim may have; the API allows 32, and may allow more some day."""
+ALL_CORES: Final = 100
+_UID: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_SHARE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+
+class Powers(NamedTuple):
+    """What this agent can do for a claim beyond handing out what is there."""
+
+    makes_mig_devices: bool = False
+    runs_mps: bool = False
+    holds_shares: bool = False
+    sets_turns: bool = False
+
+
+class NodeView(NamedTuple):
+    """All of the node that the answer to a claim depends on."""
+
+    inventory: Inventory
+    offering: Offering
+    driver: str
+    pool: str
+    powers: Powers = Powers()
+
+
+def check_reference(reference: ClaimReference) -> None:
+    """See that a claim can be named in a file and to the API server.
+
+    Raises:
+        ClaimRefused: it cannot.
+    """
+    if not _UID.fullmatch(reference.uid):
+        raise ClaimRefused(f"claim {reference.describe()[:200]} has the uid {reference.uid[:80]!r}, which is none")
+    if not (reference.namespace and reference.name):
+        raise ClaimRefused(f"claim {reference.uid} is asked for without namespace or name")
+
+
+def check_claim(reference: ClaimReference, claim: ResourceClaim | None) -> ResourceClaim:
+    """The claim that the kubelet means, allocated and reserved.
+
+    Raises:
+        ClaimRefused: it is gone, another one, or not to be prepared (any longer).
+    """
+    name = reference.describe()
+    if claim is None:
+        raise ClaimRefused(f"there is no claim {name} (any more)")
+    if claim.uid != reference.uid:
+        raise ClaimRefused(f"claim {name} was replaced: it has the uid {claim.uid} now, not {reference.uid}")
+    if not claim.is_allocated:
+        raise ClaimRefused(f"claim {name} is not allocated (any more)")
+    if not claim.pods:
+        raise ClaimRefused(f"claim {name} is reserved for no pod (any more)")
+    return claim
+
+
+def is_late(claim: ResourceClaim, ended: EndedClaim | None) -> bool:
+    """Whether it may be that all pods of a claim have ended: it was put away, and is reserved for nobody since then."""
+    return ended is not None and {pod.uid for pod in claim.pods} <= {pod.uid for pod in ended.pods}
+
+
+def plan_claim(claim: ResourceClaim, view: NodeView, now_seconds: float) -> PreparedClaim:
+    """What is to be made ready; MIG devices that are still to be made have no UUID yet.
+
+    Raises:
+        ClaimRefused: it cannot be had on this node as it is.
+    """
+    own = [result for result in claim.results if result.driver == view.driver]
+    if not own:
+        raise ClaimRefused(f"claim {claim.namespace}/{claim.name} has no device of the driver {view.driver}")
+    if len(own) > DEVICES_MAX:
+        raise ClaimRefused(f"claim {claim.namespace}/{claim.name} has {len(own)} devices; {DEVICES_MAX} are possible")
+    wishes = read_configs(claim.configs, view.driver)
+    chosen = [_choose(result, wishes, view) for result in own]
+    shared = _plan_sharing(chosen, view)
+    devices = tuple(_plan_device(claim.uid, each, shared.get(each.place), view) for each in chosen)
+    return PreparedClaim(
+        uid=claim.uid,
+        namespace=claim.namespace,
+        name=claim.name,
+        devices=devices,
+        since_seconds=now_seconds,
+        pods=claim.pods,
+        is_ready=not any(needs_work(device) for device in devices),
+    )
+
+
+def needs_work(device: PreparedDevice) -> bool:
+    """Whether something must be done for a device that may be cut short half way."""
+    return device.is_made or device.part is not None or _uses_mps(device) or find_turn(device) != OWN
+
+
+def _uses_mps(device: PreparedDevice) -> bool:
+    return device.sharing is not None and device.sharing.way is SharingWay.MPS
+
+
+class _Chosen(NamedTuple):
+    result: ClaimResult
+    device: NamedDevice
+    config: PlacedWish | None
+
+    @property
+    def place(self) -> int:
+        """Of its configuration; devices of one configuration are shared together."""
+        return -1 if self.config is None else self.config.place
+
+
+def _choose(result: ClaimResult, wishes: Sequence[PlacedWish], view: NodeView) -> _Chosen:
+    device = _find(result, view)
+    return _Chosen(result, device, choose_config(wishes, result, is_gpu=device.is_gpu))
+
+
+def _find(result: ClaimResult, view: NodeView) -> NamedDevice:
+    name = result.device[:80]
+    if result.pool != view.pool:
+        raise ClaimRefused(f"device {name} is of pool {result.pool[:80]!r}; this node's is {view.pool}")
+    device = find_device(view.inventory, result.device)
+    if device is None:
+        raise ClaimRefused(f"this node has no device {name}: the GPU is gone, or was cut otherwise since it was chosen")
+    if device.gpu.lost:
+        raise ClaimRefused(f"device {name} is lost: {device.gpu.lost}")
+    if not result.is_admin:
+        closed = view.offering.list_closed([device.gpu], Door.CLAIMS)
+        if closed:
+            raise ClaimRefused(f"device {name} is not given by claims now: {closed[device.gpu.uuid]}")
+    _check_cut(device, can_make=view.powers.makes_mig_devices and not result.is_admin)
+    return device
+
+
+def _check_cut(device: NamedDevice, *, can_make: bool) -> None:
+    if device.is_gpu and device.gpu.mig_devices:
+        raise ClaimRefused(f"device {device.name} is cut into MIG devices and cannot be had whole")
+    if not device.is_gpu and device.mig is None and not can_make:
+        raise ClaimRefused(
+            f"MIG device {device.name} is not there, and is made for a claim only where `claims.mig_on_demand` is on,"
+            " and not to be looked at"
+        )
+
+
+def _plan_sharing(chosen: Sequence[_Chosen], view: NodeView) -> dict[int, ClaimSharing]:
+    """By the place of the configuration how its devices are shared."""
+    shared: dict[int, ClaimSharing] = {}
+    for each in chosen:
+        if each.config is None or each.config.wish.way is None or each.place in shared:
+            continue
+        together = [one.device for one in chosen if one.place == each.place]
+        shared[each.place] = _plan_way(each.config, together, view)
+    return shared
+
+
+def _plan_way(config: PlacedWish, devices: Sequence[NamedDevice], view: NodeView) -> ClaimSharing:
+    wish, where = config.wish, config.describe()
+    if wish.way is SharingWay.TIME_SLICING:
+        if wish.interval != INTERVALS[OWN] and not view.powers.sets_turns:
+            raise ClaimRefused(
+                f"{where}.opaque.parameters.sharing.timeSlicingConfig.interval is {wish.interval!r}: this agent leaves"
+                " the time slice of a GPU as the driver has it; set `claims.time_slices`, or write Default"
+            )
+        return ClaimSharing(way=SharingWay.TIME_SLICING, interval=wish.interval, group=config.place)
+    if not view.powers.runs_mps:
+        raise ClaimRefused(
+            f'{where}: "MPS" is selected as the GPU sharing strategy, but this agent runs no daemon of it:'
+            " set `mps.claims`, or use TimeSlicing"
+        )
+    if any(not device.is_gpu for device in devices):
+        raise ClaimRefused(
+            f"{where}: MPS is for whole GPUs here, and {devices[0].name} is a MIG device: ask for a MIG device for each"
+            " container, or share it by TimeSlicing"
+        )
+    return ClaimSharing(way=SharingWay.MPS, mps=_resolve(wish, devices, where), group=config.place)
+
+
+def _resolve(wish: Wish, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
+    uuids = list(dict.fromkeys(device.gpu.uuid for device in devices))
+    mps = wish.mps
+    try:
+        return resolve_limits(uuids, mps.thread_percentage, mps.memory_bytes, dict(mps.memory_bytes_by_gpu))
+    except MpsRefused as error:
+        raise ClaimRefused(f"{where}.opaque.parameters.sharing.mpsConfig: {error}") from error
+
+
+def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: NodeView) -> PreparedDevice:
+    result, device = chosen.result, chosen.device
+    if result.share_id and not _SHARE.fullmatch(result.share_id):
+        raise ClaimRefused(f"device {device.name} has the share id {result.share_id[:80]!r}, which is none")
+    is_beside = bool(result.share_id) or result.is_admin
+    if is_beside and sharing is not None and sharing.interval not in ("", INTERVALS[OWN]):
+        raise ClaimRefused(
+            f"device {device.name} is had beside others, and a time slice is all of the GPU's: leave the interval out"
+        )
+    uuid: DeviceUuid = device.gpu.uuid if device.is_gpu else device.mig.uuid if device.mig else MigUuid("")
+    is_made = not device.is_gpu and device.mig is None
+    share = f"-{result.share_id}" if result.share_id else ""
+    return PreparedDevice(
+        # The kubelet compares the names of requests as they are; containers name the request, not the alternative.
+        requests=(result.request.partition("/")[0],),
+        pool=result.pool,
+        device=device.name,
+        uuid=uuid,
+        cdi_names=(qualify(CLAIM_KIND, f"{uid}-{device.name}{share}"),),
+        part=_plan_part(result, device, view),
+        gpu=device.gpu.uuid,
+        share_id=result.share_id,
+        is_admin=result.is_admin,
+        sharing=sharing,
+        is_made=is_made,
+    )
+
+
+def _plan_part(result: ClaimResult, device: NamedDevice, view: NodeView) -> GpuPart | None:
+    """How much of the GPU a share is; `None` for all of the device."""
+    if not result.share_id or result.is_admin:
+        return None
+    if not view.powers.holds_shares:
+        raise ClaimRefused(
+            f"device {device.name} is shared between claims, and this agent gives no shares: set `claims.shares`"
+        )
+    cores = _read_consumed(result, "cores", view.driver)
+    memory = _read_consumed(result, "memory", view.driver)
+    return GpuPart(
+        gpu=device.gpu.uuid,
+        cores=min(ALL_CORES, cores or 0),
+        memory_bytes=_find_memory(device.gpu) if memory is None else min(memory, _find_memory(device.gpu)),
+    )
+
+
+def _find_memory(gpu: Gpu) -> int:
+    return gpu.memory_total_bytes
+
+
+def _read_consumed(result: ClaimResult, name: str, driver: str) -> int | None:
+    """How much of a capacity a share is; `None` where nothing is said of it."""
+    text = result.consumed.get(name, result.consumed.get(f"{driver}/{name}"))
+    try:
+        return None if text is None else parse_quantity(text)
+    except QuantityUnreadable as error:
+        raise ClaimRefused(f"device {result.device}: consumedCapacity.{name}: {error}") from error
+
+
+def list_capacities(inventory: Inventory) -> tuple[GpuPart, ...]:
+    """What each GPU has to give to claims that share it."""
+    return tuple(GpuPart(gpu=gpu.uuid, cores=ALL_CORES, memory_bytes=gpu.memory_total_bytes) for gpu in inventory.gpus)
+
+
+def answer_claim(claim: PreparedClaim) -> tuple[DeviceAnswer, ...]:
+    """What the kubelet is told of a claim that is ready."""
+    return tuple(
+        DeviceAnswer(
+            requests=device.requests,
+            pool=device.pool,
+            device=device.device,
+            cdi_names=device.cdi_names,
+            share_id=device.share_id,
+        )
+        for device in claim.devices
+    )
+
+
+def name_partition(claim: PreparedClaim, device: PreparedDevice) -> str:
+    """By which key a MIG device is made for a claim."""
+    return f"{claim.uid}/{device.device}"
+
+
+def plan_partition(device: PreparedDevice, inventory: Inventory) -> PartitionWish:
+    """The MIG device that is to be made.
+
+    Raises:
+        ClaimRefused: it could no longer be made here.
+    """
+    named = find_device(inventory, device.device)
+    if named is None or named.place is None:
+        raise ClaimRefused(f"this node has no place for a MIG device {device.device} (any more)")
+    return PartitionWish(gpu=named.gpu.uuid, profile=named.place.profile.name, start=named.place.start)
+
+
+def list_groups(claim: PreparedClaim) -> Iterator[tuple[tuple[GpuUuid, ...], ClaimSharing]]:
+    """The GPUs that a daemon of MPS is to look after, for each configuration that asks for one."""
+    groups: dict[int, tuple[dict[GpuUuid, None], ClaimSharing]] = {}
+    for device in claim.devices:
+        if device.sharing is not None and device.sharing.way is SharingWay.MPS:
+            groups.setdefault(device.sharing.group, ({}, device.sharing))[0][device.gpu] = None
+    for gpus, sharing in groups.values():
+        yield tuple(gpus), sharing
+
+
+def with_uuids(claim: PreparedClaim, made: Mapping[str, MigUuid]) -> PreparedClaim:
+    """The claim with the MIG devices that were made for it, by name, and ready."""
+    devices = tuple(replace(one, uuid=made.get(one.device, one.uuid)) for one in claim.devices)
+    return replace(claim, devices=devices, is_ready=True)

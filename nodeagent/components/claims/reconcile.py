@@ -1,0 +1,67 @@
+"""Which claims are prepared for nobody any more; pure.
+
+Owns the rule: a claim is put away without being asked to when neither the kubelet nor the API server knows anybody who
+has it, in two looks that lie apart.
+Refuses to conclude anything from a source that cannot be read: unreadable is not gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nodeagent.model.allocation import ClaimedDevice
+from nodeagent.model.claims import ResourceClaim
+from nodeagent.model.journal import PreparedClaim
+
+LOOK_SECONDS: Final = 60.0
+"""Pause between looks; the kubelet puts claims of pods that are gone away by itself in that rhythm."""
+CONFIRM_LOOKS: Final = 10
+"""How many looks a claim that the API server has confirmed is not asked about again."""
+
+
+def list_doubtful(
+    claims: Iterable[PreparedClaim], claimed: Iterable[ClaimedDevice], driver: str
+) -> tuple[PreparedClaim, ...]:
+    """The prepared claims that no container has by the kubelet's list; a pod may have one in none of its containers."""
+    held = {(one.claim_namespace, one.claim) for one in claimed if one.driver == driver}
+    return tuple(claim for claim in claims if (claim.namespace, claim.name) not in held)
+
+
+def explain_end(claim: PreparedClaim, found: ResourceClaim | None) -> str:
+    """Why a claim is over by the API server's word; empty where it is not."""
+    if found is None:
+        return "the claim is gone"
+    if found.uid != claim.uid:
+        return "the claim was replaced by another one of its name"
+    if not found.is_allocated:
+        return "the claim is not allocated any more"
+    return "" if found.pods else "the claim is reserved for no pod any more"
+
+
+class Doubts:
+    """Claims of which one look said that they are over, and those that were confirmed not long ago."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._over: dict[str, int] = {}
+        self._confirmed: dict[str, int] = {}
+
+    def begin(self, doubtful: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
+        """A new look; those of these that are to be asked about now."""
+        self._looks += 1
+        by_uid = {claim.uid: claim for claim in doubtful}
+        self._over = {uid: look for uid, look in self._over.items() if uid in by_uid}
+        self._confirmed = {
+            uid: look for uid, look in self._confirmed.items() if uid in by_uid and self._looks - look < CONFIRM_LOOKS
+        }
+        return tuple(claim for uid, claim in by_uid.items() if uid not in self._confirmed)
+
+    def judge(self, ends: Mapping[str, str]) -> dict[str, str]:
+        """By uid why a claim is to be put away now: those of this look that an earlier one found over too."""
+        sure = {uid: why for uid, why in ends.items() if why and self._over.get(uid, self._looks) < self._looks}
+        for uid, why in ends.items():
+            if why:
+                self._over.setdefault(uid, self._looks)
+            else:
+                self._over.pop(uid, None)
+                self._confirmed[uid] = self._looks
+        return sure

@@ -1,0 +1,1 @@
+"""Gives devices of any vendor to containers, as the configuration describes them."""

@@ -1,0 +1,166 @@
+"""What follows from a look at the host: the devices of each class, what the kubelet is told, what people are told.
+
+Owns how what is remembered of a device meets what is there. A device that is gone is remembered while somebody has it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from nodeagent.config.sections.devices import DeviceClass
+from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, HostDevices, ScanWish, Standing
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.devices.group import (
+    Grouped,
+    list_missing_extras,
+    name_resource,
+    parse_id,
+    plan_classes,
+)
+from nodeagent.rules.devices.health import Judged, describe_gone, judge, judge_files, plan_files
+from nodeagent.rules.ids import find_uuid
+
+CODES = ("device-gone", "device-unhealthy", "devices-missing", "devices-unclear")
+
+
+class Known(NamedTuple):
+    """A device and what is remembered of it."""
+
+    device: HostDevice
+    judged: Judged
+
+
+class Findings(NamedTuple):
+    """What was looked at beside the nodes."""
+
+    texts: Mapping[str, str] = {}
+    """Of files below /sys, by path."""
+    commands: Mapping[DeviceId, str] = {}
+    """By device what its command found; empty where nothing."""
+    is_new: bool = False
+    """Whether this look counts on the way back to healthy: one that repeats the last does not."""
+
+
+def plan_wish(classes: Iterable[DeviceClass]) -> ScanWish:
+    """What to look for."""
+    classes = tuple(classes)
+    patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
+    unnamed = [each for each in classes if not each.nodes]
+    names = [each.sysfs_class for each in unnamed if each.sysfs_class is not None]
+    return ScanWish(
+        patterns=tuple(dict.fromkeys(patterns)),
+        sysfs_classes=tuple(dict.fromkeys(names)),
+        is_pci=any(each.sysfs_class is None for each in unnamed),
+    )
+
+
+def plan_paths(classes: Iterable[DeviceClass], host: HostDevices) -> tuple[str, ...]:
+    """The files of sysfs that are to be read."""
+    grouped = plan_classes(classes, host)
+    paths = [
+        path
+        for each in classes
+        for device in grouped[name_resource(each)].devices
+        for path in plan_files(each, device)
+        if path
+    ]
+    return tuple(dict.fromkeys(paths))
+
+
+def look_at(
+    classes: Sequence[DeviceClass],
+    host: HostDevices,
+    known: Mapping[DeviceId, Known],
+    findings: Findings,
+    held: Mapping[str, Sequence[Allocation]],
+    clean_looks: int,
+) -> dict[DeviceId, Known]:
+    """All devices there are or that somebody has, with the verdict on each."""
+    found: dict[DeviceId, Known] = {}
+    for each in classes:
+        resource = name_resource(each)
+        there = {device.id: device for device in plan_classes(classes, host)[resource].devices}
+        missing = list_missing_extras(each, host)
+        for name, device in there.items():
+            against = [f"{path}, which goes with it, is not there" for path in missing]
+            against += judge_files(each, device, findings.texts)
+            if said := findings.commands.get(name):
+                against.append(said)
+            before = known[name].judged if name in known else None
+            verdict = judge(before, against, is_there=True, clean_looks=clean_looks, counts=findings.is_new)
+            found[name] = Known(_tell(device, verdict), verdict)
+        for device_id in map(DeviceId, held.keys() - there.keys()):
+            if (own_name := parse_id(device_id, resource)) is not None:
+                gone = known[device_id].device if device_id in known else _make_up(device_id, own_name)
+                verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
+                found[device_id] = Known(_tell(gone, verdict), verdict)
+    return found
+
+
+def _make_up(device: DeviceId, name: str) -> HostDevice:
+    """A device that went while no agent was there to see it: of it there is no more than its name."""
+    return HostDevice(id=device, name=name, nodes=(name,))
+
+
+def _tell(device: HostDevice, judged: Judged) -> HostDevice:
+    return replace(device, standing=judged.standing, reason=judged.reason)
+
+
+def plan_table(classes: Iterable[DeviceClass], host: HostDevices, known: Mapping[DeviceId, Known]) -> DeviceTable:
+    """The state as everybody is told it."""
+    classes = tuple(classes)
+    grouped = plan_classes(classes, host)
+    return DeviceTable(classes=tuple(_plan_state(each, grouped[name_resource(each)], known) for each in classes))
+
+
+def _plan_state(device_class: DeviceClass, grouped: Grouped, known: Mapping[DeviceId, Known]) -> DeviceClassState:
+    resource = name_resource(device_class)
+    there = [device.id for device in grouped.devices]
+    gone = sorted(name for name in known if name not in there and parse_id(name, resource) is not None)
+    return DeviceClassState(
+        resource=resource,
+        replicas=device_class.replicas,
+        devices=tuple(known[name].device for name in (*there, *gone) if name in known),
+        problems=grouped.problems,
+    )
+
+
+def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName]) -> dict[str, list[Allocation]]:
+    """Who has which device, by id without share."""
+    wanted, held = set(resources), dict[str, list[Allocation]]()
+    for allocation in table.allocations if table is not None else ():
+        if allocation.resource in wanted:
+            for name in dict.fromkeys(map(find_uuid, allocation.devices)):
+                held.setdefault(name, []).append(allocation)
+    return held
+
+
+def describe_holder(allocation: Allocation) -> str:
+    """The pod, or what is known in its place."""
+    pod = allocation.pod
+    if pod is None:
+        return f"allocation {allocation.number}"
+    name = f"{pod.namespace}/{pod.name}" if pod.name else f"pod {pod.uid}"
+    return f"{name} ({allocation.container})" if allocation.container else name
+
+
+def decide_conditions(
+    classes: Sequence[DeviceClass], table: DeviceTable, held: Mapping[str, Sequence[Allocation]]
+) -> dict[str, dict[str, str]]:
+    """By code, what is wrong with what; all codes are there."""
+    found: dict[str, dict[str, str]] = {code: {} for code in CODES}
+    for each, state in zip(classes, table.classes, strict=True):
+        for device in state.devices:
+            if device.standing is Standing.GONE:
+                holders = [describe_holder(one) for one in held.get(device.id, ())] or ["somebody"]
+                found["device-gone"][device.id] = f"{state.resource}: {describe_gone(device, holders)}"
+            elif device.standing is Standing.UNHEALTHY:
+                found["device-unhealthy"][device.id] = f"{state.resource}: {device.name}: {device.reason}"
+        there = sum(device.standing is not Standing.GONE for device in state.devices)
+        if each.expected is not None and there < each.expected:
+            found["devices-missing"][state.resource] = f"{state.resource}: {there} of {each.expected} are there"
+        if state.problems:
+            found["devices-unclear"][state.resource] = f"{state.resource}: {'; '.join(state.problems)}"
+    return found

@@ -1,0 +1,1 @@
+"""A resource of one class of devices, as the kubelet asks about it."""

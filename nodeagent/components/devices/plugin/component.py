@@ -1,0 +1,74 @@
+"""One class of devices, as the kubelet asks about it: its list, its preferences, its answers.
+
+Outlives the component behind it: while that is built anew the last list stands and is answered for.
+Refuses to answer before the journal holds the allocation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nodeagent.components.devices.offer import ClassOffer, explain_unfitness, select
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.gathered import Gathered
+from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
+from nodeagent.model.ports import AllocationJournal
+from nodeagent.rules.devices.answer import plan_answer
+from nodeagent.rules.devices.prefer import prefer_devices
+
+
+class ClassPlugin:
+    """One resource; implements the port `DevicePlugin`."""
+
+    options = PluginOptions(preferred_allocation=True, pre_start=True)
+
+    def __init__(self, resource: ResourceName, live: LiveSettings, journal: AllocationJournal) -> None:
+        self._resource, self._live, self._journal = resource, live, journal
+        self._list: Gathered[tuple[AdvertisedDevice, ...]] = Gathered(())
+        self._offer: ClassOffer | None = None
+        self._score_nearness: Callable[[], Mapping[str, int]] = dict
+
+    @property
+    def resource(self) -> ResourceName:
+        """The extended resource that this plugin offers."""
+        return self._resource
+
+    def update(self, offer: ClassOffer, score_nearness: Callable[[], Mapping[str, int]]) -> None:
+        """Answer from now on with this; how near devices are to what a container has is asked when it matters."""
+        self._offer, self._score_nearness = offer, score_nearness
+        self._list.put(offer.listed)
+
+    async def wait_devices(self, known: tuple[AdvertisedDevice, ...] | None) -> tuple[AdvertisedDevice, ...]:
+        """The whole list as soon as it differs from `known`, changes gathered for a moment."""
+        return await self._list.wait_other(known, self._live.now.device_plugin.health_coalesce_seconds)
+
+    def prefer(self, available: Sequence[DeviceId], must_include: Sequence[DeviceId], size: int) -> Sequence[DeviceId]:
+        """Those near the GPUs that the container was just given, and near one another."""
+        devices = self._offer.devices if self._offer is not None else {}
+        near, avoid = self._score_nearness(), self._journal.doubtful()
+        return prefer_devices(devices, available, must_include, size, near=near, avoid=avoid)
+
+    async def allocate(self, devices: Sequence[DeviceId]) -> ContainerAnswer:
+        """What one container needs in order to use these devices; durable when it is returned.
+
+        Raises:
+            AllocationError: the devices must not be handed out.
+        """
+        offer = self._offer
+        if offer is None:
+            raise DeviceUnknown(self._resource, ", ".join(devices))
+        selected = select(offer, self._resource, devices)
+        await self._journal.record(self._resource, devices)
+        return plan_answer(offer.device_class, selected, offer.extra_nodes, by_name=offer.by_name)
+
+    async def pre_start(self, devices: Sequence[DeviceId]) -> None:
+        """Learn who starts; refuse only what is broken.
+
+        Raises:
+            DeviceUnhealthy: the container would start on a device that does not work.
+        """
+        if self._offer is not None:
+            for device in devices:
+                if reason := explain_unfitness(self._offer, device):
+                    raise DeviceUnhealthy(device, reason)
+        await self._journal.identify(self._resource, devices)

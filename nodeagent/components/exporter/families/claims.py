@@ -1,0 +1,35 @@
+"""Claims and slices: what is made ready here, and what schedulers see; pure."""
+
+from nodeagent.components.exporter.serving.exposition import Family, make_family
+from nodeagent.model.claims import ClaimBook
+from nodeagent.model.slices import PublishedSlices
+
+
+def build_claim_families(book: ClaimBook | None, slices: PublishedSlices | None) -> tuple[Family, ...]:
+    """All of them; a node that serves no claims has no series."""
+    claims = book.claims.values() if book is not None else ()
+    ready = sum(claim.is_ready for claim in claims)
+    states = [((("state", "ready"),), ready), ((("state", "making"),), len(claims) - ready)]
+    pool = () if slices is None else (("driver", slices.driver), ("pool", slices.pool))
+
+    def tell(name: str, text: str, value: int) -> Family:
+        return make_family(name, "gauge", text, [] if slices is None else [(pool, value)])
+
+    told = slices or PublishedSlices(driver="", pool="")
+    return (
+        make_family(
+            "nodeagent_claims",
+            "gauge",
+            "Claims that have devices of this node, by state: ready, or making while something is made for them.",
+            states if slices is not None else [],
+        ),
+        tell("nodeagent_slices", "Slices in which schedulers are told of this node's devices.", told.slices),
+        tell("nodeagent_slices_generation", "Generation of the pool of slices.", told.generation),
+        tell(
+            "nodeagent_slices_written", "1 while the API server has the slices that it should have.", not told.problem
+        ),
+        tell(
+            "nodeagent_slice_devices", "Devices that claims can have, those that are kept from pods too.", told.devices
+        ),
+        tell("nodeagent_slice_devices_tainted", "Those of them that pods are kept away from.", len(told.tainted)),
+    )

@@ -1,0 +1,1 @@
+"""What containers use of their parts, under the metric names of other programs."""

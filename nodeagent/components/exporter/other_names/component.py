@@ -1,0 +1,47 @@
+"""Answers scrapes in the names of other programs, at an address of their own.
+
+Made when they are asked for: hardly anybody asks.
+"""
+
+from typing import TypeVar
+
+from nodeagent.components.exporter.families.gpu_manager import build_gpu_manager_families
+from nodeagent.components.exporter.families.hami import build_hami_families
+from nodeagent.components.exporter.serving.exposition import render_exposition
+from nodeagent.components.exporter.serving.scrape import TEXT_TYPE
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.edge.http.messages import Answer, Request, Response
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.usage import PartUsage
+from nodeagent.rules.fractions.display import tell_use
+
+T = TypeVar("T")
+_NO_GPUS = Inventory(generation=0)
+
+
+class OtherNames:
+    """What containers use of their parts, as others tell it."""
+
+    def __init__(self, bus: Bus, clock: Clock, host: str) -> None:
+        """`host` is the node's name in labels."""
+        self._bus, self._clock, self._host = bus, clock, host
+
+    async def answer_gpu_manager(self, _request: Request) -> Answer:
+        """Under the names of Tencent's gpu-manager."""
+        pods = tell_use(self._latest(PartUsage) or PartUsage(), self._latest(Inventory) or _NO_GPUS)
+        return Response(render_exposition(build_gpu_manager_families(pods, self._host)), content_type=TEXT_TYPE)
+
+    async def answer_hami(self, _request: Request) -> Answer:
+        """Under the names of HAMi's monitor; what is used only while the sample is not old."""
+        usage, inventory = self._latest(PartUsage) or PartUsage(), self._latest(Inventory) or _NO_GPUS
+        sample = self._latest(NodeSample)
+        if sample is not None and sample.is_old(self._clock.wall()):
+            sample = None
+        families = build_hami_families(usage, inventory, sample, self._host)
+        return Response(render_exposition(families), content_type=TEXT_TYPE)
+
+    def _latest(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None

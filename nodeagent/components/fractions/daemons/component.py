@@ -1,0 +1,46 @@
+"""Waits until the daemon of a part is ready for it: a container that starts before it would find nobody.
+
+Owns how long. Asks nobody for a daemon: whoever looks after them reads from the bindings which there are to be.
+"""
+
+from typing import Final
+
+import anyio
+
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.model.errors import PartsUnavailable
+from nodeagent.model.journal import Binding
+from nodeagent.model.mps import MpsAccess, MpsState
+from nodeagent.rules.mps.parts import explain_part_daemon, plan_part_access, plan_part_limits
+
+DAEMON_SECONDS: Final = 3.0
+"""A start may take five; one that takes longer is asked for again by the kubelet."""
+
+
+class PartDaemons:
+    """Belongs to the component `fractions`."""
+
+    def __init__(self, bus: Bus, live: LiveSettings) -> None:
+        self._bus, self._live = bus, live
+
+    @property
+    def state(self) -> MpsState | None:
+        """The daemons of now; `None` where nobody looks after any."""
+        latest = self._bus.latest(MpsState)
+        return latest.value if latest is not None else None
+
+    async def wait_access(self, binding: Binding) -> MpsAccess:
+        """What its container needs in order to be a client.
+
+        Raises:
+            PartsUnavailable: its daemon is not ready in time.
+        """
+        (part,) = binding.parts
+        limits = plan_part_limits(binding, part.gpu)
+        with anyio.move_on_after(DAEMON_SECONDS), self._bus.watch(MpsState, client="part daemons") as states:
+            while explain_part_daemon(part.gpu, self.state, limits):
+                await anext(states)
+        if reason := explain_part_daemon(part.gpu, self.state, limits):
+            raise PartsUnavailable(f"{part.gpu}: {reason}; see `nodeagent mps`")
+        return plan_part_access(self._live.now, binding)

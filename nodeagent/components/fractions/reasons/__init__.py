@@ -1,0 +1,1 @@
+"""Why containers have the GPUs that they have, and why others wait."""

@@ -1,0 +1,179 @@
+"""Changes one GPU after the other: hides what goes, waits for those who have it, makes the calls, sees what came of it.
+
+Owns what happens between a judgement and the calls, and how long each of it may take.
+Refuses to choose the layout and to judge it: the component has done so.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.components.mig.around import Around
+from nodeagent.components.mig.carry import Carrier, End
+from nodeagent.components.mig.clear import Clearer
+from nodeagent.components.mig.clients import Clients
+from nodeagent.components.mig.session import SessionDesk
+from nodeagent.components.mig.users import Users
+from nodeagent.components.mig.watch import is_told
+from nodeagent.components.mig.wish import Wish
+from nodeagent.model.errors import ControlRefused, NodeagentError
+from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.journal import Change
+from nodeagent.model.mig import GpuChange, Write
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.ports import ChangeKeeper
+from nodeagent.rules.mig.affected import list_affected
+from nodeagent.rules.mig.change import OWNER, ChangeUnreadable, Intent, Outcome, Progress, begin_step, read_progress
+from nodeagent.rules.mig.partitions import read_partitions
+from nodeagent.rules.mig.steps import Goal, plan_writes
+from nodeagent.rules.mig.wanted import Wanted
+
+SEEN_SECONDS: Final = 20.0
+"""How long it may take until what was made is seen."""
+UNSEEN: Final = "it was cut, and is not seen so: see `nodeagent gpu list`"
+TOLD_SECONDS: Final = 2.0
+"""How long the kubelet is given to hear that devices are gone, before those who have them are looked for."""
+BUSY: Final = "mig-change-waits"
+HALF: Final = "mig-half-way"
+
+
+class WishChanged(NodeagentError):
+    """Something else is asked for by now, or somebody else has the GPU."""
+
+
+class Changer:
+    """Changes GPUs; one change at a time has the turn."""
+
+    def __init__(
+        self,
+        around: Around,
+        keeper: ChangeKeeper,
+        sessions: SessionDesk,
+        users: Users,
+        turn: AbstractAsyncContextManager[None],
+        clearer: Clearer,
+        clients: Clients,
+        list_held: Callable[[], Collection[GpuUuid]],
+        now: Callable[[], float],
+    ) -> None:
+        """`turn` is had by one change at a time, whoever makes it; `list_held` are GPUs that are cut for somebody."""
+        self._clients, self._list_held = clients, list_held
+        self._around, self._keeper, self._sessions = around, keeper, sessions
+        self._users, self._turn, self._clearer, self._now = users, turn, clearer, now
+
+    async def change(self, gpu: Gpu, wanted: Wanted, wish: Wish) -> End:
+        """Change one GPU: hide what goes, wait for those who have it, make the calls.
+
+        Raises:
+            WishChanged: it must be judged anew.
+            NodeagentError: nothing was changed.
+        """
+        busy = self._users.list_busy(gpu)
+        writes = plan_writes(Goal(wanted=wanted), read_partitions(gpu), busy=busy)
+        affected = list_affected(gpu, writes)
+        keeps = tuple(device.uuid for device in gpu.mig_devices if device.uuid not in affected)
+        change = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted.describe(), doing="begins", keeps=keeps)
+        try:
+            self._around.show(change)
+            await self._wait_told(affected)
+            await self._wait_free(gpu, affected, change, wish)
+            await self._clients.pause(lambda doing: self._around.show(replace(change, doing=doing)))
+            async with self._turn:
+                if gpu.uuid in self._list_held():
+                    raise WishChanged(wish.layout)
+                before = await (await self._sessions.get()).read(gpu)
+                intent = Intent(layout=wish.layout, wanted=wanted, before=before)
+                number = await self._keeper.begin_change(OWNER, gpu.uuid, begin_step(intent, self._now()))
+                return await self._carry(gpu, number, Progress(intent=intent), change, busy)
+        finally:
+            self._around.clear_condition(BUSY, gpu.uuid)
+            self._around.show(change, is_over=True)
+
+    async def finish(self, change: Change) -> str:
+        """Go on with what another life of the agent has begun, or take it back; says why not where it cannot be.
+
+        A GPU that is gone keeps its change.
+        """
+        try:
+            progress = read_progress(change)
+            gpu = self._around.find_gpu(change.gpu)
+        except (ChangeUnreadable, ControlRefused) as error:
+            self._around.set_condition(HALF, change.gpu, str(error))
+            return str(error)
+        wanted = progress.intent.wanted.describe()
+        shown = GpuChange(gpu=gpu.uuid, index=gpu.index, wanted=wanted, doing="goes on after a restart")
+        self._around.show(shown)
+        try:
+            async with self._turn:
+                await self._carry(gpu, change.number, progress, shown)
+        except NodeagentError as error:
+            self._around.set_condition(HALF, gpu.uuid, str(error))
+            return str(error)
+        finally:
+            await self._sessions.close()
+            self._around.show(shown, is_over=True)
+        return ""
+
+    async def _carry(
+        self, gpu: Gpu, number: int, progress: Progress, shown: GpuChange, busy: frozenset[int] = frozenset()
+    ) -> End:
+        """Carry a change to its end, until what came of it is seen: before, nobody may be given any of it."""
+        carrier = Carrier(self._keeper, await self._sessions.get(), self._teller(shown), self._now)
+        end = await carrier.carry(gpu, number, progress, busy)
+        known = self._around.read(Inventory)
+        await self._keeper.settle_change(number, end.outcome)
+        self._around.tell_end(gpu, end, layout=progress.intent.layout)
+        intent = progress.intent
+        goals = {Outcome.DONE: Goal(wanted=intent.wanted), Outcome.UNDONE: Goal(before=intent.before)}
+        is_seen = await self._wait_seen(gpu.uuid, goals.get(end.outcome), known)
+        return end if is_seen or end.detail else replace(end, detail=UNSEEN)
+
+    async def _wait_told(self, affected: tuple[DeviceUuid, ...]) -> None:
+        """The kubelet knows that these devices are not to be had; without a device plugin nobody has to."""
+
+        def knows() -> bool:
+            state = self._around.read(PluginState)
+            return state is None or is_told(state, affected)
+
+        await self._around.wait_until(knows, TOLD_SECONDS)
+
+    async def _wait_free(self, gpu: Gpu, affected: tuple[DeviceUuid, ...], change: GpuChange, wish: Wish) -> None:
+        """Nobody has or uses what goes.
+
+        Raises:
+            ControlRefused: somebody does, and the change is not to wait, or has waited for too long.
+            WishChanged: something else is asked for by now.
+        """
+        began = self._now()
+        while found := await self._users.find_in_the_way(gpu, affected):
+            clearing = await self._clearer.clear(gpu, found, self._now() - began)
+            if not self._around.is_wished(wish):
+                raise WishChanged(wish.layout)
+            self._around.set_condition(BUSY, gpu.uuid, f"GPU {gpu.index}: {clearing.detail}")
+            self._around.show(replace(change, doing=clearing.doing))
+            await self._sessions.close()
+            await self._clients.give_back()
+            await self._around.wait_news(clearing.again_seconds)
+
+    async def _wait_seen(self, uuid: GpuUuid, goal: Goal | None, known: Inventory | None) -> bool:
+        """Whether what was made is in the inventory before long; without a goal, whether it was looked at anew."""
+        if goal is None:
+            return await self._around.wait_until(lambda: self._around.read(Inventory) is not known, TOLD_SECONDS)
+
+        def is_seen() -> bool:
+            return goal.is_reached(read_partitions(self._around.find_gpu(uuid)))
+
+        return await self._around.wait_until(is_seen, SEEN_SECONDS)
+
+    def _teller(self, change: GpuChange) -> Callable[[Write], None]:
+        done = 0
+
+        def tell(write: Write) -> None:
+            nonlocal done
+            self._around.show(replace(change, doing=write.describe(), done=done))
+            done += 1
+
+        return tell

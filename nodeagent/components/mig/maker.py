@@ -1,0 +1,247 @@
+"""Makes single MIG devices for those who have a key, and takes them away again.
+
+Owns what is somebody's by such a key: for as long as it is, its change stays open in the journal, where each call is
+written down before it is made.
+Refuses to disturb: what lies beside it stays, and MIG is switched only on a GPU that nobody has or uses.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from nodeagent.components.mig.around import Around
+from nodeagent.components.mig.carry import End
+from nodeagent.components.mig.changing import SEEN_SECONDS
+from nodeagent.components.mig.session import SessionDesk
+from nodeagent.components.mig.users import Users
+from nodeagent.model.errors import ControlRefused, GpuError, NodeagentError
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.mig import GpuChange, GpuInstance, PartitionWish, Write, WriteKind
+from nodeagent.model.ports import ChangeKeeper
+from nodeagent.rules.mig.affected import describe_in_the_way
+from nodeagent.rules.mig.change import ChangeUnreadable, Outcome, write_step
+from nodeagent.rules.mig.partitions import LayoutInfeasible
+from nodeagent.rules.mig.single import (
+    OWNER,
+    Holding,
+    Phase,
+    begin_holding,
+    find_instance,
+    phase_step,
+    plan_making,
+    plan_removal,
+    read_holding,
+)
+from nodeagent.rules.mig.steps import RebootNeeded
+
+ROUNDS: Final = 5
+"""Looks at the GPU that one direction takes at most: mode, reset, instance, and the look that finds all well."""
+_MODES: Final = frozenset({WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET})
+
+
+class Maker:
+    """The port `PartitionMaking`, for as long as the component lives."""
+
+    def __init__(
+        self,
+        around: Around,
+        keeper: ChangeKeeper,
+        sessions: SessionDesk,
+        users: Users,
+        turn: AbstractAsyncContextManager[None],
+        now: Callable[[], float],
+    ) -> None:
+        """`turn` is had by one change at a time."""
+        self._around, self._keeper, self._sessions = around, keeper, sessions
+        self._users, self._turn, self._now = users, turn, now
+
+    def partitions(self) -> Mapping[str, PartitionWish] | None:
+        """What each key has."""
+        holdings = self._list()
+        return None if holdings is None else {one.key: one.wish for one in holdings}
+
+    def list_gpus(self) -> frozenset[GpuUuid]:
+        """The GPUs of which any key has something."""
+        return frozenset(one.wish.gpu for one in self._list() or ())
+
+    async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
+        """The MIG device that this key has from now on; the port's contract is in `model.ports`."""
+        async with self._turn:
+            holding = self._find(key)
+            if holding is not None and holding.wish != wish:
+                raise ControlRefused(
+                    f"{key} has {holding.wish.describe()} of {holding.wish.gpu} already: remove it before it gets"
+                    f" {wish.describe()}"
+                )
+            gpu = self._around.find_gpu(wish.gpu)
+            try:
+                return await self._make(gpu, key, wish, holding)
+            except (LayoutInfeasible, RebootNeeded) as error:
+                raise ControlRefused(f"GPU {gpu.index} ({gpu.name}): {_explain(error)}") from error
+            finally:
+                await self._sessions.close()
+
+    async def remove_partition(self, key: str) -> None:
+        """Take away what this key has; the port's contract is in `model.ports`."""
+        async with self._turn:
+            holding = self._find(key)
+            if holding is not None:
+                await self._remove(holding)
+
+    async def finish(self) -> dict[GpuUuid, str]:
+        """Take back what was half made when the agent died, and go on taking away; says what could not be."""
+        left: dict[GpuUuid, str] = {}
+        changes = self._keeper.changes(OWNER) or ()
+        if not changes:
+            return left
+        async with self._turn:
+            for change in changes:
+                try:
+                    holding = read_holding(change)
+                    if holding.phase is not Phase.MADE:
+                        await self._remove(holding)
+                except (ChangeUnreadable, NodeagentError) as error:
+                    left[change.gpu] = str(error)
+        return left
+
+    def _list(self) -> tuple[Holding, ...] | None:
+        changes = self._keeper.changes(OWNER)
+        if changes is None:
+            return None
+        holdings = []
+        for change in changes:
+            try:
+                holdings.append(read_holding(change))
+            except ChangeUnreadable:
+                continue  # `finish` has told of it
+        return tuple(holdings)
+
+    def _find(self, key: str) -> Holding | None:
+        holdings = self._list()
+        if holdings is None:
+            raise ControlRefused("the journal is not known yet: ask again")
+        return next((one for one in holdings if one.key == key), None)
+
+    async def _make(self, gpu: Gpu, key: str, wish: PartitionWish, holding: Holding | None) -> MigDevice:
+        session = await self._sessions.get()
+        partitions = await session.read(gpu)
+        is_own = holding is not None and holding.has_created
+        writes = plan_making(wish, partitions, is_own=is_own)
+        if any(write.kind in _MODES for write in writes):
+            await self._refuse_used(gpu)
+        if holding is None:
+            switched = not partitions.enabled or any(
+                one.switched for one in self._list() or () if one.wish.gpu == gpu.uuid
+            )
+            step = begin_holding(key, wish, self._now(), switched=switched)
+            number = await self._keeper.begin_change(OWNER, gpu.uuid, step)
+            holding = Holding(number=number, key=key, wish=wish, switched=switched)
+        try:
+            await self._reach(gpu, holding, is_own=is_own)
+            if holding.phase is not Phase.MADE:
+                await self._keeper.step_change(holding.number, phase_step(Phase.MADE, self._now()))
+        except (NodeagentError, LayoutInfeasible, RebootNeeded) as error:
+            await self._take_back(key, _explain(error))
+            raise
+        known = self._around.read(Inventory) if writes else None
+        made = find_instance(wish, await session.read(gpu))
+        if writes:
+            self._around.tell_end(gpu, End(outcome=Outcome.DONE), device=wish.describe())
+        device = await self._wait_device(gpu, made, known) if made is not None else None
+        return _require_seen(device, gpu, wish)
+
+    async def _wait_device(self, gpu: Gpu, made: GpuInstance, known: Inventory | None) -> MigDevice | None:
+        """The device in an instance, once an inventory other than the known one has it."""
+
+        def find() -> MigDevice | None:
+            inventory = self._around.read(Inventory)
+            seen = inventory.find_gpu(gpu.uuid) if inventory is not None and inventory is not known else None
+            devices = seen.mig_devices if seen is not None else ()
+            return next((one for one in devices if one.gpu_instance_id == made.id), None)
+
+        await self._around.wait_until(lambda: find() is not None, SEEN_SECONDS)
+        return find()
+
+    async def _reach(self, gpu: Gpu, holding: Holding, *, is_own: bool) -> None:
+        was_reset = False
+        session = await self._sessions.get()
+        for _ in range(ROUNDS):
+            writes = plan_making(holding.wish, await session.read(gpu), is_own=is_own, was_reset=was_reset)
+            if not writes:
+                return
+            for write in writes:
+                was_reset = was_reset or write.kind is WriteKind.RESET
+                is_own = is_own or write.kind is WriteKind.CREATE
+                await self._write(gpu, holding, write)
+        raise GpuError(f"GPU {gpu.index} is not as it shall be although the driver refused nothing")
+
+    async def _write(self, gpu: Gpu, holding: Holding, write: Write) -> None:
+        await self._keeper.step_change(holding.number, write_step((write,), self._now()))
+        keeps = tuple(device.uuid for device in gpu.mig_devices)
+        change = GpuChange(
+            gpu=gpu.uuid, index=gpu.index, wanted=holding.wish.describe(), doing=write.describe(), keeps=keeps
+        )
+        self._around.show(change)
+        try:
+            await (await self._sessions.get()).write(gpu, write)
+        finally:
+            self._around.show(change, is_over=True)
+
+    async def _refuse_used(self, gpu: Gpu) -> None:
+        found = await self._users.find_in_the_way(gpu, (gpu.uuid, *(device.uuid for device in gpu.mig_devices)))
+        if found:
+            names = describe_in_the_way(found)
+            raise ControlRefused(f"GPU {gpu.index} is used by {names}: MIG cannot be switched on now")
+
+    async def _take_back(self, key: str, reason: str) -> None:
+        """After a call that failed: whatever of it is there goes; what cannot stays the key's, and is tried again."""
+        holding = self._find(key)
+        assert holding is not None
+        try:
+            await self._remove(holding, Outcome.UNDONE, reason)
+        except NodeagentError as error:
+            gpu = self._around.find_gpu(holding.wish.gpu)
+            end = End(outcome=Outcome.HALF, detail=f"{reason}; then, on the way back: {error}")
+            self._around.tell_end(gpu, end, device=holding.wish.describe())
+
+    async def _remove(self, holding: Holding, outcome: Outcome = Outcome.DONE, reason: str = "") -> None:
+        gpu = self._around.find_gpu(holding.wish.gpu)
+        others = [one for one in self._list() or () if one.number != holding.number]
+        if holding.phase is not Phase.LEAVING:
+            await self._keeper.step_change(holding.number, phase_step(Phase.LEAVING, self._now()))
+        was_reset, detail = False, reason
+        try:
+            session = await self._sessions.get()
+            for _ in range(ROUNDS):
+                writes = plan_removal(holding, await session.read(gpu), others, was_reset=was_reset)
+                if not writes:
+                    break
+                was_reset = was_reset or writes[0].kind is WriteKind.RESET
+                try:
+                    for write in writes:
+                        await self._write(gpu, holding, write)
+                except NodeagentError as error:
+                    if writes[0].kind not in _MODES:
+                        raise
+                    # The device is gone, which is what was asked for; that MIG stays on keeps nobody waiting.
+                    detail = f"{reason}; MIG stays on: {error}" if reason else f"MIG stays on: {error}"
+                    break
+            else:
+                raise GpuError(f"GPU {gpu.index} is as it was although the driver refused nothing")
+        finally:
+            await self._sessions.close()
+        await self._keeper.settle_change(holding.number, outcome)
+        what = holding.wish.describe()
+        device = f"the end of {what}" if outcome is Outcome.DONE else what
+        self._around.tell_end(gpu, End(outcome=outcome, detail=detail), device=device)
+
+
+def _require_seen(device: MigDevice | None, gpu: Gpu, wish: PartitionWish) -> MigDevice:
+    if device is None:
+        raise ControlRefused(f"GPU {gpu.index}: {wish.describe()} was made, and is not seen: ask again")
+    return device
+
+
+def _explain(error: Exception) -> str:
+    return str(error) or "a reset did not bring MIG into force: boot the node"

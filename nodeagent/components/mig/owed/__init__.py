@@ -1,0 +1,1 @@
+"""What an agent that cuts no GPUs owes to those whom one before it has paused."""

@@ -1,0 +1,1 @@
+"""Daemons of NVIDIA's multi-process service: started, looked after, and ended when nobody needs them."""

@@ -1,0 +1,294 @@
+"""Has a daemon for each GPU that is shared by MPS or of which parts are held by it, and for each claim that asks.
+
+Owns the published `MpsState`, which daemons there are, and who is told of one that ended.
+Refuses to start a second daemon on a GPU, and to forget a GPU that it has changed before it has given it back.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from nodeagent.components.mps.holders import (
+    join_names,
+    list_held,
+    name_clients,
+    name_holders,
+    name_others,
+)
+from nodeagent.components.mps.keeper.component import Keeper, Surroundings
+from nodeagent.components.mps.keeper.modes import ModeDesk
+from nodeagent.components.mps.relay import MpsClaimsRelay
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.errors import MpsRefused
+from nodeagent.model.events import ConfigurationReloaded, MpsDaemonEnded, MpsDaemonStarted
+from nodeagent.model.gpu import ComputeMode, Gpu, Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Change, PartTable
+from nodeagent.model.mps import MpsAccess, MpsClient, MpsLimits, MpsPhase, MpsState
+from nodeagent.model.offering import Door, Offering
+from nodeagent.model.ports import ChangeKeeper, GpuPartitioning, MpsHost, ProcessPlaces
+from nodeagent.rules.mps.access import plan_place, plan_private_access
+from nodeagent.rules.mps.daemons import (
+    OWNER,
+    DaemonKind,
+    Engagement,
+    EngagementUnreadable,
+    Wanted,
+    plan_claim_daemon,
+    plan_share_daemons,
+    read_engagement,
+    refuse_claim,
+)
+from nodeagent.rules.mps.parts import plan_part_daemons
+from nodeagent.rules.offer.resources import plan_offer
+
+V = TypeVar("V")
+
+JOURNAL_RETRY_SECONDS = 1.0
+CLAIM_SECONDS = 30.0
+"""How long a claim waits for its daemon, or for its end, before it is told to ask again."""
+DOWN, WAITS, LOST, UNREADABLE = "mps-daemon-down", "mps-waits", "mps-clients-lost", "mps-record-unreadable"
+WATCHED = (Inventory, Offering, AllocationTable, PartTable, DriverState)
+
+
+class Mps:
+    """The component; implements the port `MpsClaims`."""
+
+    name = "mps"
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        host: MpsHost,
+        *,
+        partitioning: GpuPartitioning,
+        journal: ChangeKeeper,
+        relay: MpsClaimsRelay,
+        places: ProcessPlaces | None = None,
+    ) -> None:
+        """Wire it up; `places` tells the pods of processes."""
+        self._bus, self._conditions, self._live = bus, conditions, live
+        self._journal, self._relay, self._places = journal, relay, places
+        self._around = Surroundings(
+            host=host,
+            modes=ModeDesk(partitioning, anyio.Lock(), partial(anyio.CancelScope, shield=True)),
+            journal=journal,
+            live=live,
+            clock=clock,
+            find_gpu=self._find_gpu,
+            find_obstacle=self._find_obstacle,
+            is_released=self._is_released,
+            name_holders=lambda gpus: name_holders(gpus, self._allocations(), self._parts()),
+            name_others=lambda wanted: name_others(wanted, self._allocations(), self._parts()),
+            name_clients=self._name_clients,
+            tell=lambda _: self._publish(),
+            note_start=self._note_start,
+            note_fault=self._note_fault,
+        )
+        self._keepers: dict[str, Keeper] = {}
+        self._claims: dict[str, Wanted] = {}
+        self._bereaved: dict[str, frozenset[int]] = {}
+        """By daemon: the numbers in the journal of those whose containers lost their work with it."""
+        self._waker, self._told = Waker(), anyio.Event()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Take up what another life of the agent has begun, then follow what is asked for, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._waker.follow, self._bus.watch_all(*WATCHED, client=self.name), name="mps states")
+            tasks.start_soon(
+                self._waker.follow, self._bus.listen(ConfigurationReloaded, client=self.name), name="mps settings"
+            )
+            task_status.started()
+            self._resume(await self._wait_known(), tasks)
+            with self._relay.lead_to(self):
+                while True:
+                    self._refresh(tasks)
+                    await self._waker.wait()
+
+    async def open_claim(self, claim: str, gpus: Sequence[GpuUuid], limits: MpsLimits) -> MpsAccess:
+        """Have a daemon for these GPUs of a claim; the port's contract is in `model.ports`."""
+        wanted = plan_claim_daemon(claim, gpus, limits)
+        for uuid in wanted.gpus:
+            gpu = self._find_gpu(uuid)
+            if gpu is None or gpu.mig_enabled:
+                raise MpsRefused(f"{uuid} is {'not on this node' if gpu is None else 'cut into MIG devices'}")
+        refuse_claim(wanted, [keeper.wanted for keeper in self._keepers.values()])
+        self._claims[wanted.name] = wanted
+        self._waker.wake()
+        with anyio.move_on_after(CLAIM_SECONDS):
+            while True:
+                keeper = self._keepers.get(wanted.name)
+                if keeper is not None and keeper.shown.phase is MpsPhase.READY and keeper.is_wanted:
+                    return plan_private_access(plan_place(self._live.now, wanted.name))
+                if keeper is not None and keeper.shown.phase is MpsPhase.BROKEN:
+                    break
+                await self._told.wait()
+        self._claims.pop(wanted.name, None)
+        self._waker.wake()
+        keeper = self._keepers.get(wanted.name)
+        raise MpsRefused(
+            f"the MPS daemon of the claim is not ready: {keeper.shown.reason if keeper else 'not started'}"
+        )
+
+    async def close_claim(self, claim: str) -> None:
+        """End the daemons of a claim; the port's contract is in `model.ports`."""
+        names = {name for name, one in self._claims.items() if one.owner == claim}
+        names |= {name for name, one in self._keepers.items() if one.wanted.owner == claim}
+        for name in names:
+            self._claims.pop(name, None)
+        self._waker.wake()
+        with anyio.move_on_after(CLAIM_SECONDS):
+            while left := names & self._keepers.keys():
+                await self._told.wait()
+            return
+        reasons = "; ".join(self._keepers[name].shown.reason for name in sorted(left))
+        raise MpsRefused(f"an MPS daemon of the claim has yet to end: {reasons}")
+
+    async def _wait_known(self) -> tuple[Change, ...]:
+        """The GPUs that another life of the agent has changed, once GPUs, doors and journal are known."""
+        while (
+            (changes := self._journal.changes(OWNER)) is None
+            or self._read(Inventory) is None
+            or self._read(Offering) is None
+            or self._read(AllocationTable) is None
+        ):
+            with anyio.move_on_after(JOURNAL_RETRY_SECONDS):
+                await self._waker.wait()
+        return changes
+
+    def _resume(self, changes: Sequence[Change], tasks: TaskGroup) -> None:
+        engaged: dict[str, tuple[Engagement, dict[GpuUuid, tuple[int, ComputeMode]]]] = {}
+        unreadable: dict[str, str] = {}
+        for change in changes:
+            try:
+                engagement = read_engagement(change)
+            except EngagementUnreadable as error:
+                unreadable[change.gpu] = str(error)
+                continue
+            _, gpus = engaged.setdefault(engagement.wanted.name, (engagement, {}))
+            gpus[change.gpu] = (change.number, ComputeMode(engagement.compute_mode))
+        self._conditions.replace(UNREADABLE, unreadable)
+        for name, (engagement, gpus) in engaged.items():
+            if engagement.wanted.kind is DaemonKind.CLAIM:
+                self._claims[name] = engagement.wanted
+            self._begin(Keeper(engagement.wanted, self._around, gpus), tasks)
+
+    def _refresh(self, tasks: TaskGroup) -> None:
+        """Have the daemons that there are to be; those of GPUs that another one still has come when that is gone."""
+        asked = (*self._plan_shares(), *self._claims.values(), *plan_part_daemons(self._parts()))
+        wanted = {one.name: one for one in asked}
+        for keeper in self._keepers.values():
+            target = wanted.get(keeper.wanted.name)
+            fits = target is not None and set(target.gpus) <= set(keeper.wanted.gpus)
+            keeper.want(target.limits if target is not None and fits else None)
+        for one in wanted.values():
+            taken = {gpu for keeper in self._keepers.values() for gpu in keeper.wanted.gpus}
+            if one.name not in self._keepers and not taken & set(one.gpus):
+                self._begin(Keeper(one, self._around), tasks)
+        self._forget_bereaved()
+        self._publish()
+
+    def _plan_shares(self) -> tuple[Wanted, ...]:
+        settings, inventory, offering = self._live.now, self._read(Inventory), self._read(Offering)
+        if settings.sharing.mps is None or inventory is None:
+            return ()
+        closed = offering.list_closed(inventory.gpus, Door.WHOLE) if offering is not None else {}
+        offer = plan_offer(inventory.gpus, settings, frozenset(closed))
+        return plan_share_daemons(offer.devices, settings.mps.daemon_per)
+
+    def _begin(self, keeper: Keeper, tasks: TaskGroup) -> None:
+        self._keepers[keeper.wanted.name] = keeper
+        tasks.start_soon(self._keep, keeper, name=f"mps daemon {keeper.wanted.name}")
+
+    async def _keep(self, keeper: Keeper) -> None:
+        await keeper.run()
+        del self._keepers[keeper.wanted.name]
+        self._publish()
+        self._waker.wake()
+
+    def _publish(self) -> None:
+        daemons = tuple(keeper.shown for keeper in sorted(self._keepers.values(), key=self._order))
+        self._bus.publish_state(MpsState(daemons=daemons), source=self.name)
+        told, self._told = self._told, anyio.Event()
+        told.set()
+        for code, phase in ((DOWN, MpsPhase.BROKEN), (WAITS, MpsPhase.WAITING)):
+            self._conditions.replace(
+                code, {one.name: self._describe(one.gpus, one.reason) for one in daemons if one.phase is phase}
+            )
+
+    def _order(self, keeper: Keeper) -> tuple[bool, int, str]:
+        """As their GPUs are counted, those of GPUs that are gone at the end."""
+        gpu = self._find_gpu(keeper.wanted.gpus[0])
+        return gpu is None, gpu.index if gpu is not None else 0, keeper.wanted.name
+
+    def _describe(self, gpus: Sequence[GpuUuid], reason: str) -> str:
+        found = [self._find_gpu(uuid) for uuid in gpus]
+        names = ", ".join(f"GPU {gpu.index}" for gpu in found if gpu is not None)
+        return f"{names or 'a GPU that is gone'}: {reason}"
+
+    def _note_start(self, keeper: Keeper) -> None:
+        shown = keeper.shown
+        started = MpsDaemonStarted(daemon=shown.name, gpus=shown.gpus, pid=shown.pid or 0)
+        self._bus.publish_fact(started, source=self.name)
+
+    def _note_fault(self, keeper: Keeper, reason: str, clients: tuple[MpsClient, ...]) -> None:
+        """Name those whose work ended with it: who was seen at work, else who has its GPUs."""
+        shown = keeper.shown
+        held = list_held(shown.gpus, self._allocations(), self._parts())
+        at_work = tuple(dict.fromkeys(one.pod or f"process {one.pid}" for one in clients))
+        names = at_work or tuple(dict.fromkeys(held.values()))
+        ended = MpsDaemonEnded(daemon=shown.name, gpus=shown.gpus, reason=reason, pods=names)
+        self._bus.publish_fact(ended, source=self.name)
+        self._log.error("mps_clients_lost", daemon=shown.name, reason=reason, pods=list(names))
+        if held:
+            self._bereaved[shown.name] = frozenset(held)
+            detail = f"{self._describe(shown.gpus, reason)}: {join_names(names)}"
+            self._conditions.set(LOST, key=shown.name, detail=detail)
+
+    def _forget_bereaved(self) -> None:
+        living = {*(one.number for one in self._allocations()), *self._parts().bindings}
+        for name in [name for name, numbers in self._bereaved.items() if not numbers & living]:
+            del self._bereaved[name]
+            self._conditions.clear(LOST, key=name)
+
+    async def _name_clients(self, pids: Sequence[int]) -> tuple[MpsClient, ...]:
+        places = await self._places.read_places(pids) if self._places is not None and pids else {}
+        return name_clients(pids, places, self._allocations(), self._parts())
+
+    def _find_obstacle(self) -> str:
+        driver = self._read(DriverState)
+        return driver.obstacle if driver is not None else "the driver is not known yet"
+
+    def _is_released(self) -> bool:
+        driver = self._read(DriverState)
+        return driver is not None and driver.phase is DriverPhase.RELEASED
+
+    def _find_gpu(self, uuid: GpuUuid) -> Gpu | None:
+        inventory = self._read(Inventory)
+        gpu = inventory.find_gpu(uuid) if inventory is not None else None
+        return gpu if gpu is not None and gpu.uuid == uuid else None
+
+    def _allocations(self) -> tuple[Allocation, ...]:
+        table = self._read(AllocationTable)
+        return table.allocations if table is not None else ()
+
+    def _parts(self) -> PartTable:
+        return self._read(PartTable) or PartTable()
+
+    def _read(self, state: type[V]) -> V | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None

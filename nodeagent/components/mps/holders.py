@@ -1,0 +1,79 @@
+"""Who has the GPUs of a daemon, and whose its clients are; pure.
+
+Owns how they are named. Refuses to look: allocations, parts and places were read beforehand.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nodeagent.model.allocation import Allocation
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Binding, PartTable
+from nodeagent.model.mps import MpsClient
+from nodeagent.model.ports import ProcessPlace
+from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.mps.daemons import DaemonKind, Wanted
+from nodeagent.rules.mps.parts import list_clients, list_others
+from nodeagent.rules.offer.doors import list_part_holders
+
+_NAMED = 4
+"""Those that a sentence names one by one."""
+
+
+def list_allocations(gpus: Collection[GpuUuid], allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
+    """Those that have one of these GPUs, or a share of one."""
+    return tuple(one for one in allocations if any(find_uuid(device) in gpus for device in one.devices))
+
+
+def list_held(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> dict[int, str]:
+    """Those who have these GPUs through a daemon, by their numbers in the journal."""
+    shares = {one.number: name_allocation(one) for one in list_allocations(gpus, allocations)}
+    return shares | {one.number: _name_binding(one) for gpu in gpus for one in list_clients(parts, gpu)}
+
+
+def name_holders(gpus: Collection[GpuUuid], allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
+    """Each of those who have one of these GPUs, by name."""
+    whole = [name_allocation(one) for one in list_allocations(gpus, allocations)]
+    of_parts = [one.describe() for gpu in gpus for one in list_part_holders(gpu, parts)]
+    return tuple(dict.fromkeys((*whole, *of_parts)))
+
+
+def name_others(wanted: Wanted, allocations: Iterable[Allocation], parts: PartTable) -> tuple[str, ...]:
+    """Those who have a GPU of a daemon that is to come, and will not go through it."""
+    if wanted.kind is DaemonKind.CLAIM:
+        return ()
+    if wanted.kind is DaemonKind.SHARES:
+        return name_holders(wanted.gpus, allocations, parts)
+    whole = [name_allocation(one) for one in list_allocations(wanted.gpus, allocations)]
+    return tuple(
+        dict.fromkeys((*whole, *(_name_binding(one) for gpu in wanted.gpus for one in list_others(parts, gpu))))
+    )
+
+
+def name_allocation(one: Allocation) -> str:
+    """`ns/pod (container)`, or its number where the kubelet has not named it."""
+    if one.pod is None:
+        return f"allocation {one.number}"
+    return f"{one.pod.namespace}/{one.pod.name} ({one.container})"
+
+
+def _name_binding(one: Binding) -> str:
+    return f"{one.pod.describe()} ({one.container})"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def name_clients(
+    pids: Sequence[int], places: Mapping[int, ProcessPlace], allocations: Iterable[Allocation], parts: PartTable
+) -> tuple[MpsClient, ...]:
+    """The clients of a server, each with its pod."""
+    pods = [*(one.pod for one in allocations), *(one.pod for one in parts.bindings.values())]
+    names = {pod.uid: pod.describe() for pod in pods if pod is not None}
+    return tuple(MpsClient(pid=pid, pod=_name(places.get(pid), names)) for pid in pids)
+
+
+def _name(place: ProcessPlace | None, names: Mapping[str, str]) -> str:
+    return "" if place is None else names.get(place.pod_uid, place.pod_uid)

@@ -1,0 +1,1 @@
+"""One daemon's life: its GPUs made ready for it, it itself, and all given back."""

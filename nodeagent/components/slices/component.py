@@ -1,0 +1,273 @@
+"""Keeps this node's slices in the API server equal to what claims can have here.
+
+Owns the round: look, plan, write what differs, and the memory of what the server makes of what it is written.
+Refuses to give up: what was not written is tried again until the server has it, what somebody takes away is put back.
+Writes nothing while nothing differs, and asks nothing: one watch tells what others do to our slices.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from random import Random
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskStatus
+from msgspec.structs import replace
+
+from nodeagent.components.slices.describe import Surroundings, group_by_nvlink
+from nodeagent.components.slices.own import OwnWrites
+from nodeagent.components.slices.plan import Abilities, Choices, Sight, judge_kept, plan_contents
+from nodeagent.components.slices.tell import explain_dropped, summarise
+from nodeagent.components.slices.writes import SliceWrite, plan_writes
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import Backoff, BackoffSettings
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.driver import DriverState
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.events import ConfigurationReloaded, SlicesWritten
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import PciAddress
+from nodeagent.model.mig import MigState
+from nodeagent.model.offering import Offering
+from nodeagent.model.ports import PcieRoots, SliceApi
+from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
+
+T = TypeVar("T")
+
+SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
+"""What slices are made of."""
+_RETRY = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
+_REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=120.0)
+"""Between two repairs of what somebody else did: a kubelet that begins takes all slices away, and once is enough."""
+
+
+class Slices:
+    """The slices component."""
+
+    name = "slices"
+    _told: Mapping[str, StoredSlice] | None = None
+    """By the watch."""
+    _planned: tuple[Sight, tuple[SliceContent, ...]] | None = None
+    _written: tuple[SliceContent, ...] | None = None
+    """What the server had when all was as it should be."""
+    _repaired_at: float | None = None
+    _repair_due: float | None = None
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        api: SliceApi,
+        pool: SlicePool,
+        *,
+        note_contents: Callable[[tuple[SliceContent, ...]], None],
+        roots: PcieRoots | None = None,
+        wait_judged: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+        rng: Random | None = None,
+    ) -> None:
+        """Wire it up.
+
+        Without `roots` nothing is told of PCIe trees, as where GPUs are made up. `wait_judged` returns when the GPUs
+        have had their first look: before it, every one of them would be told to be unfit. `note_contents` is given what
+        the server has: too much to be told to everybody, which is counts alone.
+        """
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._api, self._pool, self._roots_of, self._wait_judged = api, pool, roots, wait_judged
+        self._note_contents = note_contents
+        self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
+        self._repairs = Backoff(_REPAIR, self._rng)
+        self._waker, self._news = Waker(), News()
+        self._own = OwnWrites()
+        self._kept: dict[str, tuple[SliceContent, SliceContent | None]] = {}
+        self._abilities = Abilities()
+        self._newest = 0
+        self._roots: dict[PciAddress, str] = {}
+        self._asked: frozenset[PciAddress] = frozenset()
+        self._around = Surroundings()
+        self._log = get_logger(component=self.name)
+
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Follow and write until cancelled; started before any answer, for there may be none."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                self._waker.follow, self._bus.watch_all(*SEEN, ClusterNode, client=self.name), name="slices states"
+            )
+            tasks.start_soon(
+                self._waker.follow, self._bus.listen(ConfigurationReloaded, client=self.name), name="slices settings"
+            )
+            tasks.start_soon(self._follow_forever, name="slices watch")
+            task_status.started()
+            await self._wait_judged()
+            await self._publish_forever()
+
+    async def _follow_forever(self) -> None:
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            began = self._clock.monotonic()
+            try:
+                async with aclosing(self._api.follow_slices()) as tables:
+                    async for table in tables:
+                        self._told = table
+                        self._own.settle(table)
+                        self._waker.wake()
+            except NodeagentError as error:
+                self._note_failure(error)
+            self._told = None
+            self._own.forget()
+            await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
+
+    async def _publish_forever(self) -> None:
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            await self._waker.wait()
+            try:
+                while await self._publish():
+                    backoff = Backoff(_RETRY, self._rng)
+            except NodeagentError as error:
+                self._note_failure(error)
+                # What changes meanwhile waits no longer than this.
+                await anyio.sleep(backoff.delay_after_failure(ran_seconds=0))
+                self._waker.wake()
+
+    async def _publish(self) -> bool:
+        """One round; returns whether anything was written, after which it is to be looked again."""
+        sight = await self._look()
+        if self._told is None or sight is None:
+            return False
+        stored = self._own.put_over(self._told)
+        contents = self._plan(sight)
+        writes = plan_writes(self._pool, contents, stored, self._kept, newest=self._newest)
+        if not writes:
+            self._note_done(contents, stored)
+            return False
+        if contents == self._written and await self._pause_before_repair():
+            return True
+        cause = self._news.take(*(self._bus.latest(state) for state in SEEN))
+        node = self._find(ClusterNode)
+        uid = node.uid if node is not None else await self._api.read_node_uid()
+        for write in writes:
+            await self._write(write, uid)
+        fact = SlicesWritten(
+            pool=self._pool.node,
+            written=tuple(one.name for one in writes if one.kind != "delete"),
+            removed=tuple(one.name for one in writes if one.kind == "delete"),
+            generation=self._newest,
+        )
+        self._bus.publish_fact(fact, source=self.name, cause=cause)
+        self._log.info("slices_written", written=len(fact.written), removed=len(fact.removed), generation=self._newest)
+        return True
+
+    async def _pause_before_repair(self) -> bool:
+        """Nothing of ours has changed: somebody else did something, and may not have finished. Returns whether to wait.
+
+        What does change of ours meanwhile is written at once.
+        """
+        now = self._clock.monotonic()
+        if self._repair_due is None:
+            ran = _REPAIR.stable_seconds if self._repaired_at is None else now - self._repaired_at
+            self._repair_due = now + self._repairs.delay_after_failure(ran_seconds=ran)
+        if now < self._repair_due:
+            with anyio.move_on_after(self._repair_due - now):
+                await self._waker.wait()
+            return True
+        self._repaired_at, self._repair_due = now, None
+        return False
+
+    async def _look(self) -> Sight | None:
+        inventory, health, offering = self._find(Inventory), self._find(HealthReport), self._find(Offering)
+        if inventory is None or health is None or offering is None:
+            return None
+        await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
+        driver, settings = self._find(DriverState), self._live.now.claims
+        around = self._around
+        if driver is not None and driver.driver_version:
+            # A driver that is away for a while is no other one.
+            around = replace(around, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
+        self._around = replace(around, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
+        return Sight(
+            inventory=inventory,
+            health=health,
+            offering=offering,
+            choices=Choices(
+                driver=self._pool.driver,
+                on_demand=settings.mig_on_demand,
+                shares=settings.shares,
+                taints=settings.slices.taints,
+            ),
+            around=self._around,
+            mig=self._find(MigState),
+            abilities=self._abilities,
+        )
+
+    async def _read_roots(self, addresses: frozenset[PciAddress]) -> None:
+        if self._roots_of is None or addresses <= self._asked:
+            return
+        try:
+            self._roots = {**await self._roots_of.read_roots(addresses)}
+            self._asked = addresses
+        except NodeagentError as error:
+            # An attribute that may be left out holds nothing up.
+            self._log.warning("pcie_roots_not_read", reason=str(error))
+
+    def _plan(self, sight: Sight) -> tuple[SliceContent, ...]:
+        if self._planned is None or self._planned[0] != sight:
+            self._planned = (sight, plan_contents(sight))
+        return self._planned[1]
+
+    async def _write(self, write: SliceWrite, node_uid: str) -> None:
+        """One write; what the server answers is what there is, until the watch says otherwise."""
+        numbers = (write.generation, write.slice_count)
+        if write.kind == "delete":
+            assert write.stored is not None
+            await self._api.delete(write.stored)
+            self._own.note_deleted(write.stored)
+            return
+        answer = (
+            await self._api.create(write.name, write.content, numbers, node_uid)
+            if write.stored is None
+            else await self._api.update(write.stored, write.content, numbers, node_uid)
+        )
+        self._own.note_written(answer)
+        self._newest = max(self._newest, write.generation)
+        self._note_kept(write, answer)
+
+    def _note_kept(self, write: SliceWrite, answer: StoredSlice) -> None:
+        if answer.content == write.content:
+            self._kept.pop(write.name, None)
+            return
+        self._kept[write.name] = (write.content, answer.content)
+        self._abilities = judge_kept(write.content, answer.content, self._abilities)
+        self._log.warning("slice_not_kept_whole", slice=write.name, reason=explain_dropped(self._abilities))
+
+    def _note_done(self, contents: Sequence[SliceContent], stored: Mapping[str, StoredSlice]) -> None:
+        self._written = tuple(contents)
+        self._note_contents(self._written)
+        self._newest = max((self._newest, *(one.generation for one in stored.values())))
+        self._bus.publish_state(summarise(self._pool, contents, self._newest), source=self.name)
+        self._conditions.clear("slices-not-written")
+        dropped = explain_dropped(self._abilities) if self._kept or self._abilities != Abilities() else ""
+        if dropped:
+            self._conditions.set("slices-not-kept", detail=dropped)
+        else:
+            self._conditions.clear("slices-not-kept")
+
+    def _note_failure(self, error: NodeagentError) -> None:
+        before = self._find(PublishedSlices) or PublishedSlices(driver=self._pool.driver, pool=self._pool.node)
+        if before.problem != str(error):
+            self._log.warning("slices_not_written", reason=str(error))
+        self._bus.publish_state(replace(before, problem=str(error)), source=self.name)
+        self._conditions.set("slices-not-written", detail=str(error))
+
+    def _find(self, state: type[T]) -> T | None:
+        envelope = self._bus.latest(state)
+        return envelope.value if envelope is not None else None

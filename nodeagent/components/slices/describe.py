@@ -1,0 +1,173 @@
+"""What is told of a device: attributes and capacities, by the names that NVIDIA's driver gives them.
+
+Owns those names, so that selectors and classes that were written for that driver keep their meaning, and those of the
+API itself. What is unknown of a device is left out: a selector that asks for it does not match.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nodeagent.model.gpu import Gpu, GpuPair, MigDevice
+from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.slices import Attribute, Capacity, ShareRule, Version
+from nodeagent.model.values import Value
+from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places
+
+STANDARD: Final = "resource.kubernetes.io"
+CORES: Final = 100
+MIB: Final = 1 << 20
+_TEXT_BYTES: Final = 64
+_NUMBERS: Final = re.compile(r"\d+")
+_VERSION_PARTS: Final = 3
+
+
+class Surroundings(Value, frozen=True):
+    """What is told of devices and is not in the GPU itself."""
+
+    driver_version: str = ""
+    cuda_version: tuple[int, int] | None = None
+    roots: Mapping[PciAddress, str] = {}
+    """The root of the PCIe tree above each GPU."""
+    groups: Mapping[GpuUuid, str] = {}
+    """Of GPUs that reach one another over NVLink."""
+
+
+def describe_attributes(device: NamedDevice, around: Surroundings, *, on_demand: bool = False) -> dict[str, Attribute]:
+    """What selectors can ask for; of what is made on demand the same whether it has been made or not."""
+    gpu = device.gpu
+    named: Iterator[tuple[str, Attribute | None]] = iter(
+        (
+            *_list_kind(device, on_demand=on_demand),
+            ("productName", _cut(gpu.name)),
+            ("brand", _cut(gpu.brand)),
+            ("architecture", _cut(gpu.architecture)),
+            ("cudaComputeCapability", _join_version(gpu.compute_capability)),
+            ("driverVersion", parse_version(around.driver_version)),
+            ("cudaDriverVersion", _join_version(around.cuda_version)),
+            ("nvlinkClique", _name_clique(gpu)),
+            ("nvlinkGroup", around.groups.get(gpu.uuid)),
+            (f"{STANDARD}/pciBusID", gpu.pci.address),
+            (f"{STANDARD}/pcieRoot", around.roots.get(gpu.pci.address)),
+            (f"{STANDARD}/numaNode", gpu.numa_node),
+        )
+    )
+    return {name: value for name, value in named if value is not None and value != ""}
+
+
+def _list_kind(device: NamedDevice, *, on_demand: bool) -> tuple[tuple[str, Attribute | None], ...]:
+    if device.is_gpu:
+        # NVIDIA's driver told the index once, and selectors that were written then still ask for it.
+        return (("type", "gpu"), ("uuid", device.gpu.uuid), ("index", device.gpu.index))
+    uuid = device.mig.uuid if device.mig is not None and not on_demand else None
+    return (("type", "mig"), ("parentUUID", device.gpu.uuid), ("profile", _find_profile(device)), ("uuid", uuid))
+
+
+def _find_profile(device: NamedDevice) -> str:
+    if device.place is not None and device.mig is None:
+        return device.place.profile.name
+    assert device.mig is not None
+    return device.mig.profile
+
+
+def _cut(text: str) -> str:
+    """No more than a value may have, and no half character."""
+    return text.encode()[:_TEXT_BYTES].decode(errors="ignore")
+
+
+def parse_version(text: str) -> Version | None:
+    """Three numbers without leading zeros, as versions are compared; `None` of what begins with no number."""
+    numbers = [str(int(each)) for each in _NUMBERS.findall(text)[:_VERSION_PARTS]]
+    return Version(text=".".join((*numbers, "0", "0")[:_VERSION_PARTS])) if numbers else None
+
+
+def _join_version(numbers: tuple[int, int] | None) -> Version | None:
+    return None if numbers is None else Version(text=f"{numbers[0]}.{numbers[1]}.0")
+
+
+def _name_clique(gpu: Gpu) -> str | None:
+    fabric = gpu.fabric
+    if fabric is None or not fabric.has_place:
+        return None
+    return f"{fabric.cluster_uuid.lower()}.{fabric.clique_id}"
+
+
+def describe_capacity(device: NamedDevice, *, on_demand: bool) -> dict[str, Capacity]:
+    """How much it has, of one that a single claim gets; of GPUs that are cut on demand, how much that can be."""
+    if device.is_gpu:
+        found = count_most(device.gpu) if on_demand else {"memory": device.gpu.memory_total_bytes}
+    elif device.place is not None and on_demand:
+        found = count_place(device.place)
+    else:
+        assert device.mig is not None
+        found = _count_instance(device.mig) | dict(_list_slots(device.mig))
+    return {name: Capacity(value=value) for name, value in found.items() if value or name != "memory"}
+
+
+def describe_shares(device: NamedDevice) -> dict[str, Capacity]:
+    """How much a GPU has that several claims divide among them: one that names nothing has all of its memory."""
+    whole = device.gpu.memory_total_bytes // MIB * MIB
+    return {
+        "memory": Capacity(
+            value=device.gpu.memory_total_bytes, share=ShareRule(default=whole, least=MIB, step=MIB, most=whole)
+        ),
+        # Who does not say how much of the compute it wants uses what others leave.
+        "cores": Capacity(value=CORES, share=ShareRule(default=0, least=0, step=1, most=CORES)),
+    }
+
+
+def can_be_shared(device: NamedDevice) -> bool:
+    """Whether there is anything to divide."""
+    return device.is_gpu and device.gpu.memory_total_bytes >= 2 * MIB
+
+
+def count_place(place: MigPlace) -> dict[str, int]:
+    """What an instance has that is made here."""
+    profile = place.profile
+    return {
+        "memory": profile.memory_mib * MIB,
+        "multiprocessors": profile.multiprocessor_count,
+        "copyEngines": profile.copy_engine_count,
+        "decoders": profile.decoder_count,
+        "encoders": profile.encoder_count,
+        "jpegEngines": profile.jpeg_count,
+        "ofaEngines": profile.ofa_count,
+    }
+
+
+def count_most(gpu: Gpu) -> dict[str, int]:
+    """The most of each that an instance on this GPU can have: what there is to be divided."""
+    most: dict[str, int] = {}
+    for place in list_places(gpu):
+        for name, value in count_place(place).items():
+            most[name] = max(value, most.get(name, 0))
+    return most
+
+
+def _count_instance(mig: MigDevice) -> dict[str, int]:
+    has = mig.attributes
+    return {
+        "memory": has.memory_mib * MIB,
+        "multiprocessors": has.multiprocessor_count,
+        "copyEngines": has.shared_copy_engine_count,
+        "decoders": has.shared_decoder_count,
+        "encoders": has.shared_encoder_count,
+        "jpegEngines": has.shared_jpeg_count,
+        "ofaEngines": has.shared_ofa_count,
+    }
+
+
+def _list_slots(mig: MigDevice) -> Iterator[tuple[str, int]]:
+    if mig.placement_start is not None:
+        for slot in range(mig.placement_start, mig.placement_start + (mig.placement_size or 1)):
+            yield f"memorySlice{slot}", 1
+
+
+def group_by_nvlink(pairs: tuple[GpuPair, ...]) -> dict[GpuUuid, str]:
+    """A name for each set of GPUs that reach one another over NVLink, be it by others; none for one alone."""
+    groups: dict[GpuUuid, set[GpuUuid]] = {}
+    for pair in pairs:
+        if pair.nvlink_count:
+            joined = groups.get(pair.left, {pair.left}) | groups.get(pair.right, {pair.right})
+            groups |= dict.fromkeys(joined, joined)
+    return {uuid: min(members) for uuid, members in groups.items()}

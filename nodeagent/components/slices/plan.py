@@ -1,0 +1,142 @@
+"""What this node's slices hold: every device that claims can have, packed as the API allows.
+
+Owns the limits of a slice and the order of devices. A scheduler takes what comes first, so GPUs come in their order and
+parts of one GPU follow one another. Refuses what the API server does not keep: a device that cannot be tainted is left
+out while it is ill, and what cannot be counted is not divided.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from nodeagent.components.slices.counters import count_gpu, count_need
+from nodeagent.components.slices.describe import (
+    Surroundings,
+    can_be_shared,
+    describe_attributes,
+    describe_capacity,
+    describe_shares,
+)
+from nodeagent.components.slices.taints import decide_taints, explain_closed
+from nodeagent.config.sections.claim_slices import TaintRule
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.mig import MigState
+from nodeagent.model.offering import Door, Offering
+from nodeagent.model.slices import KEEPING_AWAY, CounterSet, DeviceTaint, SliceContent, SliceDevice
+from nodeagent.model.values import Value
+from nodeagent.rules.claims.naming import NamedDevice, list_devices, list_places
+
+DEVICES_MAX: Final = 64
+"""Of a slice whose devices have taints or counters; held to at all times, so that a taint moves no device."""
+SETS_MAX: Final = 8
+
+
+class Abilities(Value, frozen=True):
+    """What the API server keeps of what it is told; it drops silently what its feature gates do not allow."""
+
+    taints: bool = True
+    counters: bool = True
+    shares: bool = True
+
+
+class Choices(Value, frozen=True):
+    """What the settings say of slices."""
+
+    driver: str
+    on_demand: bool = False
+    shares: bool = False
+    taints: tuple[TaintRule, ...] = ()
+
+
+class Sight(Value, frozen=True):
+    """All that slices are made of."""
+
+    inventory: Inventory
+    health: HealthReport
+    offering: Offering
+    choices: Choices
+    around: Surroundings = Surroundings()
+    mig: MigState | None = None
+    abilities: Abilities = Abilities()
+
+
+def plan_contents(sight: Sight) -> tuple[SliceContent, ...]:
+    """The slices of this node, in order; one that is empty where there is nothing to give."""
+    on_demand = sight.choices.on_demand and sight.abilities.counters
+    named = list_devices(sight.inventory, sight.offering.list_behind(Door.CLAIMS), on_demand=on_demand)
+    sets, groups = [], []
+    for _, found in groupby(named, lambda one: one.gpu.uuid):
+        devices = tuple(found)
+        gpu = devices[0].gpu
+        is_cut = on_demand and bool(list_places(gpu))
+        if is_cut:
+            sets.append(count_gpu(gpu))
+        groups.append(tuple(_render_group(sight, devices, on_demand=is_cut)))
+    return (
+        *(SliceContent(counter_sets=chunk) for chunk in _chunk(sets)),
+        *(SliceContent(devices=devices) for devices in pack(groups)),
+    )
+
+
+def _chunk(sets: Sequence[CounterSet]) -> Iterator[tuple[CounterSet, ...]]:
+    for first in range(0, len(sets), SETS_MAX):
+        yield tuple(sets[first : first + SETS_MAX])
+
+
+def pack(groups: Iterable[Sequence[SliceDevice]]) -> Iterator[tuple[SliceDevice, ...]]:
+    """As few slices as can be, with the devices of a GPU together where they fit."""
+    page: list[SliceDevice] = []
+    for group in groups:
+        if page and len(page) + len(group) > DEVICES_MAX:
+            yield tuple(page)
+            page = []
+        page.extend(group)
+        while len(page) > DEVICES_MAX:
+            yield tuple(page[:DEVICES_MAX])
+            page = page[DEVICES_MAX:]
+    # Empty where there is nothing at all: a pool without any slice is one of which nobody knows that it is there.
+    yield tuple(page)
+
+
+def _render_group(sight: Sight, devices: Iterable[NamedDevice], *, on_demand: bool) -> Iterator[SliceDevice]:
+    for device in devices:
+        taints = _decide_taints(sight, device)
+        if sight.abilities.taints or not any(taint.effect in KEEPING_AWAY for taint in taints):
+            yield _render(sight, device, taints if sight.abilities.taints else (), on_demand=on_demand)
+
+
+def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]:
+    driver = sight.choices.driver
+    is_open = device.gpu.uuid in sight.offering.list_open(Door.CLAIMS)
+    return (
+        *explain_closed(device, driver, is_open=is_open, mig=sight.mig),
+        *decide_taints(device, sight.health, driver, sight.choices.taints),
+    )
+
+
+def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], *, on_demand: bool) -> SliceDevice:
+    is_shared = sight.choices.shares and sight.abilities.shares and not on_demand and can_be_shared(device)
+    return SliceDevice(
+        name=device.name,
+        attributes=describe_attributes(device, sight.around, on_demand=on_demand),
+        capacity=describe_shares(device) if is_shared else describe_capacity(device, on_demand=on_demand),
+        consumes=count_need(device) if on_demand else None,
+        taints=taints,
+        is_shared=is_shared,
+    )
+
+
+def judge_kept(written: SliceContent, kept: SliceContent | None, before: Abilities) -> Abilities:
+    """What the API server can be told from now on, after what it kept of what was written."""
+    if kept is None or kept == written:
+        return before
+    found = {one.name: one for one in kept.devices}
+    pairs = [(one, found[one.name]) for one in written.devices if one.name in found]
+    return Abilities(
+        taints=before.taints and not any(ours.taints and not theirs.taints for ours, theirs in pairs),
+        counters=before.counters
+        and len(written.counter_sets) == len(kept.counter_sets)
+        and not any(ours.consumes is not None and theirs.consumes is None for ours, theirs in pairs),
+        shares=before.shares and not any(ours.is_shared and not theirs.is_shared for ours, theirs in pairs),
+    )

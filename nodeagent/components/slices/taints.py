@@ -1,0 +1,62 @@
+"""What keeps pods away from a device: what is wrong with it, and what is being done with its GPU.
+
+Owns keys and effects. Each finding of health has a taint of its own, so that a claim can tolerate one and no other; the
+rules of the settings say what it does, and where none fits, a device with which nobody should work gets nobody new.
+"""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+from nodeagent.config.sections.claim_slices import TaintRule
+from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
+from nodeagent.model.mig import MigState
+from nodeagent.model.slices import DeviceTaint, TaintEffect
+from nodeagent.rules.claims.naming import NamedDevice
+
+CLOSED: Final = "closed"
+CHANGING: Final = "changing"
+_TAINTS_MAX: Final = 16
+_NOT_JUDGED: Final = FoundFault(key="no-verdict", verdict=Verdict.UNKNOWN)
+_RANK: Final[dict[TaintEffect, int]] = {"NoExecute": 0, "NoSchedule": 1, "None": 2}
+
+
+def decide_taints(
+    device: NamedDevice, health: HealthReport, driver: str, rules: Sequence[TaintRule]
+) -> tuple[DeviceTaint, ...]:
+    """What is wrong with it, the worst first."""
+    judged = health.find_device(device.mig.uuid) if device.mig is not None else None
+    # What was just made has no verdict of its own yet; its GPU's is all that is known of it.
+    judged = judged or health.find_device(device.gpu.uuid)
+    taints = [
+        DeviceTaint(key=f"{driver}/{each.key}", value=each.verdict.value, effect=_decide_effect(each, rules))
+        for each in _list_findings(judged)
+    ]
+    return tuple(sorted(taints, key=lambda one: (_RANK[one.effect], one.key))[:_TAINTS_MAX])
+
+
+def _list_findings(judged: DeviceHealth | None) -> Iterator[FoundFault]:
+    if judged is None:
+        yield _NOT_JUDGED
+    elif judged.findings or judged.verdict is Verdict.HEALTHY:
+        yield from judged.findings
+    else:
+        yield FoundFault(key=judged.verdict.value, verdict=judged.verdict)
+
+
+def _decide_effect(finding: FoundFault, rules: Sequence[TaintRule]) -> TaintEffect:
+    for rule in rules:
+        if fnmatchcase(finding.key, rule.finding) or rule.finding == finding.verdict.value:
+            return rule.effect
+    return "None" if finding.verdict in (Verdict.HEALTHY, Verdict.SUSPECT) else "NoSchedule"
+
+
+def explain_closed(device: NamedDevice, driver: str, *, is_open: bool, mig: MigState | None) -> tuple[DeviceTaint, ...]:
+    """What besides its health keeps pods away: a door that waits for those who are inside, a layout that changes."""
+    taints = []
+    if not is_open:
+        taints.append(DeviceTaint(key=f"{driver}/{CLOSED}", value="", effect="NoSchedule"))
+    uuid = device.mig.uuid if device.mig is not None else device.gpu.uuid
+    if mig is not None and mig.explain_hidden(device.gpu.uuid, uuid):
+        taints.append(DeviceTaint(key=f"{driver}/{CHANGING}", value="", effect="NoSchedule"))
+    return tuple(taints)

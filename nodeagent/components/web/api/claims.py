@@ -1,0 +1,101 @@
+"""Claims as the API tells them: what is ready for whom, what was refused, and how the driver stands; pure."""
+
+from collections.abc import Iterable, Iterator
+
+from nodeagent.core.values import ActiveCondition
+from nodeagent.model.allocation import Allocation, AllocationSource, AllocationTable, ClaimTable, PodIdentity
+from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.values import Value
+
+REFUSED = "claim-refused"
+"""The condition that is set for each claim that is refused."""
+
+
+class ClaimHolder(Value, frozen=True):
+    """One who has a claim: a container by the kubelet's list, else a pod that the claim was reserved for."""
+
+    pod: PodIdentity
+    container: str = ""
+
+
+class ClaimRecord(Value, frozen=True):
+    """A claim that is ready, or is being made so."""
+
+    claim: PreparedClaim
+    holders: tuple[ClaimHolder, ...] = ()
+
+
+class RefusedRecord(Value, frozen=True):
+    """A claim that was not made ready or not put away when the kubelet asked last."""
+
+    claim: str
+    """`namespace/name`."""
+    reason: str
+    since_seconds: float
+
+
+class ClaimsRecord(Value, frozen=True):
+    """All of them."""
+
+    standing: ClaimStanding | None = None
+    """`None` where claims are not served."""
+    prepared: tuple[ClaimRecord, ...] = ()
+    refused: tuple[RefusedRecord, ...] = ()
+
+
+def record_claims(
+    book: ClaimBook | None,
+    table: ClaimTable | None,
+    standing: ClaimStanding | None,
+    conditions: Iterable[ActiveCondition],
+) -> ClaimsRecord:
+    """The record of this moment."""
+    prepared = sorted((book or ClaimBook()).claims.values(), key=lambda one: (one.namespace, one.name))
+    return ClaimsRecord(
+        standing=standing,
+        prepared=tuple(ClaimRecord(claim=claim, holders=tuple(_list_holders(claim, table))) for claim in prepared),
+        refused=tuple(
+            RefusedRecord(claim=one.key, reason=one.detail.removeprefix(f"{one.key}: "), since_seconds=one.since)
+            for one in sorted(conditions, key=lambda one: one.key)
+            if one.code == REFUSED
+        ),
+    )
+
+
+def join_claims(
+    allocations: AllocationTable | None, book: ClaimBook | None, table: ClaimTable | None
+) -> AllocationTable | None:
+    """Who holds what, those who have it by a claim with them: a line for each container."""
+    if book is None or not book.claims:
+        return allocations
+    living = allocations.allocations if allocations is not None else ()
+    claimed = (one for claim in book.claims.values() for one in _list_allocations(claim, table))
+    return AllocationTable(allocations=(*living, *claimed))
+
+
+def _list_allocations(claim: PreparedClaim, table: ClaimTable | None) -> Iterator[Allocation]:
+    devices = tuple(DeviceId(device.uuid) for device in claim.devices if device.uuid)
+    for holder in _list_holders(claim, table) if devices else ():
+        yield Allocation(
+            number=0,
+            resource=ResourceName(f"claim {claim.describe()}"),
+            devices=devices,
+            since_seconds=claim.since_seconds,
+            pod=holder.pod,
+            container=holder.container,
+            source=AllocationSource.CLAIM,
+        )
+
+
+def _list_holders(claim: PreparedClaim, table: ClaimTable | None) -> Iterator[ClaimHolder]:
+    """The containers that have it now, else the pods that it was made ready for."""
+    meant = (claim.namespace, claim.name)
+    known = {(pod.namespace, pod.name): pod for pod in claim.pods}
+    found = dict.fromkeys(
+        ClaimHolder(pod=known.get((one.pod.namespace, one.pod.name), one.pod), container=one.container)
+        for one in (table.devices if table is not None else ())
+        if (one.claim_namespace, one.claim) == meant
+    )
+    yield from found or (ClaimHolder(pod=pod) for pod in claim.pods)

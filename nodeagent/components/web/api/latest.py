@@ -1,0 +1,54 @@
+"""What scripts are told under each path: the newest state of one part, or a record of several."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from nodeagent.components.web.api.claims import record_claims
+from nodeagent.components.web.api.parts import record_parts
+from nodeagent.components.web.api.records import GpusRecord, StateRecord
+from nodeagent.core.values import ActiveCondition
+from nodeagent.model.allocation import ClaimTable
+from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.journal import PartTable
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
+from nodeagent.model.parts import PartReasons
+from nodeagent.model.usage import PartUsage
+
+V = TypeVar("V")
+
+
+class ReadLatest(Protocol):
+    """The newest value of a state; `None` before anybody has published one."""
+
+    def __call__(self, kind: type[V], /) -> V | None:
+        """Look it up."""
+        ...
+
+
+def list_records(
+    read: ReadLatest, state: Callable[[], StateRecord], list_active: Callable[[], Iterable[ActiveCondition]]
+) -> dict[str, Callable[[], object]]:
+    """What answers each path; asked anew for every request."""
+
+    def record_claim_book() -> object:
+        return record_claims(read(ClaimBook), read(ClaimTable), read(ClaimStanding), list_active())
+
+    return {
+        "/api/v1/state": state,
+        "/api/v1/gpus": lambda: state().gpus or GpusRecord(generation=0),
+        "/api/v1/allocations": lambda: state().allocations,
+        "/api/v1/parts": lambda: record_parts(read(PartTable), read(PartReasons), read(PartUsage)),
+        "/api/v1/claims": record_claim_book,
+        "/api/v1/usage": lambda: read(PartUsage) or PartUsage(),
+        "/api/v1/doors": lambda: (read(Offering) or Offering()).doors,
+        "/api/v1/mig": lambda: read(MigState) or MigState(),
+        "/api/v1/mps": lambda: read(MpsState) or MpsState(),
+        "/api/v1/devices": lambda: state().devices,
+        "/api/v1/labels": lambda: state().labels,
+        "/api/v1/conditions": lambda: state().conditions,
+        "/api/v1/components": lambda: state().components,
+        "/api/v1/gates": lambda: state().gates,
+        "/api/v1/driver": lambda: state().driver,
+    }

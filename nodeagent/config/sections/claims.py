@@ -1,0 +1,81 @@
+"""`claims`: GPUs given by claims of dynamic resource allocation, under the names that workloads already use."""
+
+from pathlib import Path
+
+from nodeagent.config.compound import Nested
+from nodeagent.config.kinds import AbsolutePath, Flag, Text
+from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.claim_slices import SlicesSettings
+
+_PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+DRIVER_NAME = Text("a DNS sub-domain such as gpu.nvidia.com", rf"{_PART}(\.{_PART})*", 63)
+INSTANCE = Text("letters, digits and dashes, such as a pod's uid, or nothing", r"([A-Za-z0-9-]*)", 36)
+
+
+class ClaimsSettings(Section):
+    """GPUs by claims of dynamic resource allocation: what the driver is called, and where the kubelet finds it."""
+
+    enabled: bool = knob(
+        Flag(),
+        default=False,
+        what="give GPUs behind the door `claims` by claims; `doors.rules` says which those are; needs the API server",
+        why="a GPU is given whole unless somebody asks for another way",
+    )
+    driver: str = knob(
+        DRIVER_NAME,
+        "gpu.nvidia.com",
+        "the driver's name, by which classes and claims ask for it",
+        "classes, selectors and configurations that exist go on working",
+    )
+    plugins_dir: Path = knob(
+        AbsolutePath(),
+        Path("/var/lib/kubelet/plugins"),
+        "where the socket goes that the kubelet calls, in a folder of the driver's name",
+        "the kubelet's convention",
+    )
+    registry_dir: Path = knob(
+        AbsolutePath(),
+        Path("/var/lib/kubelet/plugins_registry"),
+        "where the kubelet looks for plugins that want to be registered",
+        "fixed below the kubelet's --root-dir",
+    )
+    instance: str = knob(
+        INSTANCE,
+        "",
+        "what tells the sockets of two agents apart of which one takes over from the other, such as the pod's uid",
+        "with fixed names the new agent's sockets take the place of the old one's",
+    )
+    mig_on_demand: bool = knob(
+        Flag(),
+        default=False,
+        what="offer every MIG device that a GPU could be cut into, and make the one that a claim gets;"
+        " needs `mig.manage`",
+        why="what is offered is what there is",
+    )
+    shares: bool = knob(
+        Flag(),
+        default=False,
+        what="let several claims share a GPU, each with the memory and the cores that it asks for",
+        why="a claim that asks for a GPU gets all of it",
+    )
+    time_slices: bool = knob(
+        Flag(),
+        default=False,
+        what="set the time slice of a GPU as the configuration of its claim asks for it, by the driver's `nvidia-smi`",
+        why="a claim that asks for another one than the driver's own is refused, by name",
+    )
+    slices: SlicesSettings = knob(Nested(SlicesSettings), SlicesSettings(), (SlicesSettings.__doc__ or "").strip())
+
+
+def locate_service(claims: ClaimsSettings) -> Path:
+    """The socket that the kubelet calls."""
+    return claims.plugins_dir / claims.driver / f"dra{_tell_apart(claims)}.sock"
+
+
+def locate_registration(claims: ClaimsSettings) -> Path:
+    """The socket by which the kubelet finds the other one."""
+    return claims.registry_dir / f"{claims.driver}{_tell_apart(claims)}-reg.sock"
+
+
+def _tell_apart(claims: ClaimsSettings) -> str:
+    return f"-{claims.instance}" if claims.instance else ""

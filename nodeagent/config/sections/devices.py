@@ -1,0 +1,198 @@
+"""`devices`: other devices than NVIDIA's GPUs, given to containers by description alone.
+
+A class says which nodes of the host its devices are and what a container gets with one. A ready-made one is named by
+`use`, and what is written beside that outranks it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+from nodeagent.config.compound import ListOf, MapOf, Nested
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
+from nodeagent.config.knobs import Place, Section, knob, required
+from nodeagent.config.sections.devices_ready import READY, plant
+from nodeagent.config.sections.fractions import QUALIFIED
+from nodeagent.config.tree import Mapping as MappingNode
+from nodeagent.config.tree import Node, Scalar, merge
+from nodeagent.model.cluster import DEVICE_PREFIX
+
+Grouping: TypeAlias = Literal["node", "number", "device", "all"]
+
+_VARIABLE = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]*", 256)
+NODE_PATTERN = Text(
+    "an absolute path such as /dev/video*, with wildcards below its first directory only",
+    r"/(?!\.\.?/)[^/*?\[\]]+(/(?!\.\.?(/|$))[^/]+)+",
+    256,
+)
+_LABEL_WORD = Text("a word such as cameras", r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63)
+
+
+class DeviceMount(Section):
+    """A file or directory of the host that a container gets with its devices."""
+
+    host: Path = required(AbsolutePath(), "where the host has it")
+    container: Path | None = knob(Maybe(AbsolutePath()), None, "where the container sees it", "where the host has it")
+    read_only: bool = knob(Flag(), default=True, what="whether the container may only read it", why="most need no more")
+
+
+class SysfsCheck(Section):
+    """A file of the device in sysfs, and what it must say."""
+
+    file: str = required(
+        Text("a path such as state or device/temp1_input", r"(?!.*\.\.)[^/].*|/sys/(?!.*\.\.).+", 256),
+        "which file: below the device's own directory in sysfs, or all of its path",
+    )
+    equals: str | None = knob(
+        Maybe(Text("one line of text", r".+", 256)), None, "what it must say", "it may say anything"
+    )
+    below: float | None = knob(
+        Maybe(Number(-1e15, 1e15)), None, "the number that it must be below", "it may be any number"
+    )
+
+
+class DeviceHealth(Section):
+    """What besides its nodes being there makes a device good for work."""
+
+    sysfs: tuple[SysfsCheck, ...] = knob(ListOf(Nested(SysfsCheck)), (), "files of sysfs that are looked at", "none")
+    command: tuple[str, ...] = knob(
+        ListOf(Text("a word of a command", r".+", 1024), distinct=False),
+        (),
+        "a command that ends with 0 for a device that works; {node} in it is the device's first node",
+        "most devices have none",
+    )
+    timeout_seconds: float = knob(
+        Number(0.1, 60), 5.0, "how long the command may take before it counts as failed", "longer than any that works"
+    )
+    period_seconds: float = knob(
+        Number(1, 86400), 5.0, "pause between looks", "faults are found within seconds at little cost"
+    )
+
+
+class DeviceClass(Section):
+    """One kind of device: which nodes it has, and what a container gets with it."""
+
+    use: str | None = knob(
+        Maybe(OneOf(tuple(READY))),
+        None,
+        "a ready-made class to begin with; what is written beside it outranks it",
+        "the class is written out",
+    )
+    resource: str | None = knob(Maybe(QUALIFIED), None, "what pods ask for", "must be given unless `use` gives it")
+    nodes: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN), (), "which nodes are devices of this class, by path", "by what else is said of them"
+    )
+    sysfs_class: str | None = knob(
+        Maybe(Text("the name of a class such as video4linux", r"[A-Za-z0-9_.-]+", 64)),
+        None,
+        "only nodes of this class in /sys/class",
+        "of any",
+    )
+    pci_vendor: str | None = knob(
+        Maybe(Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)),
+        None,
+        "only nodes of PCI functions of this vendor",
+        "of any, and such as are not on the PCI bus",
+    )
+    pci_class: str | None = knob(
+        Maybe(Text("two, four or six hexadecimal digits such as 0x0300", r"0x([0-9a-fA-F]{2}){1,3}", 8)),
+        None,
+        "only nodes of PCI functions whose class begins so",
+        "of any, and such as are not on the PCI bus",
+    )
+    group: Grouping = knob(
+        OneOf[Grouping](("node", "number", "device", "all")),
+        "node",
+        "which nodes are one device: each node, those whose names end in the same number, those of the same piece of"
+        " hardware in sysfs, or all of them",
+        "most devices have one node",
+    )
+    extra_nodes: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN),
+        (),
+        "further nodes that a container gets with any device; one without wildcards must be there",
+        "none",
+    )
+    mounts: tuple[DeviceMount, ...] = knob(
+        ListOf(Nested(DeviceMount)), (), "files and directories that a container gets with any device", "none"
+    )
+    environment: Mapping[str, str] = knob(
+        MapOf(_VARIABLE, Text("the variable's value", r".*", 4096)),
+        MappingProxyType({}),
+        "variables that a container gets; {nodes} stands for the nodes as it sees them, {devices} for the devices'"
+        " names, {count} for how many",
+        "none",
+    )
+    renumber: bool = knob(
+        Flag(),
+        default=False,
+        what="count the nodes from 0 in each container: host node 3 appears as 0",
+        why="what a program finds is what the host's own tools show",
+    )
+    permissions: str = knob(
+        Text("some of the letters r, w and m, each once", r"(?=.)r?w?m?", 3), "rw", "how it may be used", "as usual"
+    )
+    replicas: int = knob(Whole(1, 1024), 1, "how many containers may have a device at the same time", "one at a time")
+    expected: int | None = knob(
+        Maybe(Whole(0, 4096)), None, "how many devices there should be; fewer is a condition", "as many as there are"
+    )
+    label: str | None = knob(
+        Maybe(_LABEL_WORD),
+        None,
+        f"the last word of a label of the node, {DEVICE_PREFIX}<word>, that says how many devices work",
+        "pods are placed by the resource",
+    )
+    condition: str | None = knob(
+        Maybe(_LABEL_WORD),
+        None,
+        f"the last word of a condition of the node, {DEVICE_PREFIX}<word>, that says whether devices work",
+        "the agent's own conditions say it",
+    )
+    health: DeviceHealth = knob(
+        Nested(DeviceHealth), DeviceHealth(), "what makes a device good for work, besides its nodes being there"
+    )
+
+
+class ClassKind(Nested[DeviceClass], frozen=True):
+    """A class, laid over the ready-made one that it names; judged as far as it can be alone."""
+
+    def read(self, node: Node, place: Place) -> DeviceClass:
+        """The class with all that the ready-made one says and it does not."""
+        known = len(place.findings.problems)
+        found = super().read(merge(_find_base(node), node), place)
+        if len(place.findings.problems) == known:
+            _judge(found, node, place)
+        return found
+
+
+def _find_base(node: Node) -> Node:
+    """What the ready-made class says, which a word that is no name of one leaves to be complained about."""
+    use = node.entries.get("use") if isinstance(node, MappingNode) else None
+    said = READY.get(use.text) if isinstance(use, Scalar) else None
+    return plant(said if said is not None else {}, node.origin)
+
+
+def _judge(found: DeviceClass, node: Node, place: Place) -> None:
+    if not found.resource:
+        raise place.key("resource").refuse(node.origin, "the key is missing; give it, or a ready-made class by `use`")
+    if not (found.nodes or found.sysfs_class or found.pci_vendor or found.pci_class):
+        message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or pci_class"
+        raise place.key("nodes").refuse(node.origin, message)
+    for index, check in enumerate(found.health.sysfs):
+        if (check.equals is None) == (check.below is None):
+            here = place.key("health").key("sysfs").item(index)
+            raise here.refuse(node.origin, "nothing can be judged by it; give either equals or below")
+
+
+class DevicesSettings(Section):
+    """Other devices than NVIDIA's GPUs, by description alone; without a class nothing of this is loaded."""
+
+    classes: tuple[DeviceClass, ...] = knob(
+        ListOf(cast("Nested[DeviceClass]", ClassKind(DeviceClass))),
+        (),
+        "the kinds of devices that are given to containers",
+        "the agent is for GPUs unless somebody asks for more; the first class of all waits for a restart",
+        reload=True,
+        makes_part=bool,
+    )

@@ -1,0 +1,57 @@
+"""Ready-made classes of devices: a few lines each, as anybody could write them.
+
+Owns their list and how one is laid under what a configuration says.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from nodeagent.config import tree
+
+Plain: TypeAlias = "str | int | bool | list[str] | Mapping[str, Plain]"
+
+READY: Final[Mapping[str, Mapping[str, Plain]]] = {
+    "kvm": {"resource": "devices.nodeagent.io/kvm", "nodes": ["/dev/kvm"], "replicas": 256},
+    "fuse": {"resource": "devices.nodeagent.io/fuse", "nodes": ["/dev/fuse"], "replicas": 256},
+    "tun": {"resource": "devices.nodeagent.io/tun", "nodes": ["/dev/net/tun"], "replicas": 256},
+    "v4l": {
+        "resource": "devices.nodeagent.io/camera",
+        "nodes": ["/dev/video*"],
+        "sysfs_class": "video4linux",
+        "group": "device",
+    },
+    "rdma": {
+        "resource": "devices.nodeagent.io/rdma",
+        "nodes": ["/dev/infiniband/uverbs*", "/dev/infiniband/umad*", "/dev/infiniband/issm*"],
+        "group": "device",
+        # Without the module rdma_ucm there is none, and verbs work all the same.
+        "extra_nodes": ["/dev/infiniband/rdma_c[m]"],
+    },
+    "intel-gpu": {
+        "resource": "gpu.intel.com/i915",
+        "nodes": ["/dev/dri/renderD*", "/dev/dri/card*"],
+        "pci_vendor": "0x8086",
+        "pci_class": "0x03",
+        "group": "device",
+    },
+    "amd-gpu": {
+        "resource": "amd.com/gpu",
+        "nodes": ["/dev/dri/renderD*", "/dev/dri/card*"],
+        "pci_vendor": "0x1002",
+        "group": "device",
+        "extra_nodes": ["/dev/kfd"],
+    },
+    "iluvatar": {"resource": "iluvatar.com/gpu", "nodes": ["/dev/iluvatar[0-9]*"], "renumber": True},
+}
+"""What each says of itself; everything else is as with any class."""
+
+
+def plant(value: Plain, origin: tree.Origin) -> tree.Node:
+    """The value as if it had been written at this place."""
+    if isinstance(value, Mapping):
+        entries = {key: plant(each, origin) for key, each in value.items()}
+        return tree.Mapping(entries, origin, dict.fromkeys(entries, origin))
+    if isinstance(value, list):
+        return tree.Sequence(tuple(plant(each, origin) for each in value), origin)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return tree.Scalar(text, origin)

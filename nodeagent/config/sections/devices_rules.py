@@ -1,0 +1,77 @@
+"""What must hold between classes of devices: a node belongs to one of them, and a resource is offered once.
+
+Owns these rules; pure.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from nodeagent.config.globs import overlap
+from nodeagent.config.sections.devices import DeviceClass
+
+if TYPE_CHECKING:
+    from nodeagent.config.schema import Settings
+
+_GPU_NODES: Final = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-caps/*")
+"""What NVIDIA's GPUs are reached by: past the doors of the GPUs nobody gets one."""
+
+
+def judge_devices(settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Every breach: path and message."""
+    classes = settings.devices.classes
+    taken = _list_gpu_resources(settings)
+    for index, one in enumerate(classes):
+        if (other := taken.get(one.resource or "")) is not None:
+            yield (
+                f"devices.classes[{index}].resource",
+                f"{one.resource} is already offered by {other}; name it otherwise",
+            )
+        for place, pattern in enumerate(one.nodes):
+            if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
+                message = f"{pattern} also means {gpu}, and GPUs of NVIDIA are given by the agent itself; narrow it"
+                yield f"devices.classes[{index}].nodes[{place}]", message
+    for (_, earlier), (index, later) in combinations(enumerate(classes), 2):
+        yield from _judge_pair(earlier, later, index)
+
+
+def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tuple[str, str]]:
+    path = f"devices.classes[{index}]"
+    for what in ("label", "condition"):
+        word = getattr(other, what)
+        if word is not None and word == getattr(one, what):
+            yield f"{path}.{what}", f"{word} is the {what} of {one.resource} and of {other.resource}; give each its own"
+    if one.resource == other.resource:
+        yield f"{path}.resource", f"{other.resource} is the resource of two classes; give each its own"
+    elif not _are_apart(one, other):
+        for place, pattern in enumerate(other.nodes):
+            if theirs := next((each for each in one.nodes if overlap(pattern, each)), None):
+                message = (
+                    f"{pattern} of {other.resource} and {theirs} of {one.resource} can mean the same node; narrow one"
+                    " of them"
+                )
+                yield f"{path}.nodes[{place}]", message
+
+
+def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
+    """Whether something else than their paths keeps them apart."""
+    vendors = (one.pci_vendor, other.pci_vendor)
+    if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
+        return True
+    kinds = ((one.pci_class or "").lower(), (other.pci_class or "").lower())
+    if all(kinds) and not (kinds[0].startswith(kinds[1]) or kinds[1].startswith(kinds[0])):
+        return True
+    return bool(one.sysfs_class and other.sysfs_class and one.sysfs_class != other.sysfs_class)
+
+
+def _list_gpu_resources(settings: "Settings") -> dict[str, str]:
+    """Resources that this agent offers for GPUs, and the setting behind each."""
+    fractions = settings.fractions
+    found = {f"{settings.device_plugin.resource_prefix}/gpu": "GPUs (`device_plugin.resource_prefix`)"}
+    if fractions.enabled:
+        keys = ("core_resource", "memory_resource") if fractions.profile == "tencent" else ("share_resource",)
+        found |= {getattr(fractions, key): f"parts of GPUs (`fractions.{key}`)" for key in keys}
+    for pattern in (*settings.resources.gpus, *settings.resources.mig):
+        name = pattern.name if "/" in pattern.name else f"{settings.device_plugin.resource_prefix}/{pattern.name}"
+        found[name] = "GPUs (`resources`)"
+    return found

@@ -1,0 +1,275 @@
+"""Looks for device nodes of any vendor: below /dev what is there, below /sys what the kernel says of it.
+
+Owns the look, the cheap comparison that tells when another is due, the reading of single files of sysfs, and commands
+that say whether a device works. All of it happens in threads, for a driver that hangs must hang nobody else.
+The comparison is made once a second: it asks for the times of a few directories, works through every mount, and needs
+none of the node's inotify instances, which run out on busy nodes and say nothing of sysfs.
+Refuses to open a device, and to know what it is for.
+"""
+
+import glob
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from anyio import sleep
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.core.life.ticker import until_beat
+from nodeagent.edge.host.devices.sysfs import NVIDIA_VENDOR, PCI_DEVICES
+from nodeagent.edge.host.errors import HostStuck
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
+from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanWish
+from nodeagent.model.ids import PciAddress
+
+T = TypeVar("T")
+
+POLL_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 10.0
+"""For all that one look reads; on a healthy node it takes milliseconds."""
+_SPARE_SECONDS: Final = 2.0
+"""What a thread has beyond the time of the command that it waits for."""
+_SAID_LIMIT: Final = 200
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_CHARACTERS, _BLOCKS = "dev/char", "dev/block"
+
+Fingerprint = tuple[object, ...]
+
+
+class ScanRoots(NamedTuple):
+    """Where the host is seen."""
+
+    host: Path = Path("/")
+    sys: Path = Path("/sys")
+
+
+class HostScan:
+    """The port `DeviceScan` on a real host."""
+
+    def __init__(
+        self, roots: ScanRoots, look: WorkerThread, commands: WorkerThread, *, poll_seconds: float = POLL_SECONDS
+    ) -> None:
+        """`look` is the thread for files, `commands` the one for commands."""
+        self._roots, self._worker, self._commands, self._poll_seconds = roots, look, commands, poll_seconds
+        self._wish = ScanWish()
+        self._seen: Fingerprint | None = None
+
+    async def look(self, wish: ScanWish) -> HostDevices:
+        """What there is of what is wished."""
+        return await self._run(lambda: self._look(wish), "looking for device nodes")
+
+    async def wait_change(self) -> None:
+        """Return within a second or two of a node coming or going."""
+        while True:
+            await sleep(until_beat(self._poll_seconds))
+            wish, seen = self._wish, self._seen
+            if await self._run(lambda: read_fingerprint(self._roots, wish), "watching device nodes") != seen:  # noqa: B023  # awaited at once
+                return
+
+    async def read_files(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """The texts of files below /sys; empty for one that cannot be read."""
+        roots = self._roots
+
+        def read() -> dict[str, str]:
+            return {path: read_attribute(roots.sys / path) for path in paths if path}
+
+        return await self._run(read, "reading sysfs")
+
+    async def run_command(self, command: Sequence[str], timeout_seconds: float) -> str:
+        """Run it in the host's root; empty when it ends with 0 in time, else what was wrong."""
+        host = self._roots.host
+        argv = list(command) if host == Path("/") else ["chroot", str(host), *command]
+        try:
+            return await self._commands.run(
+                lambda: run_command(argv, timeout_seconds),
+                timeout_seconds=timeout_seconds + _SPARE_SECONDS,
+                what=f"running {command[0]}",
+            )
+        except WorkerError as error:
+            return str(error)
+
+    def _look(self, wish: ScanWish) -> HostDevices:
+        # Before the look, so that a change during it is seen by the next comparison.
+        self._wish, self._seen = wish, read_fingerprint(self._roots, wish)
+        return scan_host(self._roots, wish)
+
+    async def _run(self, call: Callable[[], T], what: str) -> T:
+        try:
+            return await self._worker.run(call, timeout_seconds=LOOK_SECONDS, what=what)
+        except WorkerError as error:
+            raise HostStuck(self._roots.sys, str(error)) from error
+
+
+def scan_host(roots: ScanRoots, wish: ScanWish) -> HostDevices:
+    """One look, in this thread."""
+    found: dict[str, HostNode] = {}
+    missing = []
+    for pattern in wish.patterns:
+        paths = _match(roots.host, pattern)
+        nodes = [node for path in paths if (node := _read_node(roots, path)) is not None]
+        found.update((node.path, node) for node in nodes)
+        if not nodes and not glob.has_magic(pattern):
+            missing.append(pattern)
+    for path in _list_known(roots, wish):
+        if path not in found and (node := _read_node(roots, path)) is not None:
+            found[path] = node
+    nodes = [found[path] for path in sorted(found)]
+    return HostDevices(nodes=tuple(nodes), functions=_read_functions(roots.sys, nodes), missing=tuple(missing))
+
+
+def read_fingerprint(roots: ScanRoots, wish: ScanWish) -> Fingerprint:
+    """Something that is equal as long as nothing has come or gone."""
+    places: dict[str, Fingerprint] = {}
+    for pattern in wish.patterns:
+        parts = pattern.split("/")
+        for length in range(2, len(parts)):
+            for path in _match(roots.host, "/".join(parts[:length])):
+                places.setdefault(path, _identify(roots.host, path))
+    classes = [list_names(roots.sys / "class" / name) for name in wish.sysfs_classes]
+    numbers = [list_names(roots.sys / kind) for kind in (_CHARACTERS, _BLOCKS) if wish.is_pci]
+    return (tuple(places.items()), tuple(classes), tuple(numbers))
+
+
+def _match(host: Path, pattern: str) -> list[str]:
+    """The host's paths that fit."""
+    if not glob.has_magic(pattern):
+        return [pattern] if os.path.lexists(_place(host, pattern)) else []
+    return sorted(f"/{each}" for each in glob.glob(pattern.lstrip("/"), root_dir=host, include_hidden=True))  # noqa: PTH207
+
+
+def _place(host: Path, path: str) -> str:
+    return f"{host}/{path.lstrip('/')}" if str(host) != "/" else path
+
+
+def _identify(host: Path, path: str) -> Fingerprint:
+    try:
+        status = os.stat(_place(host, path))  # noqa: PTH116  # done all the time; a path object costs more than the call
+    except OSError:
+        return ()
+    return (status.st_ino, status.st_mtime_ns)
+
+
+def _list_known(roots: ScanRoots, wish: ScanWish) -> Iterable[str]:
+    """The nodes that sysfs tells of: of the classes that are wished, and of all PCI functions where those are."""
+    for name in wish.sysfs_classes:
+        for entry in list_names(roots.sys / "class" / name):
+            yield from _find_path(roots.sys / "class" / name / entry)
+    for kind in (_CHARACTERS, _BLOCKS) if wish.is_pci else ():
+        for number in list_names(roots.sys / kind):
+            place = roots.sys / kind / number
+            if _find_addresses(os.path.realpath(place)):
+                yield from _find_path(place)
+
+
+def _find_path(place: Path) -> Iterable[str]:
+    """The node of an entry in sysfs, as the kernel names it."""
+    for line in read_attribute(place / "uevent").splitlines():
+        if line.startswith("DEVNAME="):
+            yield f"/dev/{line.removeprefix('DEVNAME=').removeprefix('/dev/')}"
+
+
+def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
+    try:
+        status = os.stat(_place(roots.host, path))  # noqa: PTH116  # likewise
+    except OSError:
+        return None
+    is_block = stat.S_ISBLK(status.st_mode)
+    if not is_block and not stat.S_ISCHR(status.st_mode):
+        return None
+    number = (os.major(status.st_rdev), os.minor(status.st_rdev))
+    base = os.path.realpath(roots.sys)
+    place = os.path.realpath(f"{base}/{_BLOCKS if is_block else _CHARACTERS}/{number[0]}:{number[1]}")
+    if not os.path.isdir(place):  # noqa: PTH112  # a path object costs more than the call
+        return HostNode(path=path, is_block=is_block, number=number)
+    hardware = os.path.realpath(f"{place}/device") if os.path.lexists(f"{place}/device") else ""
+    addresses = _find_addresses(hardware or place)
+    return HostNode(
+        path=path,
+        is_block=is_block,
+        number=number,
+        sysfs=os.path.relpath(place, base),
+        sysfs_class=read_link_name(Path(place) / "subsystem"),
+        hardware=os.path.relpath(hardware, base) if hardware else "",
+        pci=PciAddress(addresses[-1]) if addresses else None,
+        numa_node=_find_numa_node(hardware or place, base),
+    )
+
+
+def _find_addresses(place: str) -> list[str]:
+    return [part for part in place.split("/") if _ADDRESS.fullmatch(part)]
+
+
+def _find_numa_node(place: str, base: str) -> int | None:
+    """What the nearest thing above it says; -1 means that the firmware does not tell."""
+    while place.startswith(f"{base}/"):
+        if (found := read_number(Path(place) / "numa_node")) is not None:
+            return found if found >= 0 else None
+        place = os.path.dirname(place)  # noqa: PTH120  # text to text
+    return None
+
+
+def _read_functions(sys_root: Path, nodes: Iterable[HostNode]) -> dict[PciAddress, PciPlace]:
+    """The functions of these nodes, and of NVIDIA's GPUs, which others may be near to."""
+    wanted = {node.pci for node in nodes if node.pci is not None}
+    if not wanted:
+        return {}
+    directory = sys_root / PCI_DEVICES
+    found = {}
+    for name in list_names(directory):
+        place = directory / name
+        vendor = read_number(place / "vendor")
+        if vendor is None or (name not in wanted and vendor != NVIDIA_VENDOR):
+            continue
+        parts = os.path.realpath(place).split("/")
+        chain = [part for part in parts if _ADDRESS.fullmatch(part) or _ROOT.fullmatch(part)]
+        found[PciAddress(name)] = PciPlace(
+            vendor=vendor,
+            pci_class=read_number(place / "class") or 0,
+            device=read_number(place / "device") or 0,
+            chain=tuple(chain),
+        )
+    return found
+
+
+def run_command(argv: Sequence[str], timeout_seconds: float) -> str:
+    """Empty when it ends with 0 in time, else what was wrong; nothing of it is left behind."""
+    name = Path(argv[0]).name
+    try:
+        process = subprocess.Popen(  # noqa: S603  # the command of the node's own configuration
+            argv,
+            # Nothing of the agent's own secrets goes along.
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return f"{name} cannot be started: {error.strerror or error}"
+    try:
+        said, _ = process.communicate(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        return f"{name} did not end within {timeout_seconds:g} s"
+    finally:
+        _end_group(process)
+    if process.returncode == 0:
+        return ""
+    text = " ".join(said.decode("utf-8", "replace").split())[:_SAID_LIMIT]
+    return f"{name} ended with {process.returncode}" + (f": {text}" if text else "")
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill whatever it has left running, and take the pipe and the process itself."""
+    with suppress(ProcessLookupError):  # all of it has ended
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    process.wait()

@@ -1,0 +1,58 @@
+"""The trees that PCI devices hang in, as sysfs shows them.
+
+Owns the reading of one symbolic link each; no device is touched by that.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
+from nodeagent.edge.host.errors import HostStuck
+from nodeagent.model.ids import PciAddress
+
+_ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
+_TIMEOUT_SECONDS: Final = 5.0
+
+
+class HostPcieRoots:
+    """The port `PcieRoots` on a real host."""
+
+    def __init__(self, worker: WorkerThread, sys_root: Path = Path("/sys")) -> None:
+        self._worker, self._sys_root = worker, sys_root
+
+    async def read_roots(self, addresses: Collection[PciAddress]) -> Mapping[PciAddress, str]:
+        """The root above each, such as `pci0000:00`; those that cannot be told are left out.
+
+        Raises:
+            HostStuck: sysfs does not answer.
+        """
+
+        def read() -> dict[PciAddress, str]:
+            return read_pcie_roots(self._sys_root, addresses)
+
+        try:
+            return await self._worker.run(read, timeout_seconds=_TIMEOUT_SECONDS, what="reading the PCIe trees")
+        except WorkerError as error:
+            raise HostStuck(self._sys_root, str(error)) from error
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+
+def read_pcie_roots(sys_root: Path, addresses: Collection[PciAddress]) -> dict[PciAddress, str]:
+    """The first part of each device's place that names a host bridge."""
+    found: dict[PciAddress, str] = {}
+    for address in addresses:
+        try:
+            place = (sys_root / PCI_DEVICES / address).readlink()
+        except OSError:  # no such device any more, or none that is linked
+            continue
+        root = next((part for part in place.parts if _ROOT.fullmatch(part)), None)
+        if root is not None:
+            found[address] = root
+    return found

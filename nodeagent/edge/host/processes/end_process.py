@@ -1,0 +1,53 @@
+"""Ends a process of a pod for good, if it is still that pod's.
+
+Owns the order: the process is held by a descriptor first and looked at then, so that another process that has got its
+number meanwhile is never meant.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import WorkerError
+from nodeagent.edge.host.errors import HostStuck, ProcessNotEnded
+from nodeagent.edge.host.files.pseudo_file import read_raw_attribute
+from nodeagent.edge.host.processes.device_holders import parse_cgroup
+
+_TIMEOUT_SECONDS = 2.0
+
+
+class HostProcessEnding:
+    """The port `ProcessEnding` over pidfd."""
+
+    def __init__(self, worker: WorkerThread, proc_root: Path = Path("/proc")) -> None:
+        self._worker, self._proc_root = worker, proc_root
+
+    async def end(self, pid: int, pod_uid: str) -> bool:
+        """Send SIGKILL; False where it is gone or another's already."""
+        try:
+            return await self._worker.run(
+                lambda: self._end(pid, pod_uid), timeout_seconds=_TIMEOUT_SECONDS, what="ending a process"
+            )
+        except WorkerError as error:
+            raise HostStuck(self._proc_root, str(error)) from error
+
+    def _end(self, pid: int, pod_uid: str) -> bool:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        except OSError as error:
+            raise ProcessNotEnded(pid, error) from error
+        try:
+            group = read_raw_attribute(self._proc_root / str(pid) / "cgroup").decode("utf-8", "replace")
+            if not pod_uid or parse_cgroup(group).pod_uid != pod_uid:
+                return False
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        except OSError as error:
+            raise ProcessNotEnded(pid, error) from error
+        finally:
+            os.close(descriptor)
+        return True

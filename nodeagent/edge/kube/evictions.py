@@ -1,0 +1,83 @@
+"""Pods of this node that are asked to go, and those of certain applications that are looked for.
+
+Owns the eviction subresource, whose answer is the word of the pod's disruption budget.
+Refuses to delete: what a budget protects stays, and so does a pod that has come under the same name meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiForbidden, ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.pods import PODS
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import Eviction
+
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class MakingWayForbidden(ApiForbidden):
+    """The rights that go with asking others to make way are missing."""
+
+    remedy = "apply deploy/rbac-mig.yaml"
+
+
+class KubeEvictions:
+    """The port `PodEviction` over one client."""
+
+    def __init__(self, client: KubeClient, node_name: str) -> None:
+        self._client, self._node_name = client, node_name
+
+    async def evict_pod(self, pod: PodIdentity) -> Eviction:
+        """Ask one pod to go.
+
+        Raises:
+            KubeError: it was refused for another reason than its disruption budget, or nobody answered.
+        """
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        attempted = f"evict the pod {pod.namespace}/{pod.name}"
+        try:
+            await self._client.request("POST", path, attempted=attempted, body=render_eviction(pod))
+        except (ApiNotFound, ApiConflict):
+            return Eviction.GONE
+        except ApiBusy as error:
+            if not error.is_budget:
+                raise
+            return Eviction.BLOCKED
+        except ApiForbidden as error:
+            raise MakingWayForbidden(error.attempted, error.status, error.message) from error
+        return Eviction.ASKED
+
+    async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
+        """The pods of this node with one of these values of the label `app`, as `namespace/name`.
+
+        Raises:
+            KubeError: they could not be listed.
+        """
+        query = {
+            "fieldSelector": f"spec.nodeName={self._node_name}",
+            "labelSelector": f"app in ({','.join(applications)})",
+        }
+        attempted = "list the pods of other parts on this node"
+        try:
+            answer = await self._client.request("GET", PODS, attempted=attempted, query=query, accept=_METADATA)
+        except ApiForbidden as error:
+            raise MakingWayForbidden(error.attempted, error.status, error.message) from error
+        try:
+            # An empty list of metadata alone is null.
+            found = [item["metadata"] for item in answer["items"] or ()]
+            return tuple(sorted(f"{one['namespace']}/{one['name']}" for one in found))
+        except (KeyError, TypeError) as error:
+            raise ApiUnreachable("the API server", attempted, f"its answer makes no sense ({error!r})") from error
+
+
+def render_eviction(pod: PodIdentity) -> Json:
+    """What is posted; a pod of the same name that came later is not meant."""
+    eviction: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+    }
+    if pod.uid:
+        eviction["deleteOptions"] = {"preconditions": {"uid": pod.uid}}
+    return eviction

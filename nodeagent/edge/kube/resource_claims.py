@@ -1,0 +1,122 @@
+"""Claims of dynamic resource allocation in the API server, and whether their pods are alive.
+
+Owns how a claim is read, in whichever of its versions the API server has.
+Refuses to wait its turn: a pod waits for the answer, and there is one question for each claim that comes to this node.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.claims import ClaimResult, OpaqueConfig, ResourceClaim
+from nodeagent.model.scheduling import FINISHED_PHASES
+
+GROUP: Final = "/apis/resource.k8s.io"
+VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+"""Those that say the same of what is allocated, the best first."""
+
+
+class KubeClaims:
+    """The port `ClaimApi` over one client."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._version = ""
+
+    async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as it is now; `None` where there is none.
+
+        Raises:
+            KubeError: the API server cannot be asked now, or its answer makes no sense.
+        """
+        what = f"read claim {namespace}/{name}"
+        version = await self._find_version(what)
+        path = f"{GROUP}/{version}/namespaces/{quote(namespace, safe='')}/resourceclaims/{quote(name, safe='')}"
+        try:
+            document = await self._client.request("GET", path, attempted=what, in_turn=False)
+        except ApiNotFound:
+            return None
+        try:
+            return parse_claim(document)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ApiUnreachable("the API server", what, f"its answer makes no sense ({error!r})") from error
+
+    async def is_alive(self, pod: PodIdentity) -> bool:
+        """Whether this very pod is there and may still start containers.
+
+        Raises:
+            KubeError: the API server cannot be asked now.
+        """
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        what = f"read pod {pod.namespace}/{pod.name}"
+        try:
+            document = await self._client.request("GET", path, attempted=what, in_turn=False)
+        except ApiNotFound:
+            return False
+        metadata = document.get("metadata") or {}
+        is_over = (document.get("status") or {}).get("phase") in FINISHED_PHASES or metadata.get("deletionTimestamp")
+        return metadata.get("uid") == pod.uid and not is_over
+
+    async def _find_version(self, what: str) -> str:
+        """The best version that the API server has, asked for once."""
+        if not self._version:
+            document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
+            served = {str(each.get("version")) for each in document.get("versions") or ()}
+            known = [version for version in VERSIONS if version in served]
+            if not known:
+                reason = f"it has none of resource.k8s.io {', '.join(VERSIONS)}"
+                raise ApiUnreachable("the API server", what, reason)
+            self._version = known[0]
+        return self._version
+
+
+def parse_claim(document: Json) -> ResourceClaim:
+    """What a node needs of a claim; raises whatever a document of another shape makes Python raise."""
+    metadata, status = document["metadata"], document.get("status") or {}
+    namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
+    allocation: Mapping[str, Any] | None = status.get("allocation")
+    devices: Mapping[str, Any] = (allocation or {}).get("devices") or {}
+    return ResourceClaim(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        is_allocated=allocation is not None,
+        results=tuple(map(_parse_result, devices.get("results") or ())),
+        configs=tuple(map(_parse_config, devices.get("config") or ())),
+        pods=_parse_pods(namespace, status.get("reservedFor") or ()),
+    )
+
+
+def _parse_result(document: Mapping[str, Any]) -> ClaimResult:
+    consumed: Mapping[str, Any] = document.get("consumedCapacity") or {}
+    return ClaimResult(
+        request=str(document["request"]),
+        driver=str(document["driver"]),
+        pool=str(document["pool"]),
+        device=str(document["device"]),
+        is_admin=bool(document.get("adminAccess")),
+        share_id=str(document.get("shareID") or ""),
+        consumed={str(key): str(value) for key, value in consumed.items()},
+    )
+
+
+def _parse_config(document: Mapping[str, Any]) -> OpaqueConfig:
+    opaque: Mapping[str, Any] = document.get("opaque") or {}
+    return OpaqueConfig(
+        source=str(document.get("source") or ""),
+        requests=tuple(map(str, document.get("requests") or ())),
+        driver=str(opaque.get("driver") or ""),
+        parameters=opaque.get("parameters"),
+    )
+
+
+def _parse_pods(namespace: str, reserved: Sequence[Mapping[str, Any]]) -> tuple[PodIdentity, ...]:
+    """The pods; other consumers, which there are none of so far, are none that this node could know."""
+    return tuple(
+        PodIdentity(namespace=namespace, name=str(each["name"]), uid=str(each["uid"]))
+        for each in reserved
+        if each.get("resource") == "pods" and not each.get("apiGroup")
+    )

@@ -1,0 +1,1 @@
+"""The daemons of NVIDIA's multi-process service: their processes, directories and control pipes."""

@@ -1,0 +1,58 @@
+"""What runs beside the agent for a moment: gives daemons and clients a /dev/shm of a stated size, or takes it away.
+
+Runs as a program of its own, as no native call is made in the agent's process. Owns that one mount. Refuses one that
+only the agent itself would see: containers would be given what lies below it, and find no daemon there.
+
+    memory.py mount DIRECTORY BYTES
+    memory.py unmount DIRECTORY
+"""
+
+import ctypes
+import os
+import sys
+
+_NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _DETACH = 2, 4, 8, 2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(directory: str, size: int, host: str) -> None:
+    """Mount it, if the first process of the machine, whose root is `host`, sees it too.
+
+    Raises:
+        OSError: it was refused, or is the agent's alone.
+    """
+    flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES | _NO_PROGRAMS)
+    options = f"size={size},mode=1777".encode()
+    _check(_LIBC.mount(b"nodeagent-mps", directory.encode(), b"tmpfs", flags, options), f"mount a tmpfs at {directory}")
+    try:
+        is_seen = os.stat(host + directory).st_dev == os.stat(directory).st_dev  # noqa: PTH116 - start time counts
+    except OSError:
+        is_seen = False
+    if not is_seen:
+        unmount(directory)
+        raise OSError(f"what is mounted at {directory} is not seen on the host")
+
+
+def unmount(directory: str) -> None:
+    """Take it away, also while somebody has files in it: they go with them.
+
+    Raises:
+        OSError: it was refused.
+    """
+    _check(_LIBC.umount2(directory.encode(), _DETACH), f"unmount {directory}")
+
+
+def _check(done: int, what: str) -> None:
+    if done != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot {what}: {os.strerror(number)}")
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1] == "mount":
+            mount(sys.argv[2], int(sys.argv[3]), "/proc/1/root")
+        else:
+            unmount(sys.argv[2])
+    except OSError as error:
+        sys.exit(str(error))

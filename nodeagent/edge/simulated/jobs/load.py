@@ -1,0 +1,116 @@
+"""Work that comes and goes on one device: jobs with phases, so that readings look alive.
+
+Owns what a job does over time: load its data, compute, rest at a checkpoint, end.
+Refuses heat and power: those follow from activity, in `gpu_state`.
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from nodeagent.edge.simulated.mig_geometry import PlacedInstance
+from nodeagent.model.ids import DeviceUuid
+
+ACTIVITY_SETTLES_SECONDS = 1.5
+MEMORY_SETTLES_SECONDS = 4.0
+OWN_JOBS_BUSY_SHARE = 0.75
+"""How much of the time a device works that nobody outside decides about."""
+
+
+class Phase(StrEnum):
+    """What a job is doing."""
+
+    IDLE = "idle"
+    LOADING = "loading"
+    COMPUTING = "computing"
+    RESTING = "resting"
+
+
+@dataclass(slots=True)
+class Tenant:
+    """One device that work can run on, whole GPU or MIG device, and the job on it."""
+
+    uuid: DeviceUuid
+    random: Random
+    memory_mib: int
+    """What a job on it can have at most."""
+    share: float = 1.0
+    """Of the GPU's multiprocessors."""
+    instance: PlacedInstance | None = None
+    compute_instance_id: int = 0
+    compute_slices: int = 0
+    """Of the GPU instance that it lies in; 0 on a GPU that is whole."""
+    phase: Phase = Phase.IDLE
+    activity: float = 0.0
+    """Busy share of this device, 0 to 1."""
+    memory_used_mib: float = 0.0
+    pid: int = 0
+    training: bool = False
+    intensity: float = 0.0
+    """How hard the job works the memory, 0 to 1."""
+    _level: float = 0.0
+    _memory_level: float = 0.0
+    _phase_left_seconds: float = 0.0
+    _job_left_seconds: float = field(default=0.0)
+
+    def settle(self) -> None:
+        """Start in the middle of things rather than with every device cold."""
+        if self.random.random() < OWN_JOBS_BUSY_SHARE:
+            self._begin_job()
+            self._enter(Phase.COMPUTING)
+            self.activity = self._level
+            self.memory_used_mib = self._memory_level
+        else:
+            self._phase_left_seconds = self.random.uniform(5, 60)
+
+    def step(self, seconds: float, *, held: bool | None) -> None:
+        """Let time pass; `held` says whether a pod holds the device, `None` that nobody decides."""
+        self._phase_left_seconds -= seconds
+        self._job_left_seconds -= seconds
+        if held is False:
+            if self.phase is not Phase.IDLE:
+                self.end_job()
+        elif self.phase is Phase.IDLE:
+            if held or self._phase_left_seconds <= 0:
+                self._begin_job()
+        elif self._job_left_seconds <= 0 and held is None:
+            self.end_job()
+        elif self._phase_left_seconds <= 0:
+            self._enter(Phase.RESTING if self.phase is Phase.COMPUTING and self.training else Phase.COMPUTING)
+        self._follow(seconds)
+
+    def end_job(self) -> None:
+        """The process exits, or was killed; the next job comes by itself."""
+        self.phase, self.pid, self._level, self._memory_level = Phase.IDLE, 0, 0.0, 0.0
+        self.memory_used_mib = 0.0
+        self._phase_left_seconds = self.random.uniform(10, 90)
+
+    def _begin_job(self) -> None:
+        self.training = self.random.random() < 0.6
+        self.pid = self.random.randrange(10_000, 4_000_000)
+        self.intensity = self.random.uniform(0.3, 0.65)
+        self._job_left_seconds = self.random.uniform(120, 1800)
+        self._memory_level = self.memory_mib * self.random.uniform(0.45, 0.93)
+        self._enter(Phase.LOADING)
+
+    def _enter(self, phase: Phase) -> None:
+        lengths = {Phase.LOADING: (2, 12), Phase.RESTING: (2, 8)}
+        self.phase = phase
+        self._phase_left_seconds = self.random.uniform(*lengths.get(phase, (30, 120)))
+        if phase is Phase.COMPUTING:
+            self._level = self.random.uniform(0.88, 1.0) if self.training else self.random.uniform(0.2, 0.8)
+        else:
+            self._level = self.random.uniform(0.02, 0.15)
+
+    def _follow(self, seconds: float) -> None:
+        """Readings lag behind what the job wants, and wander."""
+        if self.phase is Phase.COMPUTING and not self.training:
+            drift = self.random.gauss(0.0, 0.06 * math.sqrt(min(seconds, 5.0)))
+            self._level = min(0.95, max(0.05, self._level + drift))
+        noise = self.random.uniform(-0.015, 0.015) if self._level else 0.0
+        wanted = min(1.0, max(0.0, self._level + noise))
+        self.activity += (wanted - self.activity) * -math.expm1(-seconds / ACTIVITY_SETTLES_SECONDS)
+        if self.phase is not Phase.IDLE:
+            rise = -math.expm1(-seconds / MEMORY_SETTLES_SECONDS)
+            self.memory_used_mib += (self._memory_level - self.memory_used_mib) * rise

@@ -1,0 +1,27 @@
+"""THE list of conditions: what can be wrong with a node, as the person who is paged reads it.
+
+`docs/conditions.md` is generated from it. Codes are stable: alerts and runbooks name them.
+"""
+
+from nodeagent.model.conditions.agent import AGENT_CONDITIONS
+from nodeagent.model.conditions.cluster import CLUSTER_CONDITIONS
+from nodeagent.model.conditions.containers import CONTAINERS_CONDITIONS
+from nodeagent.model.conditions.definition import ConditionDefinition
+from nodeagent.model.conditions.devices import DEVICES_CONDITIONS
+from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
+from nodeagent.model.conditions.hardware import HARDWARE_CONDITIONS
+from nodeagent.model.conditions.mig import MIG_CONDITIONS
+from nodeagent.model.conditions.offering import OFFERING_CONDITIONS
+from nodeagent.model.conditions.parts import PARTS_CONDITIONS
+
+CATALOGUE: tuple[ConditionDefinition, ...] = (
+    *DRIVER_CONDITIONS,
+    *HARDWARE_CONDITIONS,
+    *CONTAINERS_CONDITIONS,
+    *OFFERING_CONDITIONS,
+    *PARTS_CONDITIONS,
+    *MIG_CONDITIONS,
+    *DEVICES_CONDITIONS,
+    *CLUSTER_CONDITIONS,
+    *AGENT_CONDITIONS,
+)

@@ -1,0 +1,78 @@
+"""What can be wrong between the node and its cluster."""
+
+from nodeagent.model.conditions.definition import ConditionDefinition
+
+CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="api-unreachable",
+        severity="warning",
+        title="the API server cannot be used",
+        remedy="mend what the detail names; devices are advertised all the same, labels and conditions catch up later",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="labels-not-written",
+        severity="warning",
+        title="the node's labels are not as they should be",
+        remedy="mend what the detail names, see `nodeagent labels`; the last ones stay",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="labels-contested",
+        severity="warning",
+        title="somebody else writes a label of this node otherwise",
+        remedy="stop the other writer, or take the label off with `kubectl label node NAME KEY-`",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="labels-left-out",
+        severity="info",
+        title="a label would not be legal and is left out",
+        remedy="report it with the name of the GPU; all other labels are written",
+    ),
+    ConditionDefinition(
+        code="slices-not-written",
+        severity="error",
+        title="the cluster does not know which devices claims can have on this node",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-claims.yaml; it is tried again"
+        " until the API server has it",
+        show_after_seconds=10.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="slices-not-kept",
+        severity="warning",
+        title="the API server does not keep all that it is told of this node's devices",
+        remedy="switch on the feature gates that the detail names, in API server, scheduler and controller manager,"
+        " then restart the agent",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="node-not-updated",
+        severity="warning",
+        title="the node's condition or taint is not as it should be",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac.yaml",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="node-paused",
+        severity="info",
+        title="the cluster has paused this node's GPU parts, all handles are released",
+        remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
+    ),
+    ConditionDefinition(
+        code="pod-labels-unknown",
+        severity="warning",
+        title="the labels of pods cannot be read for metrics",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-pod-labels.yaml",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="named-configuration-unknown",
+        severity="warning",
+        title="the node's label asks for a configuration that there is none of",
+        remedy="correct the label nvidia.com/device-plugin.config or add the file; the present one stays in force",
+    ),
+)

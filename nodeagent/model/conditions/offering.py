@@ -1,0 +1,124 @@
+"""What can be wrong with offering GPUs to pods, and with the book of who has them."""
+
+from nodeagent.model.conditions.definition import ConditionDefinition
+from nodeagent.model.conditions.driver import BLINDING_BUT_ABSENCE, BLINDING_CODES
+
+OFFERING_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="journal-unavailable",
+        severity="error",
+        title="the allocation journal cannot be written",
+        remedy="mend what the detail names; until then `journal.on_failure` decides whether pods are refused",
+    ),
+    ConditionDefinition(
+        code="state-directory-full",
+        severity="warning",
+        title="the disk of the allocation journal is nearly full",
+        remedy="make room there, `du -xh --max-depth=1` finds what takes it; once it is full, pods are refused",
+    ),
+    ConditionDefinition(
+        code="journal-damaged",
+        severity="warning",
+        title="the allocation journal was damaged",
+        remedy="check the disk; the damaged file is kept beside it, what it lacked was taken from the kubelet",
+    ),
+    ConditionDefinition(
+        code="allocations-differ",
+        severity="warning",
+        title="the allocation journal and the kubelet do not agree",
+        remedy="see `nodeagent allocations`; restart the pods of forgotten allocations when convenient",
+    ),
+    ConditionDefinition(
+        code="pod-resources-unavailable",
+        severity="warning",
+        title="the kubelet does not say which pod holds which device",
+        remedy="check `kubelet.pod_resources_socket`; devices are handed out, but names and releases are not learnt",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="plugin-devices-withheld",
+        severity="warning",
+        title="devices or settings cannot be offered as configured",
+        remedy="mend what the detail names; everything else is offered",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="nothing-offered",
+        severity="error",
+        title="pods cannot get any GPU of this node",
+        remedy="follow the detail, and what the conditions of each GPU say; drain the node if it lasts",
+        show_after_seconds=15.0,
+        depends_on=(*BLINDING_BUT_ABSENCE, "gpu-include-empty", "gpus-all-gone"),
+    ),
+    ConditionDefinition(
+        code="gpu-not-offered",
+        severity="warning",
+        title="pods cannot get a GPU of this node",
+        remedy="mend what the detail names; the others are offered",
+        show_after_seconds=5.0,
+        depends_on=(
+            *BLINDING_CODES,
+            "gpu-lost",
+            "gpu-unhealthy",
+            "gpu-health-unknown",
+            "cdi-device-left-out",
+            "plugin-not-registered",
+        ),
+    ),
+    ConditionDefinition(
+        code="gpu-include-empty",
+        severity="error",
+        title="`gpus.include` means no GPU of this node, none is offered",
+        remedy="correct `gpus.include` by an index, UUID, PCI address or model pattern of `nodeagent gpu list`",
+    ),
+    ConditionDefinition(
+        code="gpu-excluded",
+        severity="info",
+        title="a GPU is left alone by configuration",
+        remedy="nothing needs to be done; to offer it, change `gpus.include` or `gpus.exclude`",
+    ),
+    ConditionDefinition(
+        code="gpu-door",
+        severity="info",
+        title="a GPU is not given out whole",
+        remedy="`nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole` gives it back",
+    ),
+    ConditionDefinition(
+        code="door-waits",
+        severity="info",
+        title="a GPU shall go through another door, and somebody has it",
+        remedy="wait, or end the pods that are named; `nodeagent gpu set-door GPU configured` takes a choice back",
+    ),
+    ConditionDefinition(
+        code="door-unserved",
+        severity="warning",
+        title="a GPU is behind a door that nothing here serves",
+        remedy="choose another in `doors.rules`, or set `fractions.enabled` or `claims.enabled` and restart the agent",
+    ),
+    ConditionDefinition(
+        code="doors-unclear",
+        severity="warning",
+        title="rules about doors contradict one another, or mean no GPU",
+        remedy="mend `doors.rules` as it says; the first rule that fits a GPU counts",
+    ),
+    ConditionDefinition(
+        code="mig-not-offered",
+        severity="warning",
+        title="a GPU is cut into MIG devices, and offered as a whole",
+        remedy="set `device_plugin.mig_strategy` to single or mixed, or switch MIG off",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="plugin-not-registered",
+        severity="error",
+        title="the kubelet does not know a resource of this node",
+        remedy="check that the kubelet runs and that `kubelet.device_plugins_dir` is its directory",
+        show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
+        code="plugin-contested",
+        severity="error",
+        title="another device plugin offers a resource of this node",
+        remedy="take the other plugin off this node, or give one of the two another resource name",
+    ),
+)

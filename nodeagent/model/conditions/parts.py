@@ -1,0 +1,94 @@
+"""What can be wrong with parts of GPUs, with claims and with daemons of MPS."""
+
+from nodeagent.model.conditions.definition import ConditionDefinition
+from nodeagent.model.conditions.driver import BLINDING_CODES
+
+PARTS_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="claims-not-registered",
+        severity="error",
+        title="the kubelet does not know the driver of claims: no pod with a claim for these GPUs starts",
+        remedy="see that the kubelet runs, is 1.32 or newer, and shares the two directories of the section `claims`",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
+        code="claims-without-api",
+        severity="error",
+        title="claims are to be served, and there is no way to the API server",
+        remedy="run the agent with a service account, or set kubernetes.kubeconfig; claims are read from there",
+    ),
+    ConditionDefinition(
+        code="claim-refused",
+        severity="warning",
+        title="a claim is not made ready or not put away",
+        remedy="the reason says which device and what is wrong with it: see `nodeagent claims explain`",
+    ),
+    ConditionDefinition(
+        code="part-no-room",
+        severity="warning",
+        title="a container waits for a part of a GPU",
+        remedy="nothing if pods end soon; else move pods, or send it elsewhere: see `nodeagent fractions list`",
+    ),
+    ConditionDefinition(
+        code="parts-without-cdi",
+        severity="error",
+        title="parts of GPUs are not given: the container runtime does not take CDI devices",
+        remedy="do what the detail says, or give the GPUs whole: `nodeagent gpu set-door GPU whole`",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="part-orphaned",
+        severity="warning",
+        title="a container uses a part of a GPU of which the kubelet knows nothing any more",
+        remedy="restart the pods that are named when convenient; their parts stay theirs until they have ended",
+    ),
+    ConditionDefinition(
+        code="part-library-absent",
+        severity="warning",
+        title="a container uses a GPU without the library that holds it to its part",
+        remedy="a program that is linked statically, or an image with a loader of its own: see docs/vgpu.md",
+        show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
+        code="part-over-memory",
+        severity="warning",
+        title="a container uses more of a GPU's memory than its part",
+        remedy="end or move the pod, or have the vGPU library hold it to its part; others there may find no memory",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="part-use-unseen",
+        severity="info",
+        title="what containers use of a GPU that they share cannot be told",
+        remedy="let the agent see the host's processes: `hostPID: true` in the chart",
+        show_after_seconds=10.0,
+    ),
+    ConditionDefinition(
+        code="mps-daemon-down",
+        severity="error",
+        title="an MPS daemon is not ready, shares of its GPU are not given out",
+        remedy="mend what the detail names; it is tried again by itself, see `nodeagent mps`",
+        show_after_seconds=5.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="mps-waits",
+        severity="info",
+        title="an MPS daemon waits for those who have its GPU otherwise",
+        remedy="end the pods that the detail names; nobody new gets a share until then",
+        show_after_seconds=5.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="mps-clients-lost",
+        severity="warning",
+        title="an MPS daemon or a server of it ended, and pods lost their work on the GPU",
+        remedy="restart the pods that the detail names where they do not come back by themselves",
+    ),
+    ConditionDefinition(
+        code="mps-record-unreadable",
+        severity="error",
+        title="a GPU was changed for MPS by another version of the agent, and cannot be given back by this one",
+        remedy="run that version again, or end the daemon by hand and run `nvidia-smi -i UUID -c DEFAULT`",
+    ),
+)

@@ -1,0 +1,179 @@
+"""THE list of what travels on the bus; `docs/events.md` is generated from it.
+
+States are nouns, retained and whole.
+Facts are past participles: they happened, once, and are queued for whoever listens.
+What must not be lost does not ride the bus: it is written first and published as written.
+"""
+
+from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.claims import ClaimBook, ClaimStanding
+from nodeagent.model.cluster import ClusterLink, ClusterNode, ClusterWishes, PodLabelTable
+from nodeagent.model.devices import DeviceTable
+from nodeagent.model.driver import DriverState
+from nodeagent.model.events.admissions import (
+    AllocationDiffered,
+    AllocationRefused,
+    ClaimPrepared,
+    ClaimRefused,
+    ClaimUnprepared,
+    DevicesAdvertised,
+    DevicesAllocated,
+    DevicesFreed,
+    PartBound,
+    PartProcessEnded,
+    PartRefused,
+    PartReleased,
+)
+from nodeagent.model.events.containers import CdiSpecsWritten, RuntimeConfigured, RuntimeRestarted
+from nodeagent.model.events.devices import DeviceFound, DeviceJudged, DeviceLost
+from nodeagent.model.events.hardware import (
+    DriverChanged,
+    FaultInjected,
+    GpuAppeared,
+    GpuCleared,
+    GpuEventReported,
+    GpuForgotten,
+    GpuVanished,
+    MigLayoutChanged,
+    VerdictChanged,
+    XidReported,
+)
+from nodeagent.model.events.node import (
+    ConfigurationRejected,
+    ConfigurationReloaded,
+    LabelsApplied,
+    LabelsContested,
+    SlicesWritten,
+    WishRefused,
+)
+from nodeagent.model.events.ways import DoorChanged, DoorChosen, MigChangeEnded, MpsDaemonEnded, MpsDaemonStarted
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import HealthReport
+from nodeagent.model.journal import ChosenDoors, PartTable
+from nodeagent.model.labels import LabelState
+from nodeagent.model.mig import MigState
+from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
+from nodeagent.model.parts import PartOffers, PartReasons
+from nodeagent.model.plugin import PluginState
+from nodeagent.model.runtime import CdiState, RuntimeState
+from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.usage import PartUsage
+from nodeagent.model.values import Value
+
+__all__ = [
+    "FACTS",
+    "STATES",
+    "AllocationDiffered",
+    "AllocationRefused",
+    "CdiSpecsWritten",
+    "ClaimPrepared",
+    "ClaimRefused",
+    "ClaimUnprepared",
+    "ConfigurationRejected",
+    "ConfigurationReloaded",
+    "DeviceFound",
+    "DeviceJudged",
+    "DeviceLost",
+    "DevicesAdvertised",
+    "DevicesAllocated",
+    "DevicesFreed",
+    "DoorChanged",
+    "DoorChosen",
+    "DriverChanged",
+    "FaultInjected",
+    "GpuAppeared",
+    "GpuCleared",
+    "GpuEventReported",
+    "GpuForgotten",
+    "GpuVanished",
+    "LabelsApplied",
+    "LabelsContested",
+    "MigChangeEnded",
+    "MigLayoutChanged",
+    "MpsDaemonEnded",
+    "MpsDaemonStarted",
+    "PartBound",
+    "PartProcessEnded",
+    "PartRefused",
+    "PartReleased",
+    "RuntimeConfigured",
+    "RuntimeRestarted",
+    "SlicesWritten",
+    "VerdictChanged",
+    "WishRefused",
+    "XidReported",
+]
+
+STATES: tuple[type[Value], ...] = (
+    DriverState,
+    Inventory,
+    NodeSample,
+    EventWatch,
+    HealthReport,
+    RuntimeState,
+    CdiState,
+    PluginState,
+    Offering,
+    MigState,
+    DeviceTable,
+    MpsState,
+    AllocationTable,
+    ChosenDoors,
+    PartTable,
+    PartOffers,
+    PartReasons,
+    PartUsage,
+    ClaimTable,
+    ClaimBook,
+    ClaimStanding,
+    PublishedSlices,
+    LabelState,
+    ClusterNode,
+    ClusterWishes,
+    ClusterLink,
+    PodLabelTable,
+)
+
+FACTS: tuple[type[Value], ...] = (
+    XidReported,
+    GpuEventReported,
+    GpuAppeared,
+    GpuVanished,
+    MigLayoutChanged,
+    MigChangeEnded,
+    MpsDaemonStarted,
+    MpsDaemonEnded,
+    DriverChanged,
+    VerdictChanged,
+    CdiSpecsWritten,
+    RuntimeConfigured,
+    RuntimeRestarted,
+    GpuCleared,
+    GpuForgotten,
+    DoorChosen,
+    DoorChanged,
+    DevicesAdvertised,
+    DevicesAllocated,
+    DevicesFreed,
+    PartBound,
+    PartReleased,
+    PartProcessEnded,
+    PartRefused,
+    DeviceFound,
+    DeviceLost,
+    DeviceJudged,
+    ClaimPrepared,
+    ClaimUnprepared,
+    ClaimRefused,
+    AllocationRefused,
+    AllocationDiffered,
+    SlicesWritten,
+    LabelsApplied,
+    LabelsContested,
+    ConfigurationReloaded,
+    ConfigurationRejected,
+    WishRefused,
+    FaultInjected,
+)

@@ -1,0 +1,110 @@
+"""What was given to containers, refused and taken back."""
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.values import Value
+
+
+class DevicesAdvertised(Value, frozen=True):
+    """The kubelet was sent a list of devices."""
+
+    resource: ResourceName
+    healthy: int
+    total: int
+
+
+class DevicesAllocated(Value, frozen=True):
+    """Devices were handed to a container; the journal held it before the kubelet was told."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    number: int
+
+
+class DevicesFreed(Value, frozen=True):
+    """A container's devices are free again."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    number: int
+
+
+class AllocationRefused(Value, frozen=True):
+    """The kubelet asked for devices and was told no."""
+
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    reason: str
+
+
+class AllocationDiffered(Value, frozen=True):
+    """The journal and the kubelet did not agree on who holds what."""
+
+    kind: str
+    """`missing` in the journal, `orphan` in it, `conflict`, or `forgotten` by the kubelet."""
+    resource: ResourceName
+    devices: tuple[DeviceId, ...]
+    detail: str
+
+
+class PartBound(Value, frozen=True):
+    """A container was given its parts of GPUs."""
+
+    number: int
+    pod: PodIdentity
+    container: str
+    gpus: tuple[GpuUuid, ...]
+    reason: str
+
+
+class PartReleased(Value, frozen=True):
+    """A binding has ended, or a promise that nobody redeemed was taken back."""
+
+    number: int
+    reason: str
+
+
+class PartProcessEnded(Value, frozen=True):
+    """A process was ended because its container had more of a GPU's memory than its part."""
+
+    number: int
+    pod: PodIdentity
+    container: str
+    gpu: GpuUuid
+    pid: int
+    memory_bytes: int
+    reason: str
+
+
+class PartRefused(Value, frozen=True):
+    """Parts of GPUs were not promised, or a container that has the promise must wait."""
+
+    resource: ResourceName
+    count: int
+    reason: str
+
+
+class ClaimPrepared(Value, frozen=True):
+    """The devices of a claim are ready for its pods."""
+
+    uid: str
+    claim: str
+    """`namespace/name`."""
+    devices: tuple[str, ...]
+    pods: tuple[PodIdentity, ...] = ()
+
+
+class ClaimUnprepared(Value, frozen=True):
+    """The devices of a claim were put away."""
+
+    uid: str
+    claim: str
+    reason: str
+
+
+class ClaimRefused(Value, frozen=True):
+    """A claim was not made ready, or not put away; the kubelet asks again."""
+
+    uid: str
+    claim: str
+    reason: str

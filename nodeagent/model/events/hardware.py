@@ -1,0 +1,94 @@
+"""What happened to GPUs and their driver."""
+
+from nodeagent.model.driver import DriverPhase
+from nodeagent.model.health import Verdict
+from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.values import Value
+
+
+class XidReported(Value, frozen=True):
+    """The driver reported an XID error."""
+
+    gpu: GpuUuid
+    xid: int
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    source: str = "nvml"
+    """`nvml` or `kernel_log`."""
+    message: str = ""
+
+
+class GpuEventReported(Value, frozen=True):
+    """The driver reported something other than an XID, or its reports can be heard again."""
+
+    gpu: GpuUuid
+    kind: str
+    """What NVML calls it: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
+    `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, which says
+    that others may have been missed. The simulation also reports `gpu_lost`, `gpu_back`, `bind` and `unbind`."""
+    data: int = 0
+    """What came with it: of `recovery_action` the action, NVML's field 230."""
+
+
+class GpuAppeared(Value, frozen=True):
+    """A GPU is in the inventory that was not there before."""
+
+    gpu: GpuUuid
+    generation: int
+
+
+class GpuVanished(Value, frozen=True):
+    """A GPU is gone from the inventory, or no longer answers."""
+
+    gpu: GpuUuid
+    generation: int
+    reason: str = ""
+    is_gone: bool = False
+    """Whether it is no longer in its slot; one that is there and does not answer is lost."""
+
+
+class MigLayoutChanged(Value, frozen=True):
+    """The MIG devices of a GPU are others than before."""
+
+    gpu: GpuUuid
+    generation: int
+
+
+class DriverChanged(Value, frozen=True):
+    """The driver's phase or version is another than before."""
+
+    before: DriverPhase
+    after: DriverPhase
+    detail: str = ""
+
+
+class GpuCleared(Value, frozen=True):
+    """A person took a GPU back into service; it was written down first."""
+
+    gpu: GpuUuid
+    who: str
+    reason: str
+    cleared: tuple[str, ...] = ()
+
+
+class GpuForgotten(Value, frozen=True):
+    """A person said that a GPU which had vanished is gone for good."""
+
+    gpu: GpuUuid
+    who: str
+
+
+class VerdictChanged(Value, frozen=True):
+    """A device's health verdict is another than before."""
+
+    device: DeviceUuid
+    before: Verdict
+    after: Verdict
+    reason: str = ""
+
+
+class FaultInjected(Value, frozen=True):
+    """A person asked the simulation to misbehave."""
+
+    fault: str
+    target: str = ""

@@ -1,0 +1,105 @@
+/* See bucket.h. */
+#define _GNU_SOURCE
+#include "compute/bucket.h"
+
+#include <time.h>
+
+#include "compute/control.h"
+#include "ledger/files.h"
+
+#define BURST_NS UINT64_C(20000000)    /* that much may be made up for after a pause */
+#define SLEEP_NS UINT64_C(10000000)    /* then the limit is looked at again */
+#define FURTHEST_NS UINT64_C(600000000000) /* nobody waits longer, whatever the file says */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+bool bucket_is_limited(unsigned slot)
+{
+    return slot < VGPU_DEVICES && files_usage() && files_core_limit(slot) > 0;
+}
+
+/* Enough has been seen: the means decide what the limit is multiplied by from here on. */
+static uint32_t conclude(struct vgpu_bucket *bucket, unsigned slot, uint32_t factor, uint64_t gathered, uint64_t span)
+{
+    uint64_t waited = atomic_load(&bucket->waited_ns);
+    struct control_input input = {files_core_limit(slot), control_mean_own(gathered), control_mean_total(gathered),
+                                  waited != atomic_load(&bucket->seen_waited_ns), files_is_soft(slot),
+                                  span >= CONTROL_SURE_NS};
+    atomic_store(&bucket->seen_waited_ns, waited);
+    return input.limit ? control_next(factor, input) : factor;
+}
+
+/* What the limit is multiplied by; whoever first sees a new measurement reckons with it, for all. */
+static uint32_t find_factor(struct vgpu_bucket *bucket, unsigned slot, uint64_t now)
+{
+    uint64_t measured = files_measured(slot), control = atomic_load(&bucket->control);
+    uint32_t factor = (uint32_t)control ? (uint32_t)control : CONTROL_ONE;
+    uint64_t number = measured >> 32 << 32;
+    if (number == control >> 32 << 32 || !atomic_compare_exchange_strong(&bucket->control, &control, number | factor))
+        return factor;
+    uint64_t gathered = control_gather(atomic_load(&bucket->gathered), (uint32_t)(measured & 0xffff),
+                                       (uint32_t)(measured >> 16 & 0xffff));
+    uint64_t since = atomic_load(&bucket->since_ns), longest = atomic_load(&bucket->longest_ns);
+    if (since == 0 || since > now)
+        atomic_store(&bucket->since_ns, now);
+    else if (now - since >= CONTROL_LAUNCHES * longest) {
+        uint32_t next = conclude(bucket, slot, factor, gathered, now - since);
+        control = number | factor;
+        if (atomic_compare_exchange_strong(&bucket->control, &control, number | next))
+            factor = next;
+        atomic_store(&bucket->since_ns, now);
+        gathered = 0;
+    }
+    atomic_store(&bucket->gathered, gathered);
+    return factor;
+}
+
+/* When this may go. */
+static uint64_t take(struct vgpu_bucket *bucket, uint64_t charge, uint64_t now)
+{
+    uint64_t due = atomic_load(&bucket->due_ns), from;
+    do {
+        from = due + BURST_NS < now || due > now + FURTHEST_NS ? now - BURST_NS : due;
+    } while (!atomic_compare_exchange_weak(&bucket->due_ns, &due, from + charge));
+    return from;
+}
+
+void bucket_pay(unsigned slot, uint64_t cost_ns)
+{
+    struct vgpu_bucket *bucket = &files_usage()->buckets[slot];
+    uint64_t start = now_ns(), now = start;
+    uint32_t limit = files_core_limit(slot);
+    if (limit == 0)
+        return;
+    uint64_t charge = control_charge(cost_ns, limit, find_factor(bucket, slot, now));
+    uint64_t longest = atomic_load_explicit(&bucket->longest_ns, memory_order_relaxed), later = longest - longest / 16;
+    if (charge > longest || charge < later)
+        atomic_store_explicit(&bucket->longest_ns, charge > later ? charge : later, memory_order_relaxed);
+    uint64_t from = take(bucket, charge, now);
+    /* Who waits for long sees a new limit: what is left of the wait was reckoned by the old one. */
+    while (now < from && files_look() == VGPU_LIMITING && files_core_limit(slot) == limit) {
+        uint64_t rest = from - now < SLEEP_NS ? from - now : SLEEP_NS;
+        nanosleep(&(struct timespec){0, (long)rest}, NULL);
+        now = now_ns();
+    }
+    if (now > start)
+        atomic_fetch_add_explicit(&bucket->waited_ns, now - start, memory_order_relaxed);
+}
+
+void bucket_correct(unsigned slot, uint64_t paid_ns, uint64_t cost_ns)
+{
+    struct vgpu_bucket *bucket = &files_usage()->buckets[slot];
+    uint32_t limit = files_core_limit(slot);
+    if (limit == 0)
+        return;
+    uint32_t factor = find_factor(bucket, slot, now_ns());
+    if (cost_ns >= paid_ns)
+        atomic_fetch_add(&bucket->due_ns, control_charge(cost_ns - paid_ns, limit, factor));
+    else
+        atomic_fetch_sub(&bucket->due_ns, control_charge(paid_ns - cost_ns, limit, factor));
+}

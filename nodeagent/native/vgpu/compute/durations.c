@@ -1,0 +1,136 @@
+/* See durations.h. */
+#include "compute/durations.h"
+
+#include "compute/bucket.h"
+#include "ledger/lock.h"
+
+#define KNOWN 4096u  /* functions and graphs; a power of two */
+#define PENDING 32u
+#define FIRST 4u     /* launches that are looked at without exception */
+#define EVERY 32u
+#define RELAXED 2    /* a mode of capture in which events may be made and asked */
+#define WEIGHT 4     /* one in so many is the newest */
+
+struct duration {
+    _Atomic(const void *) launched;
+    _Atomic uint64_t average_ns;
+    _Atomic uint32_t launches;
+};
+
+static struct duration known[KNOWN];
+static struct lock changing; /* of what is pending; who finds it taken goes on without */
+static struct sample pending[PENDING];
+static atomic_uint pending_count;
+
+struct duration *durations_find(const void *launched)
+{
+    size_t at = (size_t)((uintptr_t)launched * UINT64_C(0x9e3779b97f4a7c15) >> 40);
+    for (size_t tries = 0; tries < 64; tries++) {
+        struct duration *one = &known[(at + tries) % KNOWN];
+        const void *owner = atomic_load_explicit(&one->launched, memory_order_acquire);
+        if (!owner && atomic_compare_exchange_strong(&one->launched, &owner, launched))
+            return one;
+        if (owner == launched)
+            return one;
+    }
+    return NULL;
+}
+
+uint64_t durations_average(const struct duration *duration)
+{
+    return atomic_load_explicit(&duration->average_ns, memory_order_relaxed);
+}
+
+/* Another stream of this thread may be captured: what is done here is no part of it. */
+static int exchange_mode(int mode)
+{
+    DRIVER_CALL(cuThreadExchangeStreamCaptureMode, &mode);
+    return mode;
+}
+
+static CUresult record(CUevent event, CUstream stream, bool per_thread)
+{
+    return per_thread ? DRIVER_CALL(cuEventRecord_ptsz, event, stream) : DRIVER_CALL(cuEventRecord, event, stream);
+}
+
+static void drop(const struct sample *sample)
+{
+    DRIVER_CALL(cuEventDestroy_v2, sample->first);
+    DRIVER_CALL(cuEventDestroy_v2, sample->last);
+}
+
+bool durations_begin(struct sample *sample, struct duration *duration, CUstream stream, bool per_thread)
+{
+    uint32_t launches = atomic_fetch_add_explicit(&duration->launches, 1, memory_order_relaxed);
+    if ((launches >= FIRST && launches % EVERY) || atomic_load(&pending_count) >= PENDING)
+        return false;
+    int mode = exchange_mode(RELAXED);
+    bool made = false;
+    *sample = (struct sample){.duration = duration};
+    if (DRIVER_CALL(cuEventCreate, &sample->first, 0) == CUDA_SUCCESS) {
+        if (DRIVER_CALL(cuEventCreate, &sample->last, 0) == CUDA_SUCCESS)
+            made = record(sample->first, stream, per_thread) == CUDA_SUCCESS;
+        if (!made)
+            drop(sample);
+    }
+    exchange_mode(mode);
+    return made;
+}
+
+void durations_end(const struct sample *sample, CUstream stream, bool per_thread)
+{
+    int mode = exchange_mode(RELAXED);
+    bool kept = false;
+    if (record(sample->last, stream, per_thread) == CUDA_SUCCESS) {
+        lock_take(&changing);
+        unsigned count = atomic_load(&pending_count);
+        kept = count < PENDING;
+        if (kept) {
+            pending[count] = *sample;
+            atomic_store(&pending_count, count + 1);
+        }
+        lock_give(&changing);
+    }
+    if (!kept)
+        drop(sample);
+    exchange_mode(mode);
+}
+
+static void learn(const struct sample *sample)
+{
+    float milliseconds = 0;
+    if (DRIVER_CALL(cuEventElapsedTime, &milliseconds, sample->first, sample->last) != CUDA_SUCCESS || milliseconds < 0)
+        return;
+    uint64_t took = (uint64_t)((double)milliseconds * 1e6), before = durations_average(sample->duration);
+    uint64_t after = before ? before - before / WEIGHT + took / WEIGHT : took;
+    atomic_store_explicit(&sample->duration->average_ns, after ? after : 1, memory_order_relaxed);
+    if (bucket_is_limited(sample->slot))
+        bucket_correct(sample->slot, sample->paid_ns, took);
+}
+
+void durations_look(void)
+{
+    if (atomic_load_explicit(&pending_count, memory_order_relaxed) == 0 || !lock_try(&changing))
+        return;
+    int mode = exchange_mode(RELAXED);
+    unsigned count = atomic_load(&pending_count), left = 0;
+    for (unsigned i = 0; i < count; i++) {
+        CUresult result = DRIVER_CALL(cuEventQuery, pending[i].last);
+        if (result == CUDA_ERROR_NOT_READY) {
+            pending[left++] = pending[i];
+            continue;
+        }
+        if (result == CUDA_SUCCESS)
+            learn(&pending[i]);
+        drop(&pending[i]);
+    }
+    atomic_store(&pending_count, left);
+    exchange_mode(mode);
+    lock_give(&changing);
+}
+
+void durations_after_fork(void)
+{
+    atomic_store(&pending_count, 0);
+    atomic_store(&changing.held, 0);
+}

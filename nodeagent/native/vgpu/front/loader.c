@@ -1,0 +1,59 @@
+/* See loader.h. */
+#include "front/loader.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "front/real.h"
+#include "ledger/text.h"
+
+static const char *const function_names[LOADER_FUNCTIONS] = {"dlsym", "dlvsym", "dlopen", "dlmopen", "dlerror"};
+static const char *const stems[LIBRARIES] = {"libcuda.so", "libnvidia-ml.so"};
+static const char *const sonames[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
+static _Atomic(void *) functions[LOADER_FUNCTIONS];
+static _Atomic(void *) handles[LIBRARIES];
+
+void *loader_real(enum loader_function which)
+{
+    void *function = atomic_load_explicit(&functions[which], memory_order_acquire);
+    if (!function) {
+        function = real_find(function_names[which]);
+        atomic_store_explicit(&functions[which], function, memory_order_release);
+    }
+    return function;
+}
+
+/* What a question of this library left: a program that asks next would take it for the answer to its own. */
+static void *forget_error(void *answer)
+{
+    char *(*read_error)(void) = (char *(*)(void))loader_real(LOADER_DLERROR);
+    if (!answer && read_error)
+        read_error();
+    return answer;
+}
+
+void *loader_library(enum library which)
+{
+    void *handle = atomic_load_explicit(&handles[which], memory_order_acquire);
+    dlopen_type open = (dlopen_type)loader_real(LOADER_DLOPEN);
+    if (!handle && open) {
+        handle = forget_error(open(sonames[which], RTLD_LAZY | RTLD_NOLOAD));
+        atomic_store_explicit(&handles[which], handle, memory_order_release);
+    }
+    return handle;
+}
+
+/* By its handle, whose scope has nothing of whoever stands before it. */
+void *loader_find(enum library which, const char *name)
+{
+    void *handle = loader_library(which);
+    dlsym_type find = (dlsym_type)loader_real(LOADER_DLSYM);
+    return handle && find ? forget_error(find(handle, name)) : NULL;
+}
+
+bool loader_is_name_of(enum library which, const char *path)
+{
+    const char *version = path ? text_after(text_file_name(path), stems[which]) : NULL;
+    return version && (*version == '.' || *version == '\0');
+}

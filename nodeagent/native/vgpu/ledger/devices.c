@@ -1,0 +1,55 @@
+/* See devices.h. */
+#include "ledger/devices.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "ledger/files.h"
+
+#define DEVICES_MOST 64 /* what the driver counts from 0 */
+
+/* Two words, each written with the same value by whoever asks first: bytes of the UUID, told by `known`. */
+static struct {
+    _Atomic uint64_t halves[2];
+    atomic_bool known;
+} devices[DEVICES_MOST];
+
+/* The driver of a MIG device says its own UUID only to the newer question. */
+static bool ask(CUuuid *uuid, CUdevice device)
+{
+    return DRIVER_CALL(cuDeviceGetUuid_v2, uuid, device) == CUDA_SUCCESS ||
+           DRIVER_CALL(cuDeviceGetUuid, uuid, device) == CUDA_SUCCESS;
+}
+
+static bool find_uuid(CUdevice device, uint64_t halves[2])
+{
+    CUuuid uuid;
+    if (device < 0 || device >= DEVICES_MOST)
+        return false;
+    if (atomic_load_explicit(&devices[device].known, memory_order_acquire)) {
+        for (int i = 0; i < 2; i++)
+            halves[i] = atomic_load_explicit(&devices[device].halves[i], memory_order_relaxed);
+        return true;
+    }
+    if (!ask(&uuid, device))
+        return false;
+    memcpy(halves, &uuid, sizeof uuid);
+    for (int i = 0; i < 2; i++)
+        atomic_store_explicit(&devices[device].halves[i], halves[i], memory_order_relaxed);
+    atomic_store_explicit(&devices[device].known, true, memory_order_release);
+    return true;
+}
+
+unsigned devices_find_slot(CUdevice device)
+{
+    uint64_t halves[2];
+    files_look();
+    return find_uuid(device, halves) ? files_find_slot((const uint8_t *)halves) : FILES_NO_SLOT;
+}
+
+unsigned devices_find_current_slot(void)
+{
+    CUdevice device;
+    return DRIVER_CALL(cuCtxGetDevice, &device) == CUDA_SUCCESS ? devices_find_slot(device) : FILES_NO_SLOT;
+}

@@ -1,0 +1,13 @@
+/* Which slot of the ledger a device of the driver has. Its UUID is asked for once. */
+#ifndef VGPU_DEVICES_H
+#define VGPU_DEVICES_H
+
+#include "front/driver.h"
+
+/* FILES_NO_SLOT for one that no limits are said for, or that the driver does not know. */
+unsigned devices_find_slot(CUdevice device);
+
+/* Of the device of the thread's current context. */
+unsigned devices_find_current_slot(void);
+
+#endif

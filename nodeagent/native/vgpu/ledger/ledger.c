@@ -1,0 +1,256 @@
+/* See ledger.h. */
+#define _GNU_SOURCE
+#include "ledger/ledger.h"
+
+#include <time.h>
+
+#include "ledger/files.h"
+#include "ledger/identity.h"
+#include "ledger/lock.h"
+#include "ledger/log.h"
+
+#define CONTEST_TRIES 400
+#define CONTEST_WAIT_NS 100000
+
+static struct lock attaching;
+static _Atomic(struct vgpu_process *) own_slot;
+
+struct sums {
+    uint64_t decided;
+    uint64_t all;
+};
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* A reservation moves from pending to used, so it is looked for in this order: seen twice at worst, never missed. */
+static struct sums add_up(struct vgpu_usage *usage, unsigned slot)
+{
+    struct sums sums = {0, 0};
+    uint32_t count = atomic_load(&usage->header.high_water);
+    for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
+        struct vgpu_share *share = &usage->slots[i].shares[slot];
+        uint64_t pending = atomic_load(&share->pending);
+        uint64_t used = atomic_load(&share->used);
+        sums.decided = add(sums.decided, used);
+        sums.all = add(sums.all, add(used, pending));
+    }
+    return sums;
+}
+
+static void clear_shares(struct vgpu_process *process)
+{
+    for (unsigned i = 0; i < VGPU_DEVICES; i++) {
+        atomic_store(&process->shares[i].pending, 0);
+        atomic_store(&process->shares[i].used, 0);
+        atomic_store(&process->shares[i].refusals, 0);
+    }
+}
+
+/* Give back what the dead have. Whoever is killed in the middle of that leaves it to the next. */
+static bool sweep(struct vgpu_usage *usage)
+{
+    uint64_t own = identity_own(), namespace = identity_namespace();
+    bool freed = false;
+    uint32_t count = atomic_load(&usage->header.high_water);
+    if (!namespace)
+        return false;
+    for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
+        struct vgpu_process *process = &usage->slots[i];
+        uint64_t owner = atomic_load(&process->owner);
+        uint64_t identity = owner & ~VGPU_OWNER_STATE;
+        if (!owner || identity == own || atomic_load(&process->pid_namespace) != namespace)
+            continue;
+        if (identity_is_alive(identity))
+            continue;
+        if (!atomic_compare_exchange_strong(&process->owner, &owner, VGPU_OWNER_RECLAIMED | own))
+            continue;
+        clear_shares(process);
+        atomic_store(&process->pid_namespace, 0);
+        atomic_store(&process->owner, 0);
+        log_line("took back what process %u had", (unsigned)(identity >> VGPU_OWNER_PID_SHIFT));
+        freed = true;
+    }
+    return freed;
+}
+
+static void raise_high_water(struct vgpu_usage *usage, uint32_t count)
+{
+    uint32_t before = atomic_load(&usage->header.high_water);
+    while (before < count && !atomic_compare_exchange_weak(&usage->header.high_water, &before, count))
+        ;
+}
+
+/* A slot for this process: the one it had before exec, else a free one. */
+static struct vgpu_process *claim(struct vgpu_usage *usage)
+{
+    uint64_t held = VGPU_OWNER_HELD | identity_own(), namespace = identity_namespace();
+    for (uint32_t i = 0; i < VGPU_PROCESSES; i++) {
+        struct vgpu_process *process = &usage->slots[i];
+        if (namespace && atomic_load(&process->owner) == held && atomic_load(&process->pid_namespace) == namespace) {
+            clear_shares(process);
+            return process;
+        }
+    }
+    for (uint32_t i = 0; i < VGPU_PROCESSES; i++) {
+        struct vgpu_process *process = &usage->slots[i];
+        uint64_t nobody = 0;
+        if (!atomic_compare_exchange_strong(&process->owner, &nobody, held))
+            continue;
+        raise_high_water(usage, i + 1);
+        atomic_store(&process->pid_namespace, namespace);
+        return process;
+    }
+    return NULL;
+}
+
+/* This process's slot, with what it does written into it; NULL where it has none. */
+static struct vgpu_process *find_own(struct vgpu_usage *usage)
+{
+    struct vgpu_process *own = atomic_load_explicit(&own_slot, memory_order_acquire);
+    if (own)
+        return own;
+    lock_take(&attaching);
+    own = atomic_load(&own_slot);
+    if (!own) {
+        own = claim(usage);
+        if (!own && sweep(usage))
+            own = claim(usage);
+        atomic_store(&own_slot, own);
+    }
+    lock_give(&attaching);
+    return own;
+}
+
+static enum vgpu_status look(struct vgpu_usage **usage, struct vgpu_process **own)
+{
+    enum vgpu_status status = files_look();
+    enum vgpu_reason reason = files_reason();
+    *usage = files_usage();
+    *own = *usage ? find_own(*usage) : NULL;
+    if (!*own) {
+        if (*usage)
+            atomic_store(&(*usage)->header.last_reason, VGPU_NO_SLOT);
+        return status == VGPU_LIMITING ? files_fail_status() : status;
+    }
+    atomic_store_explicit(&(*own)->heartbeat_ns, files_now_ns(), memory_order_relaxed);
+    if (atomic_load_explicit(&(*own)->status, memory_order_relaxed) != status)
+        atomic_store_explicit(&(*own)->status, status, memory_order_relaxed);
+    if (atomic_load_explicit(&(*own)->reason, memory_order_relaxed) != reason)
+        atomic_store_explicit(&(*own)->reason, reason, memory_order_relaxed);
+    return status;
+}
+
+void ledger_attach(void)
+{
+    struct vgpu_usage *usage;
+    struct vgpu_process *own;
+    look(&usage, &own);
+}
+
+enum attempt { FITS, CONTESTED, TOO_MUCH };
+
+/* *decided is what others and this process had when it did not fit. */
+static enum attempt try_once(struct vgpu_usage *usage, struct vgpu_share *share, unsigned slot, uint64_t bytes,
+                             uint64_t *decided)
+{
+    uint64_t limit = files_memory_limit(slot);
+    atomic_fetch_add(&share->pending, bytes);
+    struct sums sums = add_up(usage, slot);
+    bool fits = sums.all <= limit;
+    if (fits)
+        atomic_fetch_add(&share->used, bytes);
+    atomic_fetch_sub(&share->pending, bytes);
+    if (fits)
+        return FITS;
+    *decided = sums.decided;
+    return add(sums.decided, bytes) > limit ? TOO_MUCH : CONTESTED;
+}
+
+enum verdict ledger_reserve(unsigned slot, uint64_t bytes)
+{
+    struct vgpu_usage *usage;
+    struct vgpu_process *own;
+    enum vgpu_status status = look(&usage, &own);
+    if (status == VGPU_REFUSING)
+        return LEDGER_DENIED;
+    if (status != VGPU_LIMITING || slot >= VGPU_DEVICES)
+        return LEDGER_UNCOUNTED;
+    struct vgpu_share *share = &own->shares[slot];
+    bool swept = false;
+    uint64_t decided = 0, before = UINT64_MAX;
+    /* More than any limit can be, and more than sums could hold. */
+    bool absurd = bytes > UINT64_C(1) << 56;
+    for (int left = CONTEST_TRIES; left > 0 && !absurd; left--) {
+        enum attempt attempt = try_once(usage, share, slot, bytes, &decided);
+        if (attempt == FITS)
+            return LEDGER_GRANTED;
+        if (attempt == TOO_MUCH || left == CONTEST_TRIES / 2) {
+            /* What the dead had may be enough, and may be all that is in the way. */
+            bool freed = !swept && sweep(usage);
+            swept = true;
+            if (freed)
+                continue;
+        }
+        if (attempt == TOO_MUCH) {
+            /* A sum is no one moment: what moved from one process to another meanwhile may be in it twice. */
+            if (decided == before)
+                break;
+            before = decided;
+            continue;
+        }
+        unsigned turn = (unsigned)(CONTEST_TRIES - left) + (unsigned)((uintptr_t)&turn >> 12);
+        nanosleep(&(struct timespec){0, CONTEST_WAIT_NS * (1 + turn * 7 % 5)}, NULL);
+    }
+    atomic_fetch_add_explicit(&share->refusals, 1, memory_order_relaxed);
+    log_line("refused %llu bytes on device %u", (unsigned long long)bytes, slot);
+    return LEDGER_DENIED;
+}
+
+void ledger_release(unsigned slot, uint64_t bytes)
+{
+    struct vgpu_process *own = atomic_load_explicit(&own_slot, memory_order_acquire);
+    if (!own || slot >= VGPU_DEVICES)
+        return;
+    _Atomic uint64_t *used = &own->shares[slot].used;
+    uint64_t before = atomic_load(used);
+    /* Somebody else may have written into the file: never below nothing. */
+    while (!atomic_compare_exchange_weak(used, &before, before > bytes ? before - bytes : 0))
+        ;
+    atomic_store_explicit(&own->heartbeat_ns, files_now_ns(), memory_order_relaxed);
+}
+
+uint64_t ledger_used(unsigned slot)
+{
+    struct vgpu_usage *usage = files_usage();
+    if (!usage || slot >= VGPU_DEVICES)
+        return 0;
+    sweep(usage);
+    return add_up(usage, slot).decided;
+}
+
+unsigned ledger_list(unsigned slot, struct ledger_holder holders[VGPU_PROCESSES])
+{
+    struct vgpu_usage *usage = files_usage();
+    unsigned found = 0;
+    if (!usage || slot >= VGPU_DEVICES)
+        return 0;
+    sweep(usage);
+    uint32_t count = atomic_load(&usage->header.high_water);
+    for (uint32_t i = 0; i < count && i < VGPU_PROCESSES; i++) {
+        uint64_t owner = atomic_load(&usage->slots[i].owner);
+        uint64_t used = atomic_load(&usage->slots[i].shares[slot].used);
+        if ((owner & VGPU_OWNER_STATE) == VGPU_OWNER_HELD && used > 0)
+            holders[found++] =
+                (struct ledger_holder){(unsigned)(owner >> VGPU_OWNER_PID_SHIFT & VGPU_OWNER_PID_MASK), used};
+    }
+    return found;
+}
+
+void ledger_after_fork(void)
+{
+    atomic_store(&own_slot, NULL);
+    atomic_store(&attaching.held, 0);
+}

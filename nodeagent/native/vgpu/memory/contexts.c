@@ -1,0 +1,166 @@
+/* See contexts.h. */
+#include "memory/contexts.h"
+
+#include "ledger/claim.h"
+#include "ledger/devices.h"
+#include "ledger/files.h"
+#include "ledger/ledger.h"
+#include "ledger/lock.h"
+#include "memory/pools.h"
+
+#define DEVICES_MOST 64
+
+/* Held while a primary context may begin or end: its address may be the same each time. */
+static struct lock changing;
+static CUcontext primary[DEVICES_MOST];
+
+CUresult cuInit(unsigned flags)
+{
+    CUresult result = DRIVER_CALL(cuInit, flags);
+    if (result == CUDA_SUCCESS)
+        ledger_attach();
+    return result;
+}
+
+static bool begin(struct claim *claim, CUdevice device)
+{
+    unsigned slot = devices_find_slot(device);
+    return claim_begin_on(claim, slot, slot < VGPU_DEVICES ? files_context_bytes(slot) : 0);
+}
+
+static CUresult destroy(uint64_t key)
+{
+    return DRIVER_CALL(cuCtxDestroy_v2, (CUcontext)(uintptr_t)key);
+}
+
+static CUresult end(struct claim *claim, CUresult result, CUcontext *context, CUresult (*give_back)(uint64_t key))
+{
+    claim->context = result == CUDA_SUCCESS ? *context : NULL;
+    return claim_end(claim, result, BLOCK_CONTEXT, (uint64_t)(uintptr_t)claim->context, give_back);
+}
+
+static void release(struct block_list *list)
+{
+    struct block block;
+    while (blocks_pop(&list, &block))
+        ledger_release(block.slot, block.bytes);
+    pools_settle();
+}
+
+#define CREATE(name, ...)                                                       \
+    struct claim claim;                                                         \
+    if (!begin(&claim, device))                                                 \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                        \
+    return end(&claim, DRIVER_CALL(name, __VA_ARGS__, flags, device), context, destroy)
+
+CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device)
+{
+    CREATE(cuCtxCreate, context);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
+{
+    CREATE(cuCtxCreate_v2, context);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *wanted, int count, unsigned flags, CUdevice device)
+{
+    CREATE(cuCtxCreate_v3, context, wanted, count);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *wanted, unsigned flags, CUdevice device)
+{
+    CREATE(cuCtxCreate_v4, context, wanted);
+}
+
+/* What was in it is taken out first: the driver may give addresses, and the context's own, to others at once. */
+#define DESTROY(name)                                     \
+    struct block_list *list = blocks_take_of(context);    \
+    CUresult result = DRIVER_CALL(name, context);         \
+    if (result == CUDA_SUCCESS)                           \
+        release(list);                                    \
+    else                                                  \
+        blocks_put_back(list);                            \
+    return result
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    DESTROY(cuCtxDestroy);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    DESTROY(cuCtxDestroy_v2);
+}
+
+static bool is_active(CUdevice device)
+{
+    unsigned flags = 0;
+    int active = 0;
+    return DRIVER_CALL(cuDevicePrimaryCtxGetState, device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+static CUresult give_back_primary(uint64_t key)
+{
+    CUdevice device = 0;
+    while (device < DEVICES_MOST && primary[device] != (CUcontext)(uintptr_t)key)
+        device++;
+    return DRIVER_CALL(cuDevicePrimaryCtxRelease_v2, device);
+}
+
+/* Whoever retains it first makes it. */
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    struct claim claim = {0};
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    lock_take(&changing);
+    if (is_active(device) || begin(&claim, device)) {
+        result = DRIVER_CALL(cuDevicePrimaryCtxRetain, context, device);
+        if (result == CUDA_SUCCESS && device >= 0 && device < DEVICES_MOST)
+            primary[device] = *context;
+        result = end(&claim, result, context, give_back_primary);
+    }
+    lock_give(&changing);
+    return result;
+}
+
+static void end_primary(CUdevice device)
+{
+    if (device >= 0 && device < DEVICES_MOST && primary[device] && !is_active(device)) {
+        release(blocks_take_of(primary[device]));
+        primary[device] = NULL;
+    }
+}
+
+#define END_PRIMARY(name)                         \
+    lock_take(&changing);                         \
+    CUresult result = DRIVER_CALL(name, device);  \
+    end_primary(device);                          \
+    lock_give(&changing);                         \
+    return result
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    END_PRIMARY(cuDevicePrimaryCtxRelease);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    END_PRIMARY(cuDevicePrimaryCtxRelease_v2);
+}
+
+/* Everything in it is gone, and it may be used on. */
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    END_PRIMARY(cuDevicePrimaryCtxReset);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    END_PRIMARY(cuDevicePrimaryCtxReset_v2);
+}
+
+void contexts_after_fork(void)
+{
+    atomic_store(&changing.held, 0);
+}

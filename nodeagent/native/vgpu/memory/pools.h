@@ -1,0 +1,43 @@
+/*
+ * What the driver has reserved for pools of memory is what counts, not what of it is in use. It is reserved before it can
+ * grow, and what a pool keeps without need is given back before anything is refused.
+ */
+#ifndef VGPU_POOLS_H
+#define VGPU_POOLS_H
+
+#include <stdbool.h>
+
+#include "memory/blocks.h"
+#include "front/driver.h"
+
+struct pool;
+typedef CUresult (*pools_allocate)(CUdeviceptr *at, size_t bytes, CUmemoryPool handle, CUstream stream);
+typedef CUresult (*pools_release)(CUdeviceptr at, CUstream stream);
+
+/* NULL for one that is not known. */
+struct pool *pools_find(CUmemoryPool handle);
+
+/* The one there is, or a new one; NULL where its device has no limits, or there is no memory for it. */
+struct pool *pools_add(CUmemoryPool handle, CUdevice device);
+
+/* Allocate from it by `ask`, within the limit. */
+CUresult pools_take(struct pool *pool, CUdeviceptr *at, size_t bytes, CUstream stream, pools_allocate ask,
+                    pools_release give_back);
+
+/* As the driver's functions of these names; what was allocated stays until it is freed. */
+CUresult pools_destroy(struct pool *pool);
+CUresult pools_trim(struct pool *pool, size_t keep);
+
+/* After the driver may have given back what pools no longer need. */
+void pools_settle(void);
+
+/* Let the driver give back what the pools of a slot keep. True where that made room. */
+bool pools_shrink(unsigned slot);
+
+/* Whether a block that was freed was a pool's, which stays charged with what it has reserved. */
+bool pools_forget(const struct block *block);
+
+/* In the child of a fork. */
+void pools_after_fork(void);
+
+#endif

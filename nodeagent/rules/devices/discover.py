@@ -1,0 +1,66 @@
+"""Which classes this host could have: the ready-made ones that find something, and accelerators of no such class.
+
+Owns what is proposed, and its words. Refuses to propose NVIDIA's GPUs, which the agent gives by itself.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nodeagent.config.sections.devices import DeviceClass
+from nodeagent.model.devices import HostDevices
+from nodeagent.model.values import Value
+from nodeagent.rules.devices.group import matches, plan_classes
+
+_NVIDIA: Final = 0x10DE
+_DISPLAY, _ACCELERATOR = 0x03, 0x12
+
+
+class Proposal(Value, frozen=True):
+    """A class that this host could have."""
+
+    use: str
+    """The ready-made class; empty for one that is written out."""
+    resource: str
+    devices: tuple[str, ...]
+    lines: tuple[str, ...]
+    """What to write below `devices.classes`."""
+    note: str = ""
+
+
+def propose(ready: Iterable[DeviceClass], host: HostDevices) -> tuple[Proposal, ...]:
+    """What there is, ready-made classes first."""
+    classes = tuple(ready)
+    found = []
+    for each in classes:
+        for resource, grouped in plan_classes((each,), host).items():
+            if grouped.devices:
+                found.append(
+                    Proposal(
+                        use=each.use or "",
+                        resource=resource,
+                        devices=tuple(device.name for device in grouped.devices),
+                        lines=(f"- use: {each.use}",),
+                    )
+                )
+    return (*found, *_propose_unknown(classes, host))
+
+
+def _propose_unknown(classes: tuple[DeviceClass, ...], host: HostDevices) -> Iterable[Proposal]:
+    """Accelerators with nodes of their own, by vendor and class."""
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for node in host.nodes:
+        place = host.functions.get(node.pci) if node.pci is not None else None
+        if place is None or place.vendor == _NVIDIA or place.pci_class >> 16 not in (_DISPLAY, _ACCELERATOR):
+            continue
+        if not any(matches(each, node, host) for each in classes):
+            kinds.setdefault((place.vendor, place.pci_class >> 8), []).append(node.path)
+    for (vendor, kind), nodes in sorted(kinds.items()):
+        resource = f"devices.nodeagent.io/pci-{vendor:04x}"
+        lines = (
+            f"- resource: {resource}",
+            f'  pci_vendor: "0x{vendor:04x}"',
+            f'  pci_class: "0x{kind:04x}"',
+            "  group: device",
+        )
+        note = "give it the name that its pods ask for"
+        yield Proposal(use="", resource=resource, devices=tuple(sorted(nodes)), lines=lines, note=note)

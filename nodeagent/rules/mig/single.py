@@ -1,0 +1,178 @@
+"""A single MIG device that somebody is to have: by which calls it is made and taken away, whatever lies beside it.
+
+Owns what stands in the journal for as long as it is somebody's, and what is left to do after a kill at any step.
+Refuses to move anything: where another instance lies in the way, there is no room.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from nodeagent.model.journal import Change, Step
+from nodeagent.model.mig import GpuInstance, GpuPartitions, PartitionWish, Write, WriteKind
+from nodeagent.model.values import Value
+from nodeagent.rules.mig.change import BEGIN, WRITE, ChangeUnreadable, read_writes
+from nodeagent.rules.mig.partitions import LayoutInfeasible, assume_places, count_slices, find_profile
+from nodeagent.rules.mig.steps import RebootNeeded
+
+OWNER: Final = "mig-partition"
+MADE: Final = "made"
+REMOVE: Final = "remove"
+
+
+class Phase(StrEnum):
+    """How far it is."""
+
+    BEGUN = "begun"
+    """Being made; nobody was told of it."""
+    MADE = "made"
+    LEAVING = "leaving"
+    """Being taken away; it may still be there, or a part of it."""
+
+
+class _Begun(Value, frozen=True):
+    key: str
+    wish: PartitionWish
+    switched: bool = False
+
+
+class Holding(Value, frozen=True):
+    """What one key has, or is to have, as the journal says."""
+
+    number: int
+    key: str
+    wish: PartitionWish
+    switched: bool = False
+    """Whether MIG was switched on for it or for one before it, and is to go off after the last one."""
+    phase: Phase = Phase.BEGUN
+    has_created: bool = False
+    """Whether an instance was begun for it: before that, one that lies there is another's."""
+
+
+def begin_holding(key: str, wish: PartitionWish, at_seconds: float, *, switched: bool) -> Step:
+    """The first step: from now on the place is this key's."""
+    begun = _Begun(key=key, wish=wish, switched=switched)
+    return Step(name=BEGIN, at_seconds=at_seconds, payload=msgspec.json.encode(begun).decode())
+
+
+def phase_step(phase: Phase, at_seconds: float) -> Step:
+    """It is made, or begins to be taken away."""
+    return Step(name=MADE if phase is Phase.MADE else REMOVE, at_seconds=at_seconds)
+
+
+def read_holding(change: Change) -> Holding:
+    """What the journal says of one.
+
+    Raises:
+        ChangeUnreadable: it is not of this version's making.
+    """
+    try:
+        begun = msgspec.json.decode(change.steps[0].payload, type=_Begun)
+        writes = [write for step in change.steps if step.name == WRITE for write in read_writes(step)]
+    except (msgspec.DecodeError, IndexError) as error:
+        raise ChangeUnreadable(f"change {change.number} of {change.gpu} cannot be read: {error}") from error
+    phases = {MADE: Phase.MADE, REMOVE: Phase.LEAVING}
+    told = [phases[step.name] for step in change.steps if step.name in phases]
+    return Holding(
+        number=change.number,
+        key=begun.key,
+        wish=begun.wish,
+        switched=begun.switched,
+        phase=told[-1] if told else Phase.BEGUN,
+        has_created=any(write.kind is WriteKind.CREATE for write in writes),
+    )
+
+
+def find_instance(wish: PartitionWish, partitions: GpuPartitions) -> GpuInstance | None:
+    """The instance of this shape at this place."""
+    profile = find_profile(wish.profile, partitions.profiles)
+    if profile is None:
+        return None
+    sought = (profile.profile_id, wish.start)
+    return next((one for one in partitions.instances if (one.profile_id, one.start) == sought), None)
+
+
+def plan_making(
+    wish: PartitionWish, partitions: GpuPartitions, *, is_own: bool, was_reset: bool = False
+) -> tuple[Write, ...]:
+    """The calls up to the next moment at which the GPU must be read anew; none when it is there.
+
+    Args:
+        wish: what is to be.
+        partitions: what the GPU is.
+        is_own: whether an instance that lies at this very place is the one that is wished.
+        was_reset: a reset for the sake of the mode was tried already.
+
+    Raises:
+        LayoutInfeasible: there is no room for it beside what is there, or the GPU has no such profile or place.
+        RebootNeeded: a reset did not bring the mode into force.
+    """
+    if partitions.enabled:
+        there = find_instance(wish, partitions) if is_own else None
+        return _plan_create(wish, partitions) if there is None else _plan_compute(wish, there, partitions)
+    if partitions.profiles:
+        _plan_create(wish, assume_places(partitions))
+    if not partitions.pending:
+        return (Write(kind=WriteKind.MODE_ON),)
+    if was_reset:
+        raise RebootNeeded
+    return (Write(kind=WriteKind.RESET),)
+
+
+def _plan_create(wish: PartitionWish, partitions: GpuPartitions) -> tuple[Write, ...]:
+    profile = find_profile(wish.profile, partitions.profiles)
+    if profile is None:
+        names = ", ".join(one.name for one in partitions.profiles)
+        raise LayoutInfeasible(f"it has no profile {wish.profile}, it has {names or 'none that the driver tells'}")
+    if profile.placements and wish.start not in profile.placements:
+        starts = ", ".join(map(str, profile.placements))
+        raise LayoutInfeasible(f"{profile.name} cannot begin at slot {wish.start}, it can at {starts}")
+    slots = range(wish.start, wish.start + profile.placement_size)
+    for other in partitions.instances:
+        if other.start is None or set(slots) & set(range(other.start, other.start + other.size)):
+            raise LayoutInfeasible(f"there is no room for {wish.describe()}: GPU instance {other.id} lies there")
+    slices = {one.profile_id: one.slice_count for one in partitions.profiles}
+    taken = sum(slices.get(one.profile_id, 0) for one in partitions.instances)
+    if taken + profile.slice_count > count_slices(partitions.profiles):
+        raise LayoutInfeasible(f"there is no room for {wish.describe()}: the other instances have all the compute")
+    return (
+        Write(
+            kind=WriteKind.CREATE,
+            profile_id=profile.profile_id,
+            profile=profile.name,
+            start=wish.start,
+            size=profile.placement_size,
+        ),
+        Write(kind=WriteKind.CREATE_COMPUTE, slices=profile.slice_count),
+    )
+
+
+def _plan_compute(wish: PartitionWish, there: GpuInstance, partitions: GpuPartitions) -> tuple[Write, ...]:
+    """What an instance lacks that is there: whoever was killed between the two calls has left it empty."""
+    slices = {one.profile_id: one.slice_count for one in partitions.profiles}[there.profile_id]
+    if not there.computes:
+        return (Write(kind=WriteKind.CREATE_COMPUTE, instance=there.id, slices=slices),)
+    if [one.slices for one in there.computes] != [slices]:
+        raise LayoutInfeasible(f"{wish.describe()} was divided by somebody else: destroy its compute instances first")
+    return ()
+
+
+def plan_removal(
+    holding: Holding, partitions: GpuPartitions, others: Iterable[Holding], *, was_reset: bool = False
+) -> tuple[Write, ...]:
+    """The calls that take it away, as far as it is there; with the last one goes the mode that came with the first."""
+    there = find_instance(holding.wish, partitions) if partitions.enabled and holding.has_created else None
+    if there is not None:
+        profile, start = holding.wish.profile, holding.wish.start
+        return (
+            *(Write(kind=WriteKind.DESTROY_COMPUTE, instance=there.id, compute=one.id) for one in there.computes),
+            Write(kind=WriteKind.DESTROY, instance=there.id, profile=profile, start=start),
+        )
+    is_last = not any(one.wish.gpu == holding.wish.gpu for one in others)
+    if not holding.switched or not is_last or partitions.instances:
+        return ()
+    if partitions.pending:
+        return (Write(kind=WriteKind.MODE_OFF),)
+    return (Write(kind=WriteKind.RESET),) if partitions.enabled and not was_reset else ()

@@ -1,0 +1,57 @@
+"""Where the files of a daemon lie, and what a container is given in order to be its client.
+
+Owns the places, which are those of NVIDIA's device plugin and of its DRA driver as far as containers see them.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from nodeagent.config.schema import Settings
+from nodeagent.model.errors import RequestInvalid
+from nodeagent.model.mps import SHARED_MEMORY, MpsAccess, MpsPlace
+from nodeagent.model.plugin import ContainerMount
+from nodeagent.rules.mps.daemons import name_share_daemon
+from nodeagent.rules.offer.devices import PluginDevice
+
+PIPE_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+_PRIVATE_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where a client looks that is told nothing
+
+
+def plan_place(settings: Settings, name: str) -> MpsPlace:
+    """Where the files of a daemon lie."""
+    has_own_memory = settings.mps.shared_memory == "own"
+    return MpsPlace(root=settings.device_plugin.mps_root, name=name, has_own_memory=has_own_memory)
+
+
+def plan_share_access(settings: Settings, resource: str, devices: Collection[PluginDevice]) -> MpsAccess | None:
+    """What a container needs for these shares; `None` where they are not shared by MPS.
+
+    Raises:
+        RequestInvalid: they have daemons of their own, and a process is the client of one.
+    """
+    shared = [device for device in devices if device.by_mps]
+    if not shared:
+        return None
+    names = {name_share_daemon(settings.mps.daemon_per, device.gpu, resource) for device in shared}
+    if len(names) > 1:
+        raise RequestInvalid(
+            resource,
+            f"shares of {len(names)} GPUs are asked for, and each GPU has an MPS daemon of its own:"
+            " ask for shares of one, or set `mps.daemon_per` to resource",
+        )
+    return _plan_access(plan_place(settings, names.pop()), f"/mps/{resource}/pipe")
+
+
+def plan_private_access(place: MpsPlace) -> MpsAccess:
+    """What containers need that go through this one daemon alone: those of a claim, or of parts of a GPU."""
+    return _plan_access(place, _PRIVATE_PIPES)
+
+
+def _plan_access(place: MpsPlace, pipes: str) -> MpsAccess:
+    return MpsAccess(
+        environment={PIPE_VARIABLE: pipes},
+        mounts=(
+            ContainerMount(container_path=pipes, host_path=str(place.pipes), read_only=False),
+            ContainerMount(container_path=SHARED_MEMORY, host_path=str(place.shared_memory), read_only=False),
+        ),
+    )

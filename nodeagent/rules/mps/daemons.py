@@ -1,0 +1,131 @@
+"""Which daemons there are to be, and what is written down of each before its GPUs are changed.
+
+Owns their names, which are those of their directories, and how a daemon stands in the journal.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from nodeagent.config.sections.mps import DaemonPer
+from nodeagent.model.errors import MpsRefused, NodeagentError
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Change, Step
+from nodeagent.model.mps import MpsLimits
+from nodeagent.model.values import Value
+from nodeagent.rules.mps.limits import plan_share_limits
+from nodeagent.rules.offer.devices import Offered
+
+OWNER: Final = "mps"
+"""Of changes in the journal: each is one GPU of a daemon, from before its mode is changed until it is given back."""
+_ENGAGE: Final = "engage"
+_DIGITS: Final = 5
+
+
+class DaemonKind(StrEnum):
+    """What a daemon is for."""
+
+    SHARES = "shares"
+    CLAIM = "claim"
+    PARTS = "parts"
+
+
+_WHOM: Final = {
+    DaemonKind.SHARES: "the shares of {}",
+    DaemonKind.CLAIM: "the claim {}",
+    DaemonKind.PARTS: "the {} of it",
+}
+
+
+class Wanted(Value, frozen=True):
+    """A daemon that there is to be."""
+
+    name: str
+    kind: DaemonKind
+    owner: str
+    """The resource whose shares it serves, the claim's UID, or `parts`."""
+    gpus: tuple[GpuUuid, ...]
+    """In the order in which the daemon counts them."""
+    limits: MpsLimits
+
+
+class Engagement(Value, frozen=True):
+    """One GPU of a daemon, as the journal holds it."""
+
+    wanted: Wanted
+    compute_mode: int
+    """Of the GPU before, to be given back."""
+
+
+class EngagementUnreadable(NodeagentError):
+    """What stands in the journal of a daemon makes no sense to this version."""
+
+
+def plan_share_daemons(offered: Iterable[Offered], daemon_per: DaemonPer) -> tuple[Wanted, ...]:
+    """Those that shared GPUs call for: one for each, or one for each resource."""
+    groups: dict[str, list[Offered]] = {}
+    for each in offered:
+        if each.strategy == "mps" and not each.device.withheld:
+            groups.setdefault(name_share_daemon(daemon_per, each.device.gpu.uuid, each.resource), []).append(each)
+    return tuple(_plan_group(name, members) for name, members in groups.items())
+
+
+def name_share_daemon(daemon_per: DaemonPer, gpu: GpuUuid, resource: str) -> str:
+    """The daemon of the shares of a GPU."""
+    return gpu if daemon_per == "gpu" else resource
+
+
+def _plan_group(name: str, members: Sequence[Offered]) -> Wanted:
+    limits = [plan_share_limits((each.device.gpu,), each.replicas) for each in members]
+    return Wanted(
+        name=name,
+        kind=DaemonKind.SHARES,
+        owner=members[0].resource,
+        gpus=tuple(each.device.gpu.uuid for each in members),
+        limits=MpsLimits(
+            # A daemon has one for all its GPUs: the least that one of their shares promises.
+            thread_percentage=100 // max(each.replicas for each in members),
+            memory_mib={uuid: size for one in limits for uuid, size in one.memory_mib.items()},
+        ),
+    )
+
+
+def plan_claim_daemon(claim: str, gpus: Sequence[GpuUuid], limits: MpsLimits) -> Wanted:
+    """That of a claim, or of those of its requests that are configured alike."""
+    places = tuple(sorted(gpus))
+    digits = sha256(",".join(places).encode()).hexdigest()[:_DIGITS]
+    return Wanted(name=f"claim-{claim}-{digits}", kind=DaemonKind.CLAIM, owner=claim, gpus=places, limits=limits)
+
+
+def engage_step(engagement: Engagement, now_seconds: float) -> Step:
+    """What is written down before a GPU is changed for a daemon."""
+    return Step(name=_ENGAGE, at_seconds=now_seconds, payload=msgspec.json.encode(engagement).decode())
+
+
+def read_engagement(change: Change) -> Engagement:
+    """The inverse.
+
+    Raises:
+        EngagementUnreadable: it was written by another version.
+    """
+    try:
+        return msgspec.json.decode(change.steps[0].payload, type=Engagement)
+    except msgspec.MsgspecError as error:
+        raise EngagementUnreadable(f"change {change.number} of {change.gpu}: {error}") from error
+
+
+def refuse_claim(wanted: Wanted, others: Iterable[Wanted]) -> None:
+    """A GPU has one daemon, and a claim's daemon one set of limits.
+
+    Raises:
+        MpsRefused: another one has it.
+    """
+    for other in others:
+        taken = sorted(set(wanted.gpus) & set(other.gpus))
+        if taken and other != wanted:
+            what = _WHOM[other.kind].format(other.owner)
+            limits = " with other limits" if other.owner == wanted.owner else ""
+            raise MpsRefused(f"{taken[0]} is shared by MPS for {what}{limits}: wait until that has ended")

@@ -1,0 +1,76 @@
+"""What each client of a daemon may use: of a share of a GPU, and as a claim's configuration says it.
+
+Owns the arithmetic, which is that of NVIDIA's device plugin and of its DRA driver, to the MiB.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nodeagent.model.errors import MpsRefused
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.mps import MpsLimits
+
+MIB: Final = 1 << 20
+_OLD_CAPABILITY: Final = (7, 5)
+_CLIENTS_OLD, _CLIENTS = 16, 48
+
+
+def plan_share_limits(gpus: Sequence[Gpu], replicas: int) -> MpsLimits:
+    """Those of one share of each of these GPUs; memory that the driver does not tell has none."""
+    memory = {gpu.uuid: gpu.memory_total_bytes // replicas // MIB for gpu in gpus}
+    return MpsLimits(
+        thread_percentage=100 // replicas, memory_mib={uuid: each for uuid, each in memory.items() if each}
+    )
+
+
+def find_most_replicas(gpu: Gpu) -> int:
+    """How many clients a GPU serves at most: those that came before Turing serve fewer."""
+    capability = gpu.compute_capability
+    return _CLIENTS_OLD if capability is not None and capability < _OLD_CAPABILITY else _CLIENTS
+
+
+def resolve_limits(
+    gpus: Sequence[GpuUuid],
+    thread_percentage: int | None = None,
+    memory_bytes: int | None = None,
+    memory_bytes_by_gpu: Mapping[str, int] | None = None,
+) -> MpsLimits:
+    """The limits that `mpsConfig` of a claim asks for.
+
+    Args:
+        gpus: those that the configuration is about.
+        thread_percentage: `defaultActiveThreadPercentage`.
+        memory_bytes: `defaultPinnedDeviceMemoryLimit`.
+        memory_bytes_by_gpu: `defaultPerDevicePinnedMemoryLimit`, by UUID or by place among the sorted UUIDs; it
+            outranks the default.
+
+    Raises:
+        MpsRefused: it makes no sense for these GPUs.
+    """
+    if thread_percentage is not None and not 0 <= thread_percentage <= 100:
+        raise MpsRefused(f"defaultActiveThreadPercentage is {thread_percentage}: give 0 to 100")
+    places = sorted(gpus)
+    limits = (
+        {} if memory_bytes is None else dict.fromkeys(places, _floor("defaultPinnedDeviceMemoryLimit", memory_bytes))
+    )
+    for key, size in (memory_bytes_by_gpu or {}).items():
+        limits[_find(key, places)] = _floor(f"defaultPerDevicePinnedMemoryLimit[{key}]", size)
+    return MpsLimits(thread_percentage=thread_percentage, memory_mib=limits)
+
+
+def _find(key: str, places: Sequence[GpuUuid]) -> GpuUuid:
+    if key in places:
+        return GpuUuid(key)
+    if key.isascii() and key.isdigit() and int(key) < len(places):
+        return places[int(key)]
+    raise MpsRefused(
+        f"defaultPerDevicePinnedMemoryLimit names {key!r}: give the UUID of a GPU of the claim,"
+        f" or its place from 0 to {len(places) - 1}"
+    )
+
+
+def _floor(name: str, size: int) -> int:
+    if size < MIB:
+        raise MpsRefused(f"{name} is {size} bytes: give 1Mi at least")
+    return size // MIB

@@ -1,0 +1,1 @@
+"""Measures of the whole agent, or of programs in its place."""

@@ -1,0 +1,121 @@
+"""What a pod waits for: preference and durable allocation, while the agent samples and is scraped.
+
+Asked as the kubelet's gRPC for Go asks (`tests.support.wire.go_client`), and once more by gRPC's C core under Python,
+which others wrote and whose own time is a good part of that row.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from tests.bench.around.node import POD_PAUSE_SECONDS, BenchNode, PluginProcess, bench_node
+from tests.bench.around.scrapers import scraping
+from tests.bench.rows import Row
+
+ROUNDS = 2000
+SHARED_ROUNDS = 500
+FIRST, STARTS = 100, 5
+RECORD_BYTES = 300
+SHARED = ("--set", 'sharing.timeSlicing={"resources": [{"name": "nvidia.com/gpu", "replicas": 200}]}')
+"""Eight GPUs of 200 replicas are 1,600 devices."""
+SCRAPE_PAUSE_SECONDS = 0.5
+
+
+def measure(rounds: int = ROUNDS) -> list[Row]:
+    """Whole GPUs, then replicas; and what the disk has of it."""
+    fewer = max(1, min(rounds, SHARED_ROUNDS))
+    return [
+        *measure_whole(rounds),
+        *measure_by_core(fewer),
+        *measure_shared(fewer),
+        measure_disk(fewer),
+        *measure_first(),
+    ]
+
+
+def measure_disk(rounds: int) -> Row:
+    """A record's size added and made durable, as often as in the rows above and where the agent does it."""
+    millis = []
+    with tempfile.TemporaryDirectory() as directory:
+        descriptor = os.open(Path(directory) / "journal", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        try:
+            for _ in range(rounds):
+                began = time.perf_counter()
+                os.write(descriptor, bytes(RECORD_BYTES))
+                os.fdatasync(descriptor)
+                millis.append(1000 * (time.perf_counter() - began))
+                time.sleep(POD_PAUSE_SECONDS)
+        finally:
+            os.close(descriptor)
+    return Row("the disk alone: one record written and synced", "ms", millis)
+
+
+def measure_whole(rounds: int) -> list[Row]:
+    """One, four, and all of eight."""
+    rows: list[Row] = []
+    with bench_node() as node, node.running_agent() as agent:
+        settle(node, agent, devices=8)
+        for size in (4, 1, 8):
+            rows += admit(node, agent, f"prefer + Allocate, {size} of 8, durable", size, rounds)
+        hurried = node.kubelet.admit(4, rounds, pause_seconds=0)
+        rows.append(Row("prefer + Allocate, 4 of 8, pods without a pause", "ms", hurried))
+    return rows
+
+
+def measure_first(starts: int = STARTS) -> list[Row]:
+    """The first pods of an agent that has just registered, which loads the rest of itself meanwhile; and later ones."""
+    first, ratios = [], []
+    for _ in range(starts):
+        with bench_node() as node, node.running_agent() as agent:
+            node.wait_advertised(agent, 8)
+            early = node.kubelet.admit(1, FIRST)
+            settle(node, agent, devices=8)
+            later = node.kubelet.admit(1, FIRST)
+        first += early
+        ratios.append(median(early) / median(later))
+    return [
+        Row("prefer + Allocate, the first hundred of a start", "ms", first),
+        Row("  times as long as a hundred later ones, p50", "x", ratios, limit=1.5),
+    ]
+
+
+def measure_by_core(rounds: int) -> list[Row]:
+    """Four of eight, asked by a client that is not ours."""
+    with bench_node(caller="core") as node, node.running_agent() as agent:
+        settle(node, agent, devices=8)
+        return admit(node, agent, "prefer + Allocate, 4 of 8, by C core", 4, rounds)[:1]
+
+
+def measure_shared(rounds: int) -> list[Row]:
+    """One of 1,600."""
+    with bench_node() as node, node.running_agent(*SHARED) as agent:
+        settle(node, agent, devices=1600)
+        return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", 1, rounds, slowest_at_most=10)
+
+
+def settle(node: BenchNode, agent: PluginProcess, devices: int) -> None:
+    """Until the kubelet has every device and the agent is ready; then a few pods, so that nothing is a first time."""
+    node.wait_advertised(agent, devices)
+    agent.wait_ready()
+    node.kubelet.admit(1, 20)
+
+
+def admit(
+    node: BenchNode,
+    agent: PluginProcess,
+    name: str,
+    size: int,
+    rounds: int,
+    slowest_at_most: float | None = None,
+) -> list[Row]:
+    """Rows for one kind of pod; the processor time is the agent's alone, and the same on a busy machine."""
+    with scraping(agent.port, scrapers=1, pause_seconds=SCRAPE_PAUSE_SECONDS):
+        before = agent.cpu_seconds()
+        millis = node.kubelet.admit(size, rounds)
+        spent = (agent.cpu_seconds() - before) * 1000 / rounds
+    rows = [Row(name, "ms", millis)]
+    if slowest_at_most is not None:
+        rows.append(Row(f"{name}, the slowest", "ms", millis, limit=slowest_at_most, limit_is_for=0.99))
+    return [*rows, Row(f"  processor time of the agent each, {size}", "ms", [spent])]

@@ -1,0 +1,284 @@
+"""Who lives behind the other doors of a node: pods with parts, claims, layouts, what people choose.
+
+Owns the orders and the account of who has what; whether faults are there, and when all is to be well, is the machine's.
+"""
+
+import hashlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
+from nodeagent.edge.simulated.kubelet.checkpoint import parse_checkpoint
+from nodeagent.edge.simulated.kubelet.kubelet import KubeletDown, StandInKubelet
+from nodeagent.edge.simulated.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from tests.chaos.hardware import GPUS, Gpus
+from tests.chaos.holdings import ALL_CORES, Holding, Holdings, find_part_faults
+from tests.chaos.rooms import BLOCK_BYTES, CAMERA, CAMERAS, CORE, LAYOUTS, MEMORY, MIG_LABEL, RULES, Rooms, write_claim
+from tests.chaos.surroundings import Surroundings
+from tests.chaos.truth import Violated
+
+if TYPE_CHECKING:
+    from nodeagent.model.claims import ClaimReference
+
+NAMESPACE = "chaos"
+GIB = 1 << 30
+OK = 200
+NOBODY = "nobody could be told"
+SCHEDULER_SECONDS = 2.0
+"""A pod waits for room somewhere; where there is none for long, it is sent here all the same."""
+
+
+class Tenants:
+    """On one node."""
+
+    def __init__(self, rooms: Rooms, gpus: Gpus, kubelet: StandInKubelet, surroundings: Surroundings) -> None:
+        self._rooms, self._gpus, self._kubelet, self._around = rooms, gpus, kubelet, surroundings
+        self.memory_bytes = gpus.fake.profile.seats[0].model.total_bytes
+        self.holdings = Holdings(self.memory_bytes)
+        self.claims: dict[str, ClaimReference] = {}
+        """Those that were ever asked for and not yet put away, whether or not they were made ready."""
+        self.ended: dict[str, ClaimReference] = {}
+        self.doors = {int(gpu): str(rule["door"]) for rule in RULES for gpu in rule["gpus"]}
+        """As somebody has asked last."""
+        self._untold: set[int] = set()
+        """GPUs whose doors were chosen while nobody listened, or could write it down."""
+        self.layout = ""
+        self._cut_as: dict[int, dict[str, int]] = {}
+        """By GPU the devices that the last layout has, which stay when the label goes."""
+        self._uids: dict[str, str] = {}
+        self.started = self.refused = self.prepared = self.turned_away = 0
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Those with parts, oldest first."""
+        return tuple(self._uids)
+
+    def count(self) -> dict[str, int]:
+        """What has come of those who came."""
+        return {
+            "parts started": self.started,
+            "parts refused": self.refused,
+            "claims ready": self.prepared,
+            "claims refused": self.turned_away,
+        }
+
+    # Parts.
+
+    async def add_part(self, name: str, cores: int, blocks: int) -> str:
+        """A pod comes for a part of a GPU; one that finds no room goes again."""
+        with anyio.move_on_after(SCHEDULER_SECONDS):
+            await self._kubelet.wait_until(lambda: self._is_offered(CORE, cores) and self._is_offered(MEMORY, blocks))
+        if not all(self._kubelet.offers().get(each) for each in (CORE, MEMORY)):
+            return "nobody offers parts"
+        try:
+            pod = await self._kubelet.add_pod(NAMESPACE, name, {CORE: cores, MEMORY: blocks})
+        except (AdmissionRefused, ContainerStartFailed) as error:
+            self.refused += 1
+            self._kubelet.delete_pod(NAMESPACE, name)
+            return f"refused: {error}"
+        except KubeletDown:
+            return "no kubelet"
+        self.started += 1
+        gpus = await run_sync(self._find_gpus, pod.uid)
+        if len(gpus) != 1:
+            raise Violated(f"{name} was started, and what it was told leads to the GPUs {gpus}")
+        self._uids[name] = pod.uid
+        # Who has all of the cores has the GPU alone, and its memory with it.
+        memory_bytes = self.memory_bytes if cores == ALL_CORES else blocks * BLOCK_BYTES
+        self.holdings.take(name, Holding("fractions", gpus[0], cores=cores, memory_bytes=memory_bytes))
+        self._around.show_container(pod.uid, NAMESPACE, name)
+        return f"of GPU {gpus[0]}"
+
+    async def start_again(self, name: str) -> str:
+        """Its container has ended; what it gets now is what it had."""
+        try:
+            await self._kubelet.start_containers(NAMESPACE, name)
+        except (ContainerStartFailed, KubeletDown) as error:
+            return f"not now: {error}"
+        gpus, had = await run_sync(self._find_gpus, self._uids[name]), self.holdings.all()[name].gpu
+        if gpus not in ([had], []):  # a kubelet that has forgotten it tells nothing
+            raise Violated(f"{name} had a part of GPU {had}, and was started again with {gpus}")
+        return f"of GPU {had}"
+
+    def holdings_of_claims(self) -> tuple[str, ...]:
+        """The claims that are ready."""
+        return tuple(name for name, what in self.holdings.all().items() if what.door == "claims")
+
+    def delete_part(self, name: str) -> None:
+        """The pod is gone, and its container."""
+        self._around.hide_container(self._uids.pop(name))
+        self.holdings.give_back(name)
+        self._kubelet.delete_pod(NAMESPACE, name)
+
+    def _is_offered(self, resource: str, count: int) -> bool:
+        """Whether a scheduler would send somebody here."""
+        offer = self._kubelet.offers().get(resource)
+        return offer is not None and offer.allocatable >= count
+
+    def _find_gpus(self, uid: str) -> list[int]:
+        """By the files that its runtime reads."""
+        answers = [
+            ContainerAllocateResponse.FromString(entry.answer)
+            for entry in parse_checkpoint(self._kubelet.checkpoint_file.read_bytes()).entries
+            if entry.pod_uid == uid
+        ]
+        names = {device.name for answer in answers for device in answer.cdi_devices}
+        return self._rooms.find_gpus(names)
+
+    def note_whole(self, name: str, devices: Collection[str]) -> None:
+        """A pod was given these by the device plugin."""
+        for device in devices:
+            gpu = self._gpus.find_gpu(device)
+            if gpu is not None:
+                self.holdings.take(f"{name} {device}", Holding("whole", gpu, device=device))
+
+    def forget_whole(self, name: str) -> None:
+        """That pod is gone."""
+        for who in [who for who in self.holdings.all() if who.startswith(f"{name} ")]:
+            self.holdings.give_back(who)
+
+    # Claims.
+
+    async def prepare(self, name: str, gpu: int, *, share: tuple[int, int] | None, is_mps: bool) -> str:
+        """A scheduler has allocated it, rightly or not, and the kubelet asks."""
+        cores, memory_gib = share or (0, 0)
+        claims = self._around.api.claims
+        claim = write_claim(claims, name, gpu, memory_gib=memory_gib, cores=cores, is_mps=is_mps and share is None)
+        self.claims[name] = claim
+        problem = await self._rooms.prepare(claim)
+        if problem:
+            self.turned_away += 1
+            return f"not made ready: {problem[:80]}"
+        self.prepared += 1
+        if share is None:
+            what = Holding("claims", gpu, device=f"gpu-{gpu}", is_mps=is_mps)
+        else:
+            what = Holding("claims", gpu, cores=cores, memory_bytes=memory_gib * GIB)
+        self.holdings.take(name, what)
+        return "ready"
+
+    async def prepare_again(self, name: str) -> str:
+        """The kubelet asks a second time, as it does when it has restarted."""
+        problem = await self._rooms.prepare(self.claims[name])
+        return problem[:80] or "ready again"
+
+    async def prepare_late(self, name: str) -> str:
+        """The kubelet asks for one that it has had put away, whose pods are gone."""
+        problem = await self._rooms.prepare(self.ended[name])
+        if not problem:
+            raise Violated(f"claim {name} was put away, and was made ready again for a pod that is gone")
+        return problem[:80]
+
+    async def unprepare(self, name: str) -> str:
+        """Its last pod has ended; asked again until it is so."""
+        problem = await self._rooms.unprepare(self.claims[name])
+        if problem:
+            return f"not put away: {problem[:80]}"
+        self.ended[name] = self.claims.pop(name)
+        self.holdings.give_back(name)
+        return "put away"
+
+    # Doors and layouts.
+
+    async def set_door(self, gpu: int, door: str) -> str:
+        """A person chooses."""
+        self.doors[gpu] = door
+        self._untold.add(gpu)
+        status, said = await self._rooms.order("/api/v1/door", {"gpu": str(gpu), "door": door})
+        if status != OK:
+            return NOBODY
+        self._untold.discard(gpu)
+        return said.strip()[:100]
+
+    def set_layout(self, name: str) -> None:
+        """The node is labelled, or its label goes."""
+        self.layout = name
+        self._cut_as |= {int(gpu): part.get("devices", {}) for part in LAYOUTS.get(name, ()) for gpu in part["gpus"]}
+        self._around.api.put_label(MIG_LABEL, name or None)
+
+    def is_layout_true(self) -> bool:
+        """Whether the GPUs are as the label has them."""
+        return all(self._gpus.count_slots(gpu) == sum(devices.values()) for gpu, devices in self._cut_as.items())
+
+    def count_offers(self) -> dict[str, int]:
+        """What the kubelet would give out of each resource, once all is as it was asked for."""
+        counts = {CAMERA: len(CAMERAS)}
+        for gpu in range(GPUS):
+            inside = {self.holdings.all()[who].door for who in self.holdings.list_of(gpu)}
+            if self._gpus.is_broken(gpu) or inside - {self.doors[gpu]}:
+                continue
+            for name, count in self._list_of(gpu):
+                counts[name] = counts.get(name, 0) + count
+        return counts
+
+    def _list_of(self, gpu: int) -> list[tuple[str, int]]:
+        if self.doors[gpu] == "fractions":
+            return [(CORE, ALL_CORES), (MEMORY, self.memory_bytes // BLOCK_BYTES)]
+        if self.doors[gpu] != "whole":
+            return []
+        if cut := self._cut_as.get(gpu):
+            return [(f"nvidia.com/mig-{name}", count) for name, count in cut.items()]
+        return [(name, 1) for name in self._gpus.list_resources(gpu)]
+
+    async def settle(self) -> str:
+        """Have all that was begun end: what it still waits for, if anything."""
+        for gpu, door in self.doors.items():
+            for who in self.holdings.list_of(gpu):
+                if self.holdings.all()[who].door != door:
+                    await self._send_away(who)
+            if gpu in self._untold and await self.set_door(gpu, door) == NOBODY:
+                return f"door {door} for GPU {gpu}"
+        for name in [name for name in self.claims if name not in self.holdings.all()]:
+            if problem := await self._rooms.unprepare(self.claims[name]):
+                return f"claim {name}: {problem}"
+            self.ended[name] = self.claims.pop(name)
+        if not self.is_layout_true():
+            if self._around.api.labels().get(f"{MIG_LABEL}.state") == "failed":
+                await self._rooms.order("/api/v1/layout", {"layout": ""})
+            return f"layout {self.layout}"
+        return ""
+
+    async def _send_away(self, who: str) -> None:
+        """So that a door or a layout can change."""
+        if who in self._uids:
+            self.delete_part(who)
+        elif who in self.claims:
+            await self.unprepare(who)
+
+    # What must hold.
+
+    def check_told(self, parts: dict[str, Any], claims: dict[str, Any], doors: list[dict[str, Any]]) -> list[str]:
+        """What of the agent's own account is wrong."""
+        held = {self._uids[name]: what for name, what in self.holdings.all().items() if name in self._uids}
+        uuids = {gpu: self._gpus.fake.gpu(gpu).uuid.decode() for gpu in range(GPUS)}
+        faults = find_part_faults([one["binding"] for one in parts["bound"]], held, uuids, self.memory_bytes)
+        told = [one["claim"]["name"] for one in claims["prepared"]]
+        mine = [name for name, what in self.holdings.all().items() if what.door == "claims"]
+        faults += [f"claim {name} is not known" for name in mine if told.count(name) != 1]
+        indexes = [one["index"] for one in doors]
+        if len(indexes) != len(set(indexes)):
+            faults.append(f"doors of {indexes}")
+        return faults
+
+    def list_left_over(self, parts: dict[str, Any], claims: dict[str, Any]) -> list[str]:
+        """What the agent knows of and nobody has."""
+        bound = {one["binding"]["pod"]["uid"] for one in parts["bound"]}
+        told = {one["claim"]["name"] for one in claims["prepared"]}
+        return sorted((bound - set(self._uids.values())) | (told - set(self.claims)))
+
+    def count_daemons(self) -> tuple[int, int]:
+        """The daemons of MPS that there are to be, and that there are."""
+        wanted = sum(what.is_mps for what in self.holdings.all().values())
+        return wanted, len(self._rooms.list_daemons())
+
+    def is_table_whole(self) -> bool:
+        """Whether the runtime shim could use its table."""
+        try:
+            head, _, body = self._rooms.table.read_bytes().partition(b"\n")
+            _, _, length, checksum = head.split(b" ")
+        except (OSError, ValueError):
+            return False
+        return int(length) == len(body) and hashlib.sha256(body).hexdigest().encode() == checksum

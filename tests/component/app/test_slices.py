@@ -1,0 +1,104 @@
+"""Slices told by a whole agent, and nothing of them where claims are off."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from nodeagent.app.control import Control
+from nodeagent.app.late import LateStart
+from nodeagent.app.sides.cluster import ClusterSide
+from nodeagent.app.sides.slices import SlicesSide
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.load import load_settings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.gates import Gates
+from nodeagent.model.conditions import CATALOGUE
+from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.programs.agent_process import AgentProcess, running_agent
+
+OFF = """
+import sys
+from nodeagent.app import compose
+from nodeagent.app.sides import cluster as cluster_side
+from nodeagent.cli import main
+words = {"nodeagent.model.slices", "nodeagent.model.ports.slices", "nodeagent.config.sections.claim_slices"}
+print(sorted(name for name in sys.modules if "slices" in name and name not in words))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[FakeApiServer]:
+    """An API server in a thread of its own."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(FakeApiServer().running()) as server:
+        yield server
+
+
+@pytest.fixture
+def node(server: FakeApiServer) -> Iterator[AgentProcess]:
+    """A simulated node of which all GPUs are given by claims."""
+    with tempfile.TemporaryDirectory(prefix="na-") as name:
+        directory = Path(name)
+        kubeconfig = server.write_kubeconfig(directory / "kubeconfig")
+        configuration = directory / "config.yaml"
+        configuration.write_text(
+            f"claims: {{enabled: true, plugins_dir: {directory}/plugins, registry_dir: {directory}/registry}}\n"
+            f"kubernetes: {{kubeconfig: {kubeconfig}}}\nnode: {{name: {NODE}}}\n"
+            "gpus: {source: 'simulated:dgx-h100'}\ndevice_plugin: {enabled: false}\n"
+            "doors: {rules: [{gpus: all, door: claims}]}\n"
+        )
+        with running_agent(directory, "--config", str(configuration)) as agent:
+            yield agent
+
+
+def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, node: AgentProcess) -> None:
+    """All GPUs, and what befalls one of them."""
+    components = "/api/v1/components"
+    node.wait_until(components, lambda _: bool(server.slices), "and no slices came")
+    (document,) = server.slices.values()
+    assert [one["name"] for one in document["spec"]["devices"]] == [f"gpu-{index}" for index in range(8)]
+    assert document["metadata"]["ownerReferences"][0]["uid"] == f"uid-of-{NODE}"
+    assert node.post("/api/v1/faults", {"fault": "lost", "arguments": ["3"]})[0] == 200
+    node.wait_until(components, lambda _: "taints" in str(server.slices), "and no taint came")
+    (document,) = server.slices.values()
+    assert [bool(one.get("taints")) for one in document["spec"]["devices"]] == [index == 3 for index in range(8)]
+
+
+def test_nothing_of_it_is_loaded_where_claims_are_off() -> None:
+    """What is not used costs nothing."""
+    done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "parts", "codes"),
+    [
+        (("claims.enabled=true",), [], {"slices-not-written"}),
+        (("claims.enabled=true", "kubernetes.kubeconfig=/absent"), ["slices"], set()),
+    ],
+)
+async def test_without_an_api_server_there_is_nobody_to_tell(
+    words: tuple[str, ...], parts: list[str], codes: set[str]
+) -> None:
+    """And that is said."""
+    live = LiveSettings(load_settings(environ={}, overrides=words).settings)
+    clock = SystemClock()
+    bus = Bus(clock)
+    conditions = Conditions(bus, clock, CATALOGUE)
+    late = LateStart(bus, lambda: Gates((), clock=clock), None)
+
+    def no_control() -> Control:
+        raise AssertionError("nothing is built here")
+
+    cluster = ClusterSide(bus, conditions, clock, live, late, {}, "node-1", no_control)
+    side = SlicesSide(bus, conditions, clock, live, late, cluster, "node-1", lambda: Gates((), clock=clock))
+    assert [spec.name for spec in side.specs()] == parts
+    assert {one.code for one in conditions.all_set()} == codes
+    side.close()
+    await cluster.aclose()

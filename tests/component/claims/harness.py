@@ -1,0 +1,271 @@
+"""The component that makes claims ready, with the journal's keeper beside it, and fakes round both."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from msgspec.structs import replace
+
+from nodeagent.components.allocations.book import Node
+from nodeagent.components.allocations.component import Allocations
+from nodeagent.components.allocations.relay import JournalRelay
+from nodeagent.components.claims.component import Claims, ServeClaims, Surroundings
+from nodeagent.components.claims.make import Makers
+from nodeagent.components.claims.shares import ShareFiles
+from nodeagent.components.claims.turns import Turns
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.claims import ClaimsSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.conditions import Conditions
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.claims import ClaimBook, ClaimReference, ClaimStanding, DeviceAnswer, ResourceClaim
+from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.errors import MpsRefused, NodeagentError
+from nodeagent.model.gpu import Gpu, Inventory, MigDevice
+from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import GpuUuid, MigUuid
+from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.mig import PartitionWish
+from nodeagent.model.mps import MpsAccess, MpsLimits
+from nodeagent.model.plugin import ContainerMount
+from nodeagent.model.ports import ClaimApi, ClaimDriver, ClaimedSpec
+from nodeagent.model.runtime import CdiState
+from tests.component.fractions.harness import FakeFolders, FakeLibrary
+from tests.fakes.journal_store import FakeKubelet, FakeStore
+from tests.support.claims import (
+    DRIVER,
+    POOL,
+    behind_claims,
+    make_claim,
+    make_reference,
+    make_result,
+    with_minors,
+)
+from tests.support.gpus import make_gpu
+from tests.support.virtual_time import FakeClock
+
+ONE = (
+    DeviceAnswer(
+        requests=("gpu",),
+        pool=POOL,
+        device="gpu-0",
+        cdi_names=("k8s.gpu.nvidia.com/claim=claim-1-gpu-0",),
+    ),
+)
+
+
+class FakeSpecs:
+    """What container runtimes would find, by the claim's uid."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[ClaimedSpec, ...]] = {}
+        self.broken = ""
+        self.hangs = False
+
+    async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        self.files[uid] = tuple(devices)
+
+    async def remove_claim(self, uid: str) -> None:
+        if self.hangs:
+            await anyio.sleep_forever()
+        if self.broken:
+            raise NodeagentError(self.broken)
+        self.files.pop(uid, None)
+
+    async def keep_claims(self, uids: Collection[str]) -> None:
+        self.files = {uid: devices for uid, devices in self.files.items() if uid in uids}
+
+
+class FakeApi:
+    """What the API server says of claims and pods."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, ResourceClaim] = {}
+        self.alive = set[str]()
+        self.broken = ""
+        self.asked = 0
+        self.delay_seconds = 0.0
+
+    def put(self, *claims: ResourceClaim) -> None:
+        self.claims |= {claim.name: claim for claim in claims}
+
+    async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        self.asked += 1
+        await anyio.sleep(self.delay_seconds)
+        if self.broken:
+            raise NodeagentError(self.broken)
+        return self.claims.get(name)
+
+    async def is_alive(self, pod: PodIdentity) -> bool:
+        return pod.uid in self.alive
+
+
+class FakeMps:
+    """Daemons of MPS by claim."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, list[tuple[tuple[GpuUuid, ...], MpsLimits]]] = {}
+        self.broken = ""
+
+    async def open_claim(self, claim: str, gpus: Sequence[GpuUuid], limits: MpsLimits) -> MpsAccess:
+        if self.broken:
+            raise MpsRefused(self.broken)
+        daemons = self.open.setdefault(claim, [])
+        if (tuple(gpus), limits) not in daemons:
+            daemons.append((tuple(gpus), limits))
+        mount = ContainerMount(container_path="/tmp/nvidia-mps", host_path=f"/run/mps/{claim}")  # theirs
+        return MpsAccess(environment={"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}, mounts=(mount,))
+
+    async def close_claim(self, claim: str) -> None:
+        if self.broken:
+            raise MpsRefused(self.broken)
+        self.open.pop(claim, None)
+
+
+class FakePartitions:
+    """MIG devices that are made on demand, by key."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, PartitionWish] = {}
+        self.broken = ""
+
+    async def make_partition(self, key: str, wish: PartitionWish) -> MigDevice:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        self.made[key] = wish
+        known = make_gpu(0, mig=["1g.10gb"]).mig_devices[0]
+        return replace(known, uuid=MigUuid(f"MIG-{key.partition('-mig-')[2]}"), parent=wish.gpu)
+
+    async def remove_partition(self, key: str) -> None:
+        if self.broken:
+            raise NodeagentError(self.broken)
+        self.made.pop(key, None)
+
+    def partitions(self) -> dict[str, PartitionWish]:
+        return self.made
+
+
+class FakeCards:
+    """GPUs whose time slice is set; who else would change them is not asked here."""
+
+    def __init__(self, slices: dict[GpuUuid, int], world: "World") -> None:
+        self._slices, self._world = slices, world
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[Any]:
+        yield self
+
+    async def set_time_slice(self, gpu: Gpu, number: int) -> None:
+        if self._world.broken_tool:
+            raise NodeagentError(self._world.broken_tool)
+        self._slices[gpu.uuid] = number
+
+
+class World:
+    """Everything round the component, which may be ended and begun again."""
+
+    def __init__(self, clock: FakeClock, inventory: Inventory | None = None, serve: ServeClaims | None = None) -> None:
+        self.clock = clock
+        self.inventory = inventory or with_minors(*map(make_gpu, range(4)))
+        self.live = LiveSettings(Settings(claims=ClaimsSettings(enabled=True)))
+        self.bus = Bus(clock)
+        self.conditions = Conditions(self.bus, clock, CATALOGUE)
+        self.store, self.kubelet = FakeStore(), FakeKubelet()
+        self.journal = JournalRelay("/state/allocations.journal")
+        self.specs, self.mps, self.partitions = FakeSpecs(), FakeMps(), FakePartitions()
+        self.folders, self.slices = FakeFolders(), dict[GpuUuid, int]()
+        self.broken_tool = ""
+        self.makers = Makers(
+            specs=self.specs,
+            partitions=self.partitions,
+            mps=self.mps,
+            shares=ShareFiles(self.live, self.folders, FakeLibrary()),
+            gives_shares=True,
+            turns=Turns(FakeCards(self.slices, self)),
+            sets_turns=True,
+        )
+        self.api: FakeApi | None = FakeApi()
+        self.serve = serve or self._serve
+        self.claims: Claims
+
+    @property
+    def codes(self) -> list[str]:
+        return sorted(one.code for one in self.conditions.all_set())
+
+    @property
+    def prepared(self) -> dict[str, PreparedClaim]:
+        book = self.bus.latest(ClaimBook)
+        return {} if book is None else dict(book.value.claims)
+
+    def tell(self, *, is_open: bool = True) -> None:
+        """The node is known."""
+        self.bus.publish_state(self.inventory, source="test")
+        self.bus.publish_state(behind_claims(self.inventory.gpus, is_open=is_open), source="test")
+        self.bus.publish_state(CdiState(generation=1), source="test")
+        self.bus.publish_state(HealthReport(generation=1), source="test")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Journal and component at work, on a node that is known."""
+        async with self.keeping():
+            self.tell()
+            async with self.serving():
+                yield
+
+    @asynccontextmanager
+    async def keeping(self) -> AsyncIterator[None]:
+        """The journal is kept."""
+        keeper = Allocations(
+            self.bus, self.conditions, self.clock, self.live, self.kubelet,
+            store=self.store, relay=self.journal, node=Node("machine", "boot"),
+        )  # fmt: skip
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda task_status: keeper.run(task_status=task_status))
+            yield
+            tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """The component is at work."""
+        self.claims = self.build()
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(lambda task_status: self.claims.run(task_status=task_status))
+            yield
+            tasks.cancel_scope.cancel()
+
+    def build(self) -> Claims:
+        around = Surroundings(
+            keeper=self.journal,
+            serve=self.serve,
+            read_pods=self.kubelet.read_pods,
+            open_api=self._open_api if self.api is not None else None,
+        )
+        return Claims(self.bus, self.conditions, self.clock, self.live, around, self.makers, pool=POOL)
+
+    async def _open_api(self) -> ClaimApi:
+        assert self.api is not None
+        return self.api
+
+    async def _serve(
+        self, driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]
+    ) -> None:
+        report(ClaimStanding(driver=DRIVER, socket="/dra.sock", registered=True))
+        opened()
+        await anyio.sleep_forever()
+
+    # What the kubelet would do.
+
+    async def prepare(self, *references: ClaimReference) -> dict[str, tuple[DeviceAnswer, ...] | str]:
+        return dict(await self.claims.prepare(references or (make_reference(),)))
+
+    async def unprepare(self, *references: ClaimReference) -> dict[str, str]:
+        return dict(await self.claims.unprepare(references or (make_reference(),)))
+
+
+def api(world: World) -> None:
+    assert world.api is not None
+    world.api.put(make_claim(make_result()), make_claim(make_result("gpu-1"), uid="claim-2", name="c2"))

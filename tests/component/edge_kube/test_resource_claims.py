@@ -1,0 +1,159 @@
+"""Claims and their pods in the API server, as a node reads them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.edge.kube.errors import ApiUnreachable, KubeError
+from nodeagent.edge.kube.resource_claims import KubeClaims
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.claims import ClaimResult, OpaqueConfig, ResourceClaim
+from tests.component.edge_kube.harness import open_client
+from tests.fakes.apiserver import FakeApiServer
+
+GROUP = {"kind": "APIGroup", "versions": [{"version": "v1beta1"}, {"version": "v1"}]}
+POD = PodIdentity(namespace="ns", name="train", uid="pod-1")
+CLAIM: dict[str, Any] = {
+    "metadata": {"namespace": "ns", "name": "c1", "uid": "u1"},
+    "spec": {},
+    "status": {
+        "reservedFor": [
+            {"resource": "pods", "name": "train", "uid": "pod-1"},
+            {"apiGroup": "example.com", "resource": "pods", "name": "x", "uid": "x"},
+            {"resource": "jobs", "name": "x", "uid": "x"},
+        ],
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"},
+                    {
+                        "request": "part/small",
+                        "driver": "gpu.nvidia.com",
+                        "pool": "n",
+                        "device": "gpu-1",
+                        "adminAccess": True,
+                        "shareID": "s1",
+                        "consumedCapacity": {"memory": "10Gi"},
+                    },
+                ],
+                "config": [
+                    {
+                        "source": "FromClass",
+                        "requests": ["gpu"],
+                        "opaque": {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig"}},
+                    },
+                    {"source": "FromClaim"},
+                ],
+            }
+        },
+    },
+}
+
+
+def script(server: FakeApiServer, *documents: object) -> None:
+    for document in documents:
+        server.answer(200, body=json.dumps(document).encode())
+
+
+async def test_a_claim_is_read_with_all_that_a_node_needs(tmp_path: Path) -> None:
+    """In the best version that the server has, which is asked for once."""
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        script(server, GROUP, CLAIM, CLAIM)
+        found = await claims.find_claim("ns", "c1")
+        assert found == ResourceClaim(
+            namespace="ns",
+            name="c1",
+            uid="u1",
+            is_allocated=True,
+            results=(
+                ClaimResult(request="gpu", driver="gpu.nvidia.com", pool="n", device="gpu-0"),
+                ClaimResult(
+                    request="part/small",
+                    driver="gpu.nvidia.com",
+                    pool="n",
+                    device="gpu-1",
+                    is_admin=True,
+                    share_id="s1",
+                    consumed={"memory": "10Gi"},
+                ),
+            ),
+            configs=(
+                OpaqueConfig(
+                    source="FromClass", requests=("gpu",), driver="gpu.nvidia.com", parameters={"kind": "GpuConfig"}
+                ),
+                OpaqueConfig(source="FromClaim", requests=(), driver=""),
+            ),
+            pods=(POD,),
+        )
+        await claims.find_claim("ns", "../c1?x")
+        paths = [path for _, path in server.requests]
+        assert paths[:2] == ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c1"]
+        assert paths.count("/apis/resource.k8s.io") == 1
+
+
+async def test_an_older_server_is_asked_in_its_own_version(tmp_path: Path) -> None:
+    """A claim that nobody has allocated says nothing; one without any version that we know is told."""
+    async with open_client(tmp_path) as (server, client):
+        script(server, {"versions": [{"version": "v1beta1"}]}, {"metadata": CLAIM["metadata"]})
+        found = await KubeClaims(client).find_claim("ns", "c1")
+        assert found == ResourceClaim(namespace="ns", name="c1", uid="u1", is_allocated=False)
+        assert server.requests[-1][1].startswith("/apis/resource.k8s.io/v1beta1/")
+        script(server, {"versions": [{"version": "v1alpha3"}]})
+        with pytest.raises(ApiUnreachable, match=r"read claim ns/c1: .* it has none of resource.k8s.io v1, v1beta2"):
+            await KubeClaims(client).find_claim("ns", "c1")
+
+
+async def test_one_that_is_gone_is_none_and_trouble_is_told(tmp_path: Path) -> None:
+    """A missing right, and an answer that makes no sense, are no missing claim."""
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        script(server, GROUP)
+        server.answer(404)
+        assert await claims.find_claim("ns", "c1") is None
+        for status in (403, 500):
+            server.answer(status)
+            with pytest.raises(KubeError, match=f"read claim ns/c1: the API server answered {status}"):
+                await claims.find_claim("ns", "c1")
+        for document in ({}, {"metadata": 7}, {**CLAIM, "status": {"allocation": {"devices": {"results": [{}]}}}}):
+            script(server, document)
+            with pytest.raises(ApiUnreachable, match="its answer makes no sense"):
+                await claims.find_claim("ns", "c1")
+
+
+async def test_a_pod_is_alive_until_it_has_ended_is_asked_to_go_or_is_another_one(tmp_path: Path) -> None:
+    """By its uid."""
+    known = {"metadata": {"uid": "pod-1"}, "status": {"phase": "Pending"}}
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        for document, alive in (
+            (known, True),
+            ({"metadata": {"uid": "pod-1"}}, True),
+            ({**known, "status": {"phase": "Succeeded"}}, False),
+            ({**known, "metadata": {"uid": "pod-1", "deletionTimestamp": "now"}}, False),
+            ({**known, "metadata": {"uid": "pod-2"}}, False),
+            ({}, False),
+        ):
+            script(server, document)
+            assert await claims.is_alive(POD) is alive
+        server.answer(404)
+        assert await claims.is_alive(POD) is False
+        server.answer(500)
+        with pytest.raises(KubeError, match="read pod ns/train"):
+            await claims.is_alive(POD)
+
+
+async def test_a_hundred_claims_do_not_wait_for_their_turn(tmp_path: Path) -> None:
+    """Pods wait for them; what others ask still comes in its turn, and a server that wants peace has it."""
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        script(server, GROUP, *[CLAIM] * 100)
+        for _ in range(100):
+            assert await claims.find_claim("ns", "c1") is not None
+        server.answer(429, headers={"Retry-After": "30"})
+        for _ in range(2):
+            with pytest.raises(KubeError):
+                await claims.find_claim("ns", "c1")
+        assert len(server.requests) == 102

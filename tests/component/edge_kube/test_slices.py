@@ -1,0 +1,101 @@
+"""The slices of this node, written to and followed from a server on loopback."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable, NodeMissing
+from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool, StoredSlice
+from tests.component.edge_kube.harness import open_client
+from tests.fakes.apiserver import FakeApiServer
+
+POOL = SlicePool(driver="gpu.nvidia.com", node="node-1")
+PATH = "/apis/resource.k8s.io/v1/resourceslices"
+ONE, OTHER = (SliceContent(devices=(SliceDevice(name=name),)) for name in ("gpu-0", "gpu-1"))
+
+
+@asynccontextmanager
+async def open_slices(tmp_path: Path) -> AsyncIterator[tuple[FakeApiServer, KubeSlices]]:
+    async with open_client(tmp_path) as (server, client):
+        yield server, KubeSlices(client, POOL, Random(1), silence_seconds=20)
+
+
+def line(kind: str, content: object) -> bytes:
+    return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+
+async def take(slices: KubeSlices, count: int) -> list[dict[str, StoredSlice]]:
+    found: list[dict[str, StoredSlice]] = []
+    async with aclosing(slices.follow_slices()) as tables:
+        async for table in tables:
+            found.append(dict(table))
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_a_slice_is_made_changed_and_taken_away(tmp_path: Path) -> None:
+    """Each answer is what the server has then."""
+    async with open_slices(tmp_path) as (server, slices):
+        made = await slices.create("s", ONE, (1, 1), "uid-of-node")
+        assert (made.content, made.generation, made.is_owned) == (ONE, 1, True)
+        changed = await slices.update(made, OTHER, (2, 1), "uid-of-node")
+        assert (changed.content, changed.generation, changed.uid) == (OTHER, 2, made.uid)
+        await slices.delete(changed)
+        assert server.slices == {}
+        assert server.writes == [("POST", PATH), ("PUT", f"{PATH}/s"), ("DELETE", f"{PATH}/s")]
+
+
+async def test_who_comes_second_is_told_so(tmp_path: Path) -> None:
+    """A change that was made to another version is none; a slice that is gone is gone."""
+    async with open_slices(tmp_path) as (server, slices):
+        made = await slices.create("s", ONE, (1, 1), "u")
+        with pytest.raises(ApiConflict):
+            await slices.create("s", ONE, (1, 1), "u")
+        await slices.update(made, OTHER, (1, 1), "u")
+        with pytest.raises(ApiConflict):
+            await slices.update(made, OTHER, (1, 1), "u")
+        with pytest.raises(ApiConflict):
+            await slices.delete(made)
+        server.slices.clear()
+        await slices.delete(made)
+        with pytest.raises(ApiNotFound):
+            await slices.update(made, OTHER, (1, 1), "u")
+
+
+async def test_slices_are_listed_and_then_followed(tmp_path: Path) -> None:
+    """Those of this driver on this node alone; each table is whole, and a gap ends it."""
+    async with open_slices(tmp_path) as (server, slices):
+        await slices.create("s", ONE, (1, 1), "u")
+        document = server.slices["s"]
+        other = document | {"metadata": document["metadata"] | {"name": "t", "resourceVersion": "900"}}
+        server.watch_lines.extend(
+            [line("ADDED", other), line("DELETED", document), line("ERROR", {"code": 410, "message": "too old"})]
+        )
+        assert [sorted(table) for table in await take(slices, 4)] == [["s"], ["s", "t"], ["t"]]
+
+
+async def test_an_answer_that_is_no_slice_is_an_error(tmp_path: Path) -> None:
+    """Half an object must not be taken for an empty one."""
+    async with open_slices(tmp_path) as (server, slices):
+        server.slices["s"] = {"metadata": {"name": "s"}}
+        with pytest.raises(ApiUnreachable, match="makes no sense"):
+            await take(slices, 1)
+
+
+async def test_the_node_that_slices_go_with_is_asked_for(tmp_path: Path) -> None:
+    """By its name; one that is not there (yet) is told by its name too."""
+    async with open_client(tmp_path) as (server, client):
+        server.add_node("node-1")
+        assert await KubeSlices(client, POOL, Random(1)).read_node_uid() == "uid-of-node-1"
+        other = KubeSlices(client, SlicePool(driver=POOL.driver, node="other"), Random(1))
+        with pytest.raises(NodeMissing, match="other"):
+            await other.read_node_uid()
+        server.nodes["node-1"] = {}
+        with pytest.raises(ApiUnreachable, match="makes no sense"):
+            await KubeSlices(client, POOL, Random(1)).read_node_uid()

@@ -1,0 +1,110 @@
+"""What a scheduler has chosen is read from the pod, kept to where it can be, and corrected where it cannot."""
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.parts import ContainerRequest, PartReasons, PodRequest
+from tests.component.fractions.harness import FakePods, World
+from tests.support.gpus import gpu_uuid
+from tests.support.parts import make_settings, part
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_the_schedulers_choice_is_read_from_the_pod(world: World) -> None:
+    """It comes a moment later than the pod; one that makes no sense is in nobody's way."""
+    pods = world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        said = PodRequest(
+            pod=held.pod,
+            annotations={"tencent.com/predicate-gpu-idx-0": "1"},
+            containers=(ContainerRequest(name="main"),),
+        )
+
+        async def put_later() -> None:
+            await anyio.sleep(0.5)
+            pods.put(said)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(put_later)
+            assert (await world.start(held)).parts == (part(1, 30, 8),)
+        other = await world.admit("infer", 30, 32)
+        pods.put(said, replace(said, pod=other.pod, annotations={"tencent.com/predicate-gpu-idx-0": "x"}))
+        assert (await world.start(other)).parts
+
+
+async def test_a_choice_that_cannot_be_is_corrected_on_the_pod(world: World) -> None:
+    """Written and counted by its reason; who may not write on pods is no reason for a container not to start."""
+    pods = world.pods = FakePods()
+    first, second = "tencent.com/predicate-gpu-idx-0", "tencent.com/predicate-gpu-uuid-0"
+    async with world.running():
+
+        async def run(name: str, chosen: str) -> PodIdentity:
+            held = await world.admit(name, 60, 32)
+            main = ContainerRequest(name="main")
+            pods.put(PodRequest(pod=held.pod, annotations={first: chosen, "other": "x"}, containers=(main,)))
+            await anyio.sleep(0.1)
+            await world.start(held)
+            return held.pod
+
+        await run("obeyed", "1")
+        assert pods.written == []
+        full = await run("full", "1")
+        assert pods.written == [(full, {first: "0", second: gpu_uuid(0)})]
+        pods.refused = "pods is forbidden"
+        held = await world.admit("odd", 30, 32)
+        pods.put(PodRequest(pod=held.pod, annotations={first: "9"}, containers=(ContainerRequest(name="main"),)))
+        await anyio.sleep(0.1)
+        await world.start(held)
+        assert len(pods.written) == 1
+        reasons = world.bus.latest(PartReasons)
+        assert reasons is not None
+        assert reasons.value.overruled == {"impossible": 1, "unreadable": 1}
+        world.live.replace(make_settings(correct_choice=False))
+        pods.refused = ""
+        held = await world.admit("last", 10, 1)
+        pods.put(PodRequest(pod=held.pod, annotations={first: "9"}, containers=(ContainerRequest(name="main"),)))
+        await anyio.sleep(0.1)
+        await world.start(held)
+        assert len(pods.written) == 1
+
+
+async def test_an_api_server_that_does_not_know_the_pod_is_waited_for_a_second(world: World) -> None:
+    """Then the container starts without its word; a pod of the same name that is another is no answer."""
+    world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        wish = {"tencent.com/predicate-gpu-idx-0": "1"}
+        world.pods.put(PodRequest(pod=replace(held.pod, uid="before"), annotations=wish))
+        began = anyio.current_time()
+        await world.plugin().pre_start(held.cores)
+        assert anyio.current_time() - began == pytest.approx(1)
+        assert (await world.start(held)).parts == (part(0, 30, 8),)
+
+
+async def test_pods_are_followed_again_after_trouble(world: World) -> None:
+    """What was known stays known meanwhile."""
+    world.pods = FakePods()
+    async with world.running():
+        held = await world.admit("train", 30, 32)
+        world.pods.put(
+            PodRequest(
+                pod=held.pod,
+                annotations={"tencent.com/predicate-gpu-idx-0": "1"},
+                containers=(ContainerRequest(name="main"),),
+            )
+        )
+        await anyio.sleep(0.1)
+        world.pods.broken = "the API server has hung up"
+        world.pods.put()
+        await anyio.sleep(1)
+        assert (await world.start(held)).parts == (part(1, 30, 8),)
+        await anyio.sleep(20)
+        begun = world.pods.begun
+        assert begun > 2
+        world.pods.broken = ""
+        await anyio.sleep(20)
+        assert world.pods.begun == begun + 1

@@ -1,0 +1,222 @@
+"""Changes that fail, are killed or cannot go on: what is brought back, what is told, and what is left to a boot."""
+
+import anyio
+import pytest
+
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import Step
+from nodeagent.model.mig import Write, WriteKind
+from nodeagent.rules.mig.change import Intent, begin_step
+from tests.component.mig.harness import SEVEN, WHOLE, World
+from tests.support.mig import partitions_of, wish
+from tests.support.virtual_time import FakeClock
+
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest.mark.parametrize("kind", ["mode-on", "create", "create-compute"])
+async def test_a_gpu_that_fails_is_brought_back(clock: FakeClock, kind: str) -> None:
+    """To what it was; those before it keep what they have, those behind it are not begun."""
+    world = World(clock)
+    async with world.running():
+        world.ask("all-disabled")
+        await world.until_standing("success")
+        await world.gpus.inject("mig-refuse", [kind])
+        world.ask("all-balanced")
+        state = await world.until_standing("failed")
+        assert state.detail.startswith("GPU 0: cannot ")
+        assert await world.profiles() == [WHOLE] * 8
+        assert world.book.ended == ["undone"]
+        assert world.codes() == {"mig-change-failed"}
+        await anyio.sleep(100)
+        assert world.state.standing == "failed"
+        world.ask("all-1g.10gb")
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+
+
+async def test_a_gpu_that_cannot_be_brought_back_is_told_as_half_way(clock: FakeClock) -> None:
+    """With what to do; a layout that can be had later mends it."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("mig-refuse", ["create-compute"])
+        await world.gpus.inject("mig-refuse", ["destroy"])
+        world.ask("all-balanced")
+        state = await world.until_standing("failed")
+        assert "then, on the way back: cannot destroy" in state.detail
+        assert world.codes() == {"mig-change-failed", "mig-half-way"}
+        world.ask("all-1g.10gb")
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert not world.codes()
+
+
+async def test_a_journal_that_cannot_be_written_lets_nothing_begin(clock: FakeClock) -> None:
+    """What is not written down is not done."""
+    world = World(clock)
+    world.book.breaks_after = 0
+    async with world.running():
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert "no space left on device" in state.detail
+        assert await world.profiles() == [WHOLE] * 8
+
+
+async def test_a_journal_that_breaks_before_the_first_call_undoes_nothing(clock: FakeClock) -> None:
+    """There is nothing to undo."""
+    world = World(clock)
+    world.book.breaks_after = 1
+    async with world.running():
+        world.ask("all-1g.10gb")
+        await world.until_standing("failed")
+        assert world.book.ended == ["undone"]
+        assert await world.profiles() == [WHOLE] * 8
+
+
+@pytest.mark.parametrize("step", range(1, 17))
+async def test_whoever_is_killed_goes_on_where_it_was(clock: FakeClock, step: int) -> None:
+    """At any step: the next life of the agent reads the GPU, and ends in the layout that was asked for."""
+    world = World(clock)
+    world.book.kill_at = step
+    async with world.running():
+        world.ask("all-1g.10gb")
+        await anyio.sleep_forever()
+    assert len(world.book.under_way) == 1
+    async with world.running():
+        await world.until_standing("success")
+        assert await world.profiles() == [SEVEN] * 8
+        assert world.book.ended == ["done"] * 8
+
+
+async def test_ampere_is_reset_for_its_mode(clock: FakeClock) -> None:
+    """One GPU after the other."""
+    world = World(clock, "a100-40gb")
+    async with world.running():
+        world.ask("all-balanced")
+        await world.until_standing("success")
+        assert await world.profiles() == [["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]] * 2
+
+
+async def test_a_reset_that_this_machine_does_not_do_is_left_to_its_boot(clock: FakeClock) -> None:
+    """The mode stays set for it, and the layout is there after it; a boot that does not help is not asked for twice."""
+    world = World(clock, "a100-40gb")
+    world.store.boot = "boot-1"
+    await world.gpus.inject("mig-refuse", ["reset", "99"])
+    async with world.running():
+        world.ask("all-enabled")
+        state = await world.until_standing("rebooting")
+        assert "cannot reset the GPU" in state.detail
+        assert "mig-reboot-needed" in world.codes()
+        assert world.book.ended == ["reboot"]
+        assert (await world.look()).gpus[0].mig.pending  # type: ignore[union-attr]
+    async with world.running():
+        world.ask("all-enabled")
+        await world.until_standing("rebooting")
+    world.store.boot = "boot-2"
+    async with world.running():
+        world.ask("all-enabled")
+        state = await world.until_standing("failed")
+        assert state.detail.endswith("nor did a boot of the node")
+        await world.gpus.inject("mig-refuse", ["none"])
+        await world.relay.apply_layout("", "me")
+        await world.until_standing("success")
+        assert not world.codes()
+
+
+async def boot(world: World, mode: WriteKind) -> None:
+    """The mode is set and in force, and this driver goes on refusing resets."""
+    await world.gpus.inject("mig-refuse", ["none"])
+    async with world.gpus.begin() as session:
+        for gpu in (await world.look()).gpus:
+            for kind in (mode, WriteKind.RESET):
+                await session.write(gpu, Write(kind=kind))
+    await world.gpus.inject("mig-refuse", ["reset", "99"])
+
+
+async def test_a_boot_that_helped_is_forgotten(clock: FakeClock) -> None:
+    """Where the same layout needs one again some day, it is not said that none helps."""
+    world = World(clock, "a100-40gb")
+    world.store.boot = "boot-1"
+    await world.gpus.inject("mig-refuse", ["reset", "99"])
+    async with world.running():
+        world.ask("all-enabled")
+        await world.until_standing("rebooting")
+    await boot(world, WriteKind.MODE_ON)
+    world.store.boot = "boot-2"
+    async with world.running():
+        await world.until_standing("success")
+        assert world.book.ended == ["reboot"]
+    await boot(world, WriteKind.MODE_OFF)
+    world.store.boot = "boot-3"
+    async with world.running():
+        state = await world.until(lambda state: state.standing in {"rebooting", "failed"})
+        assert (state.standing, state.layout) == ("rebooting", "all-enabled")
+
+
+async def test_a_change_that_cannot_be_resumed_is_told(clock: FakeClock) -> None:
+    """One of a later version, one of a GPU that is gone; others go on."""
+    world = World(clock)
+    gpu, gone = (await world.gpus.read_inventory()).gpus[0].uuid, GpuUuid("GPU-gone")
+    await world.book.begin_change("mig", gpu, Step(name="x", at_seconds=0.0))
+    before = partitions_of("h100-sxm5-80gb", enabled=False)
+    await world.book.begin_change(
+        "mig", gone, begin_step(Intent(layout="x", wanted=wish("1g.10gb"), before=before), 0.0)
+    )
+    async with world.running():
+        assert world.codes() == {"mig-half-way"}
+        told = sorted(one.detail for one in world.conditions.all_set())
+        assert told[0] == "GPU-gone is not on this node any more"
+        assert told[1].startswith(f"change 1 of {gpu} cannot be read")
+        world.ask("all-enabled")
+        await world.until_standing("success")
+        assert world.book.ended == ["done"] * 8
+
+
+async def test_nothing_is_begun_before_the_journal_is_known(clock: FakeClock) -> None:
+    """It may hold a change that is half done."""
+    world = World(clock, layout="all-enabled")
+    world.book.is_known = False
+    async with world.running():
+        await anyio.sleep(30)
+        assert world.state.layout == ""
+        world.book.is_known = True
+        await world.until_standing("success")
+
+
+async def test_a_gpu_that_goes_in_between_ends_the_change(clock: FakeClock) -> None:
+    """Of those behind it nothing is begun."""
+    world = World(clock)
+    async with world.running():
+        gpus = (await world.look()).gpus
+        world.hold(gpus[0].uuid)
+        world.ask("all-enabled")
+        await world.until(lambda state: bool(state.changes))
+        await world.gpus.inject("unplug", ["1"])
+        await world.look()
+        world.hold()
+        state = await world.until_standing("failed")
+        assert state.detail == f"{gpus[1].uuid} is not on this node any more"
+        assert world.book.ended == ["done"]
+
+
+async def test_a_session_that_cannot_go_on_is_told_as_half_way(clock: FakeClock) -> None:
+    """Whoever is killed in between, and finds a journal that cannot be written."""
+    world = World(clock)
+    world.book.kill_at = 4
+    async with world.running():
+        world.ask("all-balanced")
+        await anyio.sleep_forever()
+    world.book.settles = False
+    async with world.running():
+        await world.until(lambda state: "mig-half-way" in world.codes())
+
+
+async def test_a_driver_that_hangs_leaves_the_gpu_as_it_was(clock: FakeClock) -> None:
+    """Nothing was begun before it could be read."""
+    world = World(clock)
+    async with world.running():
+        await world.gpus.inject("hang", ["partition"])
+        world.ask("all-1g.10gb")
+        state = await world.until_standing("failed")
+        assert "did not come back" in state.detail
+        assert world.book.ended == []

@@ -1,0 +1,93 @@
+"""A child has nothing of its parent's memory on the devices; a new image of a process has nothing of its old one's."""
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from nodeagent.edge.host.vgpu.layout import LIMITS_HEADER
+from tests.component.vgpu.place import Place
+from tests.component.vgpu.talk import Talk, talk
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.may_block("nothing here runs on an event loop"),
+]
+
+
+def list_shares(place: Place) -> dict[int, int]:
+    return {process.pid: process.shares[0].used_bytes for process in place.read().processes}
+
+
+def ask_pid(one: Talk) -> int:
+    return int(one.ask("who"))
+
+
+def test_a_child_has_a_slot_of_its_own(place: Place) -> None:
+    """What it releases is not taken from its parent's share, and what it leaves behind comes back."""
+    place.create(1000)
+    with talk(place) as one:
+        parent = ask_pid(one)
+        assert one.reserve(600) == "granted"
+        assert one.ask("fork") == "child"
+        child = ask_pid(one)
+        assert child != parent
+        one.release(600)
+        assert list_shares(place) == {parent: 600}
+        assert (one.reserve(401), one.reserve(400)) == ("denied", "granted")
+        assert list_shares(place) == {parent: 600, child: 400}
+        assert one.ask("end") == "parent"
+        assert one.reserve(400) == "granted"
+        assert list_shares(place) == {parent: 1000}
+        one.release(600)
+        assert one.ask("used 0") == "400"
+
+
+def test_a_child_of_a_child(place: Place) -> None:
+    place.create(1000)
+    with talk(place) as one:
+        pids = [ask_pid(one)]
+        for _ in range(2):
+            assert one.reserve(300) == "granted"
+            assert one.ask("fork") == "child"
+            pids.append(ask_pid(one))
+        assert (one.reserve(401), one.reserve(400)) == ("denied", "granted")
+        assert list_shares(place) == dict(zip(pids, (300, 300, 400), strict=True))
+
+
+def test_exec_begins_anew_in_the_same_slot(place: Place) -> None:
+    """The driver has let go of everything; pid and start time are those of before."""
+    place.create(1000)
+    with talk(place) as one:
+        pid = ask_pid(one)
+        assert one.reserve(1000) == "granted"
+        one.say("exec")
+        assert ask_pid(one) == pid
+        assert list_shares(place) == {pid: 1000}
+        assert (one.reserve(1001), one.reserve(1000)) == ("denied", "granted")
+        assert list_shares(place) == {pid: 1000}
+        assert place.read().processes[0].shares[0].refusals == 1
+
+
+def leave_nothing(place: Place) -> None:
+    """No files."""
+
+
+def leave_whole(place: Place) -> None:
+    place.create(1 << 30)
+
+
+def leave_half_written(place: Place) -> None:
+    """Reading takes long, and no slot is ever had."""
+    place.create(1 << 30)
+    place.usage_path.unlink()
+    place.overwrite(LIMITS_HEADER.offsets["sequence"], b"\1")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leave", [leave_nothing, leave_whole, leave_half_written])
+def test_a_fork_in_the_middle_of_other_threads_work(place: Place, leave: Callable[[Place], None]) -> None:
+    """No lock that another thread of the parent held keeps the child from going on."""
+    leave(place)
+    with talk(place) as one:
+        assert one.ask("forks 200") == "200"

@@ -1,0 +1,109 @@
+"""The ledger of a container: never a byte too much among its processes, and nothing kept for the dead."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nodeagent.edge.host.vgpu.layout import PROCESS
+from nodeagent.edge.host.vgpu.usage_file import Reason, Status
+from tests.component.vgpu.build import build_ledger_program
+from tests.component.vgpu.place import Place
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the library is C"),
+    pytest.mark.may_block("nothing here runs on an event loop"),
+]
+
+
+@contextmanager
+def hold(place: Place, size: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that has reserved so many bytes and lives on, and what came of it."""
+    program = [str(build_ledger_program("ledger_race")), "hold", str(size)]
+    with subprocess.Popen(program, env=place.environ(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def race(place: Place, *, processes: int, threads: int, milliseconds: int, limit: int) -> list[str]:
+    words = [str(place.path / "judge"), str(threads), str(milliseconds), str(limit)]
+    running = [
+        subprocess.Popen(
+            [build_ledger_program("ledger_race"), *words], env=place.environ(), stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(processes)
+    ]
+    said = [process.communicate()[0].strip() for process in running]
+    assert [process.returncode for process in running] == [0] * processes, said
+    return said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("limit", [1000, 1 << 40])
+def test_processes_and_threads_never_pass_the_limit_together(place: Place, limit: int) -> None:
+    """And at the end nothing is charged any more, though some had to wait for others."""
+    place.create(limit)
+    said = race(place, processes=4, threads=4, milliseconds=700, limit=limit)
+    assert all("passed 0" in line and "granted 0 " not in line for line in said)
+    assert place.read().sum_used(0) == 0
+
+
+@pytest.mark.nightly
+def test_a_minute_of_it(place: Place) -> None:
+    """With as many threads as a large program has."""
+    place.create(1 << 30)
+    race(place, processes=4, threads=64, milliseconds=60_000, limit=1 << 30)
+    assert place.read().sum_used(0) == 0
+
+
+@pytest.mark.long
+def test_what_is_held_is_in_the_usage_file(place: Place) -> None:
+    """With the process that holds it; the last byte is granted, the next one refused."""
+    place.create(1000)
+    with hold(place, 999) as (first, one), hold(place, 2) as (_, two), hold(place, 1) as (third, three):
+        assert (one, two, three) == ("granted", "denied", "granted")
+        usage = place.read()
+        assert usage.sum_used(0) == 1000
+        assert [process.shares[0].refusals for process in usage.processes] == [0, 1, 0]
+        assert [usage.processes[0].pid, usage.processes[2].pid] == [first.pid, third.pid]
+        assert {process.pid_namespace for process in usage.processes} == {Path("/proc/self/ns/pid").stat().st_ino}
+        assert all(process.heartbeat_ns and process.start_ticks for process in usage.processes)
+        assert {(process.status, process.reason) for process in usage.processes} == {(Status.LIMITING, Reason.FINE)}
+
+
+def test_share_of_a_killed_process_comes_back(place: Place) -> None:
+    """Also before anybody has waited for it."""
+    place.create(1000)
+    with hold(place, 600) as (first, one), hold(place, 300) as (second, _):
+        assert one == "granted"
+        os.kill(first.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        with hold(place, 700) as (third, verdict):
+            assert verdict == "granted"
+            assert {process.pid for process in place.read().processes} == {second.pid, third.pid}
+            assert place.read().sum_used(0) == 1000
+            with hold(place, 1) as (_, more):
+                assert more == "denied"
+
+
+def test_every_slot_taken_is_what_the_fail_mode_says(place: Place) -> None:
+    """Slots of a namespace that cannot be looked into are not given away."""
+    place.create(1000)
+    content = bytearray(place.usage_path.read_bytes())
+    size = PROCESS.size
+    for number in range(256):
+        start = 128 + number * size
+        content[start : start + 16] = (1 << 62 | 1 << 40 | 1).to_bytes(8, "little") + (7).to_bytes(8, "little")
+    place.usage_path.write_bytes(content)
+    with hold(place, 10) as (_, verdict):
+        assert verdict == "uncounted"
+    after = place.usage_path.read_bytes()
+    assert int.from_bytes(after[44:48], "little") == Reason.NO_SLOT

@@ -1,0 +1,165 @@
+"""What the chart's pod may do to its host and to the cluster: as much as the configuration asks for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.chart import Object, needs_helm, pod_of, read_manifest, read_objects, render_objects, settings_of
+from tests.deploy.helm import ROOT
+
+pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
+
+
+@needs_helm
+@pytest.mark.parametrize("access", ["runtimeClass", "none"])
+def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
+    """Where somebody else gives the GPUs, or there are none, the container has no capability at all."""
+    pod = pod_of(render_objects("--set", f"gpuAccess={access}"))
+    security = pod["containers"][0]["securityContext"]
+    assert security["privileged"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["allowPrivilegeEscalation"] is False
+    paths = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert "/dev" not in paths
+    assert ("/" in paths) == (access == "runtimeClass")
+
+
+WRITES = [
+    "runtime.manage=true",
+    "cdi.hook_dir=/opt/hook",
+    "runtime.shim=true,config.shim.dir=/opt/shim",
+    "runtime.shim=true,config.shim.nvidia_name_dir=/usr/local/bin",
+]
+
+
+@needs_helm
+@pytest.mark.parametrize("wish", WRITES)
+def test_the_host_can_be_written_to_only_where_the_configuration_asks_for_it(wish: str) -> None:
+    """The container runtime's files and the hook program; judging and restarting a runtime takes the host's root."""
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.{wish}"))["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
+    assert not host_mount_of(container)["readOnly"]
+    (shipped,) = pod_of(read_manifest())["containers"]
+    assert host_mount_of(shipped)["readOnly"]
+
+
+@needs_helm
+def test_gpus_can_be_cut_only_where_the_configuration_asks_for_it() -> None:
+    """The right to it comes with `mig.manage`, and goes with it."""
+    words = "gpuAccess=runtimeClass,config.mig.manage={}"
+    for asked, added in (("true", {"add": ["SYS_ADMIN", "SYS_CHROOT"]}), ("false", {})):
+        (container,) = pod_of(render_objects("--set", words.format(asked)))["containers"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], **added}
+        names = {each["name"] for each in container["env"]}
+        assert ("NVIDIA_MIG_CONFIG_DEVICES" in names) is (asked == "true")
+
+
+@needs_helm
+@pytest.mark.parametrize("wish", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
+def test_the_hook_in_the_state_directory_needs_nothing_more(wish: str) -> None:
+    """Nor does one that is not wanted."""
+    (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{wish}"))["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert host_mount_of(container)["readOnly"]
+
+
+def host_mount_of(container: Object) -> Object:
+    (mount,) = (each for each in container["volumeMounts"] if each["mountPath"] == "/host")
+    return dict(mount)
+
+
+@needs_helm
+def test_the_shim_in_the_state_directory_is_tried_in_the_hosts_root() -> None:
+    """Nothing of the host is written for it; the class by which pods ask for it comes with it."""
+    objects = render_objects("--set", "gpuAccess=runtimeClass,config.runtime.shim=true")
+    (container,) = pod_of(objects)["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_CHROOT"]}
+    assert host_mount_of(container)["readOnly"]
+    shipped = read_objects((ROOT / "deploy/runtimeclass.yaml").read_text())
+    assert objects["RuntimeClass", "nvidia"] == shipped["RuntimeClass", "nvidia"]
+    words = "config.runtime.shim=true,createRuntimeClass=false"
+    for rendered in (render_objects(), render_objects("--set", words)):
+        assert ("RuntimeClass", "nvidia") not in rendered
+
+
+MPS = [
+    "mps.claims=true",
+    "fractions.enabled=true,config.fractions.enforcement=mps",
+    "sharing.mps.resources[0].name=gpu,config.sharing.mps.resources[0].replicas=2",
+]
+
+
+@needs_helm
+@pytest.mark.parametrize("wish", MPS)
+def test_daemons_of_mps_have_what_they_need(wish: str) -> None:
+    """The host's processes, and a directory that means the same on the host, with what is mounted there if it can."""
+    capabilities: list[object] = []
+    for access, propagation in (("privileged", "Bidirectional"), ("runtimeClass", "None")):
+        pod = pod_of(render_objects("--set", f"gpuAccess={access},config.{wish}"))
+        (container,) = pod["containers"]
+        assert pod["hostPID"] is True
+        (mount,) = (each for each in container["volumeMounts"] if each["name"] == "mps")
+        assert mount == {"name": "mps", "mountPath": "/run/nvidia/mps", "mountPropagation": propagation}
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "mps")
+        assert volume["hostPath"] == {"path": "/run/nvidia/mps", "type": "DirectoryOrCreate"}
+        capabilities.append(container["securityContext"].get("capabilities"))
+    assert capabilities == [None, {"drop": ["ALL"], "add": ["SYS_ADMIN", "SYS_CHROOT"]}]
+
+
+@needs_helm
+def test_daemons_may_lie_elsewhere_and_nobody_else_gets_their_rights(tmp_path: Path) -> None:
+    """The mount follows the configuration; a library that holds parts, or a part that is off, needs no daemon."""
+    words = "config.mps.claims=true,config.device_plugin.mps_root=/run/mps"
+    (container,) = pod_of(render_objects("--set", words))["containers"]
+    assert "/run/mps" in {each["mountPath"] for each in container["volumeMounts"]}
+    for other in (
+        "enabled=true,config.fractions.enforcement=library",
+        "enabled=false,config.fractions.enforcement=mps",
+    ):
+        objects = render_objects("--set", f"config.fractions.{other}")
+        pod = pod_of(objects)
+        assert pod["hostPID"] is settings_of(objects, tmp_path).uses_mps is False
+        assert "mps" not in {each["name"] for each in pod["volumes"]}
+
+
+@needs_helm
+def test_markers_reach_the_host_when_they_are_asked_for() -> None:
+    """Operands of NVIDIA's operator look on the host; by default nobody writes there."""
+    pod = pod_of(render_objects("--set", "config.driver.validation_markers=true"))
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "markers")
+    assert volume["hostPath"]["path"] == "/run/nvidia/validations"
+    assert {"name": "markers", "mountPath": "/run/nvidia/validations"} in pod["containers"][0]["volumeMounts"]
+    assert "markers" not in {each["name"] for each in pod_of(read_manifest())["volumes"]}
+
+
+@needs_helm
+@needs_helm
+@pytest.mark.parametrize("setting", ["metrics.pod_labels", "fractions.enabled"])
+def test_pods_may_be_read_only_where_a_setting_needs_it(setting: str) -> None:
+    """The right to follow pods comes with the setting that needs it, and is the reviewed one."""
+    name = ("ClusterRole", "nodeagent-pod-labels")
+    assert name not in render_objects()
+    added = render_objects("--set", f"config.{setting}=true")
+    reviewed = read_objects((ROOT / "deploy/rbac-pod-labels.yaml").read_text())
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
+def test_pods_may_be_written_on_only_where_parts_are_given() -> None:
+    """With the policy that holds the agent to its own node's pods and to some annotations."""
+    reviewed = read_objects((ROOT / "deploy/rbac-fractions.yaml").read_text())
+    assert not reviewed.keys() & render_objects().keys()
+    added = render_objects("--set", "config.fractions.enabled=true")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
+@pytest.mark.parametrize("setting", ["when_busy=evict", "pause_clients=true"])
+def test_others_may_be_asked_to_make_way_only_where_a_setting_needs_it(setting: str) -> None:
+    """With GPUs that are cut, and with the reviewed rights."""
+    name = ("ClusterRole", "nodeagent-mig")
+    assert name not in render_objects("--set", "config.mig.manage=true")
+    assert name not in render_objects("--set", f"config.mig.{setting}")
+    added = render_objects("--set", f"config.mig.manage=true,config.mig.{setting}")
+    reviewed = read_objects((ROOT / "deploy/rbac-mig.yaml").read_text())
+    assert {key: added.get(key) for key in reviewed} == reviewed

@@ -1,0 +1,366 @@
+"""The stand-in itself, which is installed as a program: see the package."""
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+PIPES = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
+LOGS = os.environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps"
+CONTROL = PIPES + "/control"
+END = b"\0"
+
+
+def behaves(word: str) -> bool:
+    """Whether the test wants it so."""
+    try:
+        with open(sys.argv[0] + ".behaviour") as file:
+            return word in file.read().split()
+    except OSError:
+        return False
+
+
+def in_mib(size: str) -> int:
+    """How much a limit is."""
+    return int(size[:-1]) * (1024 if size[-1] == "G" else 1)
+
+
+class Server:
+    """One server process, and who works through it."""
+
+    def __init__(self, uid: int, percentage: float, memory: dict[int, str], pipe: int) -> None:
+        self.uid, self.percentage, self.memory, self.pipe = uid, percentage, memory, pipe
+        self.clients: dict[socket.socket, int] = {}
+
+
+class Daemon:
+    """The control daemon."""
+
+    def __init__(self) -> None:
+        self.percentage = 100.0
+        self.memory: dict[int, str] = {}
+        self.servers: dict[int, Server] = {}
+        self.waiting_to_quit: socket.socket | None = None
+        self.deadline: float | None = None
+        self.connections: dict[socket.socket, bytes] = {}
+
+    def log(self, text: str) -> None:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S.000")
+        with open(LOGS + "/control.log", "a") as file:
+            file.write(f"[{stamp} Control {os.getpid()}] {text}\n")
+
+    def listen(self) -> None:
+        lock = os.open(PIPES + "/control_lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.stdout.write("An instance of this daemon is already running\n")
+            sys.exit(1)
+        self.lock = lock
+        with suppress(FileNotFoundError):
+            os.unlink(CONTROL)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind(CONTROL)
+        os.chmod(CONTROL, 0o666)
+        self.socket.listen(64)
+        with open(PIPES + "/nvidia-cuda-mps-control.pid", "w") as file:
+            file.write(f"{os.getpid()}\n")
+        self.log(f"Starting control daemon using socket {CONTROL}")
+
+    def serve(self) -> NoReturn:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        connections = self.connections
+        while True:
+            if behaves("die"):
+                self.log("Segmentation fault")
+                os.kill(os.getpid(), signal.SIGKILL)
+            timeout = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+            watched: list[socket.socket | int] = [self.socket, read, *connections]
+            ready, _, _ = select.select(watched, [], [], timeout)
+            if read in ready:
+                os.read(read, 4096)
+            self.reap()
+            for each in ready:
+                if each is self.socket:
+                    connection, _ = each.accept()
+                    connections[connection] = b""
+                elif isinstance(each, socket.socket) and each in connections:
+                    self.read(each)
+            self.finish_quit()
+
+    def read(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self.drop(connection)
+            return
+        *lines, self.connections[connection] = (self.connections[connection] + data).split(b"\n")
+        for line in lines:
+            words = line.decode().split()
+            if words[:1] == ["client!"]:
+                # As this process numbers it, whatever the client's own namespace says.
+                told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                self.join(connection, struct.unpack("3i", told)[0], int(words[1]), *words[2:4])
+            elif not behaves("hang"):
+                answer = self.answer(connection, words)
+                if answer is not None:
+                    connection.sendall(answer.encode() + END)
+
+    def drop(self, connection: socket.socket) -> None:
+        self.connections.pop(connection, None)
+        connection.close()
+        for server in self.servers.values():
+            server.clients.pop(connection, None)
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            server = self.servers.pop(pid, None)
+            if server is not None:
+                self.log(f"Server {pid} exited with status 1")
+                os.close(server.pipe)
+                for connection in list(server.clients):
+                    self.drop(connection)
+
+    def start_server(self, uid: int) -> int:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(write)
+            self.socket.close()
+            os.close(self.lock)
+            for connection in self.connections:
+                connection.close()
+            for server in self.servers.values():
+                os.close(server.pipe)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.read(read, 1)  # until the daemon is gone
+            os._exit(0)
+        os.close(read)
+        self.log(f"Starting new server {pid} for user {uid}")
+        self.servers[pid] = Server(uid, self.percentage, dict(self.memory), write)
+        return pid
+
+    def join(self, connection: socket.socket, pid: int, uid: int, percentage: str = "-", memory: str = "-") -> None:
+        if self.waiting_to_quit is not None:
+            self.drop(connection)
+            return
+        number = next((pid for pid, one in self.servers.items() if one.uid == uid), None) or self.start_server(uid)
+        server = self.servers[number]
+        server.clients[connection] = pid
+        self.log(f"NEW CLIENT {pid} from user {uid}: Server already exists")
+        # A client's own limits count where they are tighter than the server's.
+        threads = server.percentage if percentage == "-" else min(server.percentage, float(percentage))
+        sizes = dict(server.memory)
+        for device, _, size in (one.partition("=") for one in memory.split(",") if one != "-"):
+            sizes[int(device)] = min(sizes.get(int(device), size), size, key=in_mib)
+        told = ",".join(f"{device}={size}" for device, size in sorted(sizes.items()))
+        connection.sendall(f"threads {threads} memory {told or '-'}\n".encode())
+
+    def answer(self, connection: socket.socket, words: list[str]) -> str | None:
+        if not words:
+            return ""
+        command, arguments = words[0], words[1:]
+        handler = getattr(self, "do_" + command, None)
+        if handler is None or (behaves("no-limits") and "pinned_mem_limit" in command):
+            return f"Unknown command {command}\n"
+        try:
+            answer: str | None = handler(connection, *arguments)
+        except (TypeError, ValueError, KeyError):
+            return f"Invalid arguments of {command}\n"
+        return answer
+
+    def do_get_server_list(self, _: socket.socket) -> str:
+        return "".join(f"{pid}\n" for pid in self.servers)
+
+    def do_get_server_status(self, _: socket.socket, pid: str) -> str:
+        return "ACTIVE\n" if int(pid) in self.servers else "Server not found\n"
+
+    def do_start_server(self, _: socket.socket, flag: str, uid: str) -> str:
+        if flag != "-uid":
+            raise ValueError(flag)
+        self.start_server(int(uid))
+        return ""
+
+    def do_get_client_list(self, _: socket.socket, pid: str) -> str:
+        return "".join(f"{client}\n" for client in self.servers[int(pid)].clients.values())
+
+    def do_ps(self, _: socket.socket, *_arguments: str) -> str:
+        rows = [f"{c} 1 GPU {pid} 0 python\n" for pid, one in self.servers.items() for c in one.clients.values()]
+        return "PID ID SERVER DEVICE NAMESPACE COMMAND\n" + "".join(rows)
+
+    def do_set_default_active_thread_percentage(self, _: socket.socket, percentage: str) -> str:
+        if not 0 < float(percentage) <= 100:
+            raise ValueError(percentage)
+        self.percentage = float(percentage)
+        return f"{self.percentage}\n"
+
+    def do_get_default_active_thread_percentage(self, _: socket.socket) -> str:
+        return f"{self.percentage}\n"
+
+    def do_set_active_thread_percentage(self, _: socket.socket, pid: str, percentage: str) -> str:
+        self.servers[int(pid)].percentage = float(percentage)
+        return f"{float(percentage)}\n"
+
+    def do_get_active_thread_percentage(self, _: socket.socket, pid: str) -> str:
+        return f"{self.servers[int(pid)].percentage}\n"
+
+    def do_set_default_device_pinned_mem_limit(self, _: socket.socket, device: str, limit: str) -> str:
+        self.memory[int(device)] = self.check_limit(limit)
+        return ""
+
+    def do_get_default_device_pinned_mem_limit(self, _: socket.socket, device: str) -> str:
+        return f"{self.memory.get(int(device), 'none')}\n"
+
+    def do_set_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str, limit: str) -> str:
+        self.servers[int(pid)].memory[int(device)] = self.check_limit(limit)
+        return ""
+
+    def do_get_device_pinned_mem_limit(self, _: socket.socket, pid: str, device: str) -> str:
+        return f"{self.servers[int(pid)].memory.get(int(device), 'none')}\n"
+
+    @staticmethod
+    def check_limit(limit: str) -> str:
+        if limit[-1:] not in ("G", "M") or not limit[:-1].isdigit():
+            raise ValueError(limit)
+        return limit
+
+    def do_shutdown_server(self, _: socket.socket, pid: str, *_force: str) -> str:
+        if int(pid) in self.servers:
+            os.kill(int(pid), signal.SIGKILL)
+        return ""
+
+    def do_quit(self, connection: socket.socket, *arguments: str) -> str | None:
+        if behaves("stay"):
+            return ""
+        if behaves("ignore-quit"):
+            return None
+        self.waiting_to_quit = connection
+        self.deadline = time.monotonic() + float(arguments[1]) if arguments[:1] == ("-t",) else None
+        return None
+
+    def finish_quit(self) -> None:
+        if self.waiting_to_quit is None:
+            return
+        is_late = self.deadline is not None and time.monotonic() >= self.deadline
+        if any(server.clients for server in self.servers.values()) and not is_late:
+            return
+        for pid in self.servers:
+            os.kill(pid, signal.SIGKILL)
+        self.log("Control daemon exiting")
+        for name in (CONTROL, PIPES + "/nvidia-cuda-mps-control.pid"):
+            os.unlink(name)
+        self.waiting_to_quit.sendall(END)
+        os._exit(0)
+
+
+def run_daemon(*, is_background: bool) -> int:
+    if behaves("refuse"):
+        sys.stdout.write("Failed to start the daemon: no CUDA-capable device is detected\n")
+        return 1
+    if behaves("hang-start"):
+        time.sleep(600)
+    daemon = Daemon()
+    if not is_background:
+        daemon.listen()
+        return daemon.serve()
+    read, write = os.pipe()
+    if os.fork():
+        os.close(write)
+        told = os.read(read, 4096)
+        sys.stdout.write(told[1:].decode())
+        return 0 if told[:1] == b"+" else 1
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.close(read)
+    try:
+        daemon.listen()
+    except SystemExit:
+        os.write(write, b"-An instance of this daemon is already running\n")
+        os._exit(1)
+    except OSError as error:
+        os.write(write, f"-{error}\n".encode())
+        os._exit(1)
+    os.write(write, b"+")
+    os.close(write)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    return daemon.serve()
+
+
+def run_front_end() -> int:
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(CONTROL)
+        except OSError:
+            sys.stderr.write("Cannot find MPS control daemon process\n")
+            return 1
+        connection.sendall(line.strip().encode() + b"\n")
+        answer = b""
+        while not answer.endswith(END):
+            data = connection.recv(65536)
+            if not data:
+                sys.stderr.write("The connection to the MPS control daemon is broken\n")
+                return 1
+            answer += data
+        connection.close()
+        sys.stdout.write(answer[:-1].decode())
+        sys.stdout.flush()
+    return 0
+
+
+def run_client() -> int:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(CONTROL)
+    except OSError as error:
+        sys.stdout.write(f"no daemon: {error}\n")
+        return 1
+    threads = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") or "-"
+    memory = os.environ.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") or "-"
+    connection.sendall(f"client! {os.getuid()} {threads} {memory}\n".encode())
+    while True:
+        watched: list[socket.socket | int] = [connection, 0]
+        ready, _, _ = select.select(watched, [], [])
+        if connection in ready:
+            data = connection.recv(65536)
+            if not data:
+                return 1
+            sys.stdout.write(data.decode())
+            sys.stdout.flush()
+        if 0 in ready and not os.read(0, 1):
+            return 0
+
+
+arguments = sys.argv[1:]
+if arguments == ["--client"]:
+    sys.exit(run_client())
+if arguments == ["-h"]:
+    sys.stdout.write("usage: nvidia-cuda-mps-control [-d | -f]\n")
+    sys.exit(0)
+if arguments in (["-d"], ["-f"]):
+    sys.exit(run_daemon(is_background=arguments == ["-d"]))
+sys.exit(run_front_end())

@@ -1,0 +1,1 @@
+"""Death at every step of making a claim ready and putting it away."""

@@ -1,0 +1,167 @@
+"""Run as a program: the agent, in which each step that changes a file system is noted, and ends one of its lives.
+
+`NODEAGENT_STEPS` says so as JSON: where the `points` are, `below` which directory, where `notes` of the steps go and
+where the `deaths`, in which `phases` the agent dies (`before` a step, `after` it), and whether a step is told
+`by_place` or by who calls.
+Of the journal a step says which records it writes. Names that chance made are told by their kind. Each life dies of the
+first step that no earlier one has died of, until there is none left.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.faults.steps.points import PACKAGE, Point, find_point, group_points
+
+VARIABLE: Final = "NODEAGENT_STEPS"
+PROGRAMS: Final = "NODEAGENT_PROGRAMS"
+"""Where programs of ours are, for an agent of a checkout in which they were not built."""
+CALLS: Final = (
+    "chmod",
+    "fchmod",
+    "fchown",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "link",
+    "mkdir",
+    "mknod",
+    "open",
+    "pwrite",
+    "rename",
+    "replace",
+    "rmdir",
+    "setxattr",
+    "symlink",
+    "truncate",
+    "unlink",
+    "write",
+)
+"""Of `os`, by which all others change a disk."""
+_BY_DESCRIPTOR: Final = frozenset({"fchmod", "fchown", "fdatasync", "fsync", "ftruncate", "pwrite", "write"})
+_RECORD: Final = re.compile(rb'"type":"([a-z_]+)"')
+_CHANCE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|(?<=[-.])\d+(?=[.])")
+_JOURNAL: Final = "state/allocations.journal"
+
+
+class Recorder:
+    """Stands between the agent and `os`."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self._points = group_points(tuple(Point(*each) for each in json.loads(Path(wanted["points"]).read_text())))
+        self._below = str(wanted["below"]).rstrip("/") + "/"
+        self._phases, self._by_place = frozenset(wanted["phases"]), bool(wanted["by_place"])
+        self._deaths = Path(wanted["deaths"])
+        self._died = set(self._deaths.read_text().splitlines()) if self._deaths.exists() else set()
+        self._write = os.write
+        self._open = os.open
+        self._notes = os.open(wanted["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._records: dict[str, str] = {}
+        self._seen: set[str] = set()
+
+    def install(self) -> None:
+        """From now on, in this process."""
+        for name in CALLS:
+            setattr(os, name, self._wrap(name, getattr(os, name)))
+
+    def _wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            told = self._tell(name, args)
+            if told is None:
+                return call(*args, **kwargs)
+            self._die_once(f"before {told}")
+            answer = call(*args, **kwargs)
+            self._die_once(f"after {told}")
+            return answer
+
+        return step
+
+    def _die_once(self, when: str) -> None:
+        """Die, unless an earlier life has died of the same."""
+        if when.partition(" ")[0] not in self._phases or when in self._died:
+            return
+        self._died.add(when)
+        deaths = self._open(self._deaths, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._write(deaths, f"{when}\n".encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _tell(self, name: str, args: tuple[Any, ...]) -> str | None:
+        """The step, noted; nothing for one that is none of the agent's, or changes nothing that lasts."""
+        if name == "open" and not (len(args) > 1 and args[1] & os.O_CREAT):
+            return None
+        place = self._find_place(name, args)
+        if place is None:
+            return None
+        met = tuple(self._walk(sys._getframe(2)))
+        if not met:
+            return None
+        what, records = self._describe(name, place, args)
+        callers = " < ".join(f"{point.file}:{point.first}" for point in met)
+        told = f"{name} {what if self._by_place else callers} {records}".rstrip()
+        if told not in self._seen:
+            self._seen.add(told)
+            line = json.dumps({"step": told, "points": [str(point) for point in met], "records": records})
+            self._write(self._notes, f"{line}\n".encode())
+        return told
+
+    def _walk(self, frame: Any) -> Any:
+        """The points among those who call, the innermost first."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(f"{PACKAGE}/"):
+                point = find_point(self._points, file.removeprefix(f"{PACKAGE}/"), frame.f_lineno)
+                if point is not None:
+                    yield point
+            frame = frame.f_back
+
+    def _find_place(self, name: str, args: tuple[Any, ...]) -> str | None:
+        if name in _BY_DESCRIPTOR:
+            try:
+                place = os.readlink(f"/proc/self/fd/{args[0]}")  # noqa: PTH115  at every write
+            except OSError:
+                return None
+            # Pipes and sockets end with the process.
+            return place if place.startswith("/") else None
+        which = args[1] if name in ("link", "rename", "replace", "symlink") else args[0]
+        return os.fspath(which) if not isinstance(which, int) else None
+
+    def _describe(self, name: str, place: str, args: tuple[Any, ...]) -> tuple[str, str]:
+        """What is changed, and of the journal the records that it is about."""
+        short = _CHANCE.sub("*", place.removeprefix(self._below))
+        if short != _JOURNAL or name not in ("write", "fdatasync"):
+            return short, ""
+        if name == "write":
+            found = sorted({one.decode() for one in _RECORD.findall(bytes(args[1]))})
+            self._records[place] = "+".join(found)
+        return short, self._records.get(place, "")
+
+
+def stand_in_for_programs(directory: Path) -> None:
+    """Have the agent install these programs in place of the built ones, which a checkout need not have."""
+    from nodeagent.edge.host.files import host_program  # noqa: PLC0415  before those who take the place from it
+
+    host_program.BUILT = directory  # type: ignore[misc]
+    host_program.HOOK = host_program.Program(  # type: ignore[misc]
+        built=directory / "nodeagent-cdi-hook", what=host_program.HOOK.what, without=host_program.HOOK.without
+    )
+
+
+def main() -> int:
+    """Be the agent."""
+    programs, wanted = os.environ.pop(PROGRAMS, ""), os.environ.pop(VARIABLE, "")
+    if programs:
+        stand_in_for_programs(Path(programs))
+    if wanted:
+        Recorder(json.loads(wanted)).install()
+    from nodeagent.cli.main import main as run  # noqa: PLC0415  the agent begins here
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

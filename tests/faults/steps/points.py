@@ -1,0 +1,129 @@
+"""Where the agent's code changes what outlives its process: the fail points, found in the sources themselves. Pure.
+
+A point is a line that calls, or hands on, one of the functions by which Python changes a file system. Nothing marks it
+in the code: a new one is found the moment it is written, and must then be met by the matrix or be left out by name.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import nodeagent
+
+PACKAGE: Final = Path(nodeagent.__file__).parent
+OF_OS: Final = frozenset(
+    {
+        "chmod",
+        "fchmod",
+        "fchown",
+        "fdatasync",
+        "fsync",
+        "ftruncate",
+        "link",
+        "mkdir",
+        "mknod",
+        "pwrite",
+        "rename",
+        "replace",
+        "rmdir",
+        "setxattr",
+        "symlink",
+        "truncate",
+        "unlink",
+        "write",
+    }
+)
+"""As functions of `os`."""
+OF_PATHS: Final = frozenset(
+    {
+        "chmod",
+        "hardlink_to",
+        "mkdir",
+        "rename",
+        "rmdir",
+        "rmtree",
+        "symlink_to",
+        "touch",
+        "unlink",
+        "write_bytes",
+        "write_text",
+    }
+)
+"""As methods of paths, and the one of `shutil`."""
+WHOLE_FILES: Final = "write_atomically"
+"""Who replaces a file: its steps are the same for everybody, what they interrupt is not."""
+CREATES: Final = frozenset({"O_CREAT", "_OPEN_NEW"})
+"""What `os.open` is given where it makes a file."""
+
+
+_HINT: Final = re.compile(rf"\bos\.|\.({'|'.join(sorted(OF_PATHS))}|replace)\b|{WHOLE_FILES}\(")
+
+
+class Point(NamedTuple):
+    """One line."""
+
+    file: str
+    """Below the package."""
+    first: int
+    last: int
+    call: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.first} {self.call}"
+
+
+def find_points(package: Path = PACKAGE) -> tuple[Point, ...]:
+    """Every point of the package."""
+    found: list[Point] = []
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        # To parse all of the package takes seconds.
+        if _HINT.search(text):
+            found += find_in_text(str(path.relative_to(package)), text)
+    return tuple(found)
+
+
+def find_in_text(name: str, text: str) -> tuple[Point, ...]:
+    """The points of one file."""
+    return tuple(_find_in(name, ast.parse(text)))
+
+
+def _find_in(name: str, tree: ast.AST) -> Iterator[Point]:
+    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == WHOLE_FILES:
+            yield Point(name, node.lineno, node.end_lineno or node.lineno, WHOLE_FILES)
+        if not isinstance(node, ast.Attribute) or not _changes(node, calls.get(id(node))):
+            continue
+        call = calls.get(id(node), node)
+        yield Point(name, node.lineno, call.end_lineno or node.lineno, node.attr)
+
+
+def _changes(node: ast.Attribute, call: ast.Call | None) -> bool:
+    is_of_os = isinstance(node.value, ast.Name) and node.value.id == "os"
+    if is_of_os:
+        return node.attr in OF_OS or (node.attr == "open" and call is not None and _creates(call))
+    if node.attr == "replace":
+        # Of a path: texts and structs have two words, or named ones.
+        return call is not None and len(call.args) == 1 and not call.keywords
+    return node.attr in OF_PATHS
+
+
+def _creates(call: ast.Call) -> bool:
+    words = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in ast.walk(call)}
+    return bool(words & CREATES) or any(isinstance(one, ast.Name) and one.id == "flags" for one in call.args)
+
+
+def find_point(points: Mapping[str, tuple[Point, ...]], file: str, line: int) -> Point | None:
+    """The one that this line belongs to."""
+    return next((point for point in points.get(file, ()) if point.first <= line <= point.last), None)
+
+
+def group_points(points: tuple[Point, ...]) -> dict[str, tuple[Point, ...]]:
+    """By file."""
+    grouped: dict[str, list[Point]] = {}
+    for point in points:
+        grouped.setdefault(point.file, []).append(point)
+    return {file: tuple(found) for file, found in grouped.items()}

@@ -1,0 +1,93 @@
+"""Who says what to whom, in docs/architecture.md: each state on the bus, who says it, and who looks at it.
+
+Who looks is read from the code: a component's shell names the class of a state as a value where it watches, asks for
+the newest, or lists what it watches. Who says it stands here, because what is published is often made elsewhere.
+"""
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+from nodeagent.model.events import STATES
+
+ROOT: Final = Path(__file__).parents[2]
+COMPONENTS: Final = ROOT / "nodeagent" / "components"
+_BLOCK: Final = re.compile(r"(<!-- made: states -->\n).*?(<!-- end -->)", re.DOTALL)
+
+SAID_BY: Final[dict[str, str]] = {
+    "DriverState": "driver",
+    "Inventory": "inventory",
+    "NodeSample": "inventory",
+    "EventWatch": "inventory",
+    "HealthReport": "health",
+    "RuntimeState": "runtime",
+    "CdiState": "cdi",
+    "PluginState": "deviceplugin",
+    "Offering": "offering",
+    "MigState": "mig",
+    "DeviceTable": "devices",
+    "MpsState": "mps",
+    "AllocationTable": "allocations",
+    "ChosenDoors": "allocations",
+    "PartTable": "allocations",
+    "PartOffers": "fractions",
+    "PartReasons": "fractions",
+    "PartUsage": "usage",
+    "ClaimTable": "allocations",
+    "ClaimBook": "allocations",
+    "ClaimStanding": "claims",
+    "PublishedSlices": "slices",
+    "LabelState": "labeler",
+    "ClusterNode": "cluster",
+    "ClusterWishes": "cluster",
+    "ClusterLink": "cluster",
+    "PodLabelTable": "cluster",
+}
+
+
+def fill_states(page: str) -> str:
+    """The page with its table of states made anew."""
+    looks = {folder.name: list_looked_at(folder) for folder in sorted(COMPONENTS.iterdir()) if is_component(folder)}
+    rows = ["| State | said by | looked at by |", "| --- | --- | --- |"]
+    for state in STATES:
+        name = state.__name__
+        lookers = [part for part, seen in looks.items() if name in seen and part not in {SAID_BY[name], "web"}]
+        rows.append(f"| `{name}` | {SAID_BY[name]} | {', '.join(lookers) or 'web alone'} |")
+    table = "\n".join([*rows, ""])
+    return _BLOCK.sub(lambda found: found[1] + table + found[2], page)
+
+
+def is_component(folder: Path) -> bool:
+    """Whether this is a part, and not what Python left of one."""
+    return (folder / "component.py").exists()
+
+
+def list_looked_at(folder: Path) -> set[str]:
+    """The states whose classes the shells of a component pass on as values."""
+    return {
+        name
+        for path in folder.rglob("component.py")
+        for name in _find_values(ast.parse(path.read_text(encoding="utf-8")))
+        if name in SAID_BY
+    }
+
+
+def publishes(folder: Path, state: str) -> bool:
+    """Whether a component publishes at all, and knows this state."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    return ".publish_state(" in text and re.search(rf"\b{state}\b", text) is not None
+
+
+def _find_values(tree: ast.AST) -> set[str]:
+    """Names that stand as arguments or in lists, not those that are called or that say of what type something is."""
+    found: set[str] = set()
+    for field, value in ast.iter_fields(tree):
+        if field in {"annotation", "returns", "slice"}:
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, ast.Name) and field in {"args", "elts"}:
+                found.add(each.id)
+            elif isinstance(each, ast.AST):
+                found |= _find_values(each)
+    return found

@@ -1,0 +1,1 @@
+"""Texts that are read back and judged, and texts that mean harm."""

@@ -1,0 +1,1 @@
+"""Other ends of a connection: kubelets, callers, and those who mean harm."""

@@ -1,0 +1,68 @@
+"""`nodeagent config import` as people type it."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.config.load import load_settings
+from tests.support.programs.command_line import run_here
+
+VALUES = "migStrategy: single\nimage: {tag: v1}\n"
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    return run_here("config", "import", *words)
+
+
+def test_import_prints_a_file_and_names_what_is_not_in_it(tmp_path: Path) -> None:
+    """The exit code tells a script that a person should look."""
+    source = tmp_path / "values.yaml"
+    source.write_text(VALUES)
+    code, out, err = run(str(source))
+    assert (code, "mig_strategy: single" in out) == (ExitCode.UNWELL, True)
+    assert "not imported" in err
+    assert "image.tag" in err
+
+
+def test_import_writes_what_the_agent_reads(tmp_path: Path) -> None:
+    """A whole file, with which the agent would start."""
+    source, target = tmp_path / "values.yaml", tmp_path / "config.yaml"
+    source.write_text("migStrategy: single\n")
+    code, out, _ = run("-o", str(target), str(source))
+    assert (code, out) == (ExitCode.OK, f"written: {target}\n")
+    assert load_settings(target, environ={}).settings.device_plugin.mig_strategy == "single"
+
+
+def test_import_speaks_json(tmp_path: Path) -> None:
+    """The same for scripts."""
+    source = tmp_path / "values.yaml"
+    source.write_text(VALUES)
+    _, out, _ = run("--json", str(source))
+    found = json.loads(out)
+    assert found["settings"] == {"device_plugin": {"mig_strategy": "single"}}
+    assert len(found["not_imported"]) == 1
+
+
+def test_import_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a pipe from kubectl."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(VALUES))
+    assert "mig_strategy: single" in run("-")[1]
+
+
+def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
+    """A missing file, another's file, a value that the agent refuses, a place that cannot be written."""
+    odd, refused, binary = tmp_path / "odd", tmp_path / "refused", tmp_path / "binary"
+    odd.write_text("hello: 1\n")
+    refused.write_text("migStrategy: sometimes\n")
+    binary.write_bytes(b"\xff\xfe")
+    good = tmp_path / "good"
+    good.write_text("migStrategy: single\n")
+    for words in ([str(tmp_path / "none")], [str(odd)], [str(refused)], [str(binary)], ["-o", "/proc/none", str(good)]):
+        code, out, err = run(*words)
+        assert (code, out) == (ExitCode.BAD_INPUT, ""), words
+        assert err.startswith("nodeagent: "), words
+        assert err.count("\n") == 1, words

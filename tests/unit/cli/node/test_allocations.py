@@ -1,0 +1,89 @@
+"""Who holds what, and which devices a pod would be given."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.cli.answers.table import Layout, lay_out
+from nodeagent.cli.node.allocations import HEAD, name_devices, tabulate_rows
+from nodeagent.model.allocation import AllocationRow
+from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.programs.command_line import run_here
+
+
+def _row(pod: str, until_seconds: float | None) -> AllocationRow:
+    return AllocationRow(
+        number=1,
+        resource="nvidia.com/gpu",
+        devices=("GPU-1",),
+        namespace="ml" if pod else "",
+        pod=pod,
+        container="",
+        since_seconds=100.0,
+        until_seconds=until_seconds,
+        state="held",
+        source="journal",
+    )
+
+
+def test_rows_tell_pod_devices_and_time() -> None:
+    """A living allocation is as old as now says, an ended one as long as it lasted; an unnamed pod is a dash."""
+    lines = lay_out(
+        tabulate_rows((_row("train", None), _row("", 160.0)), {"GPU-1": "3"}, now_seconds=400.0), Layout(200)
+    )
+    assert lines[1].split() == ["ml/train", "-", "nvidia.com/gpu", "5", "min", "held", "3", "GPU-1"]
+    assert lines[2].split() == ["-", "-", "nvidia.com/gpu", "1", "min", "held", "3", "GPU-1"]
+
+
+def test_a_narrow_terminal_shows_who_holds_which_gpu_for_how_long() -> None:
+    """UUIDs, resource and container give way; a device that is gone says so."""
+    row = replace(_row("a-training-with-a-long-name", None), devices=("GPU-1::3", "MIG-1", "GPU-9"), container="c" * 20)
+    head, line = lay_out(tabulate_rows((row,), {"GPU-1": "3", "MIG-1": "4:0"}, now_seconds=400.0), Layout(80))
+    assert [word for word in head.split() if word in HEAD] == ["POD", "FOR", "STATE", "GPUS"]
+    assert line.split() == ["ml/a-training-with-a-long-name", "5", "min", "held", "3,4:0,gone"]
+
+
+def test_devices_have_the_numbers_that_commands_take() -> None:
+    """A GPU its index, a MIG device the index on its GPU."""
+    cut = make_gpu(1, mig=["1g.10gb"])
+    assert name_devices([make_gpu(0), cut]) == {gpu_uuid(0): "0", gpu_uuid(1): "1", cut.mig_devices[0].uuid: "1:0"}
+
+
+def test_nothing_held_is_said() -> None:
+    """An empty table would look like a failure."""
+    assert lay_out(tabulate_rows((), {}, now_seconds=0.0), Layout(80)) == ["no allocation"]
+
+
+def test_a_preference_is_explained() -> None:
+    """The choice, its score and the runner-up, for a node that is not here."""
+    code, out, _ = run_here("gpu", "prefer", "--gpus", "simulated:dgx-h100", "--available", "0,1,2,5", "--size", "2")
+    assert code == 0
+    assert "score" in out
+    assert "runner-up" in out
+    code, out, _ = run_here(
+        "gpu", "prefer", "--gpus", "simulated:dgx-h100", "--size", "3", "--must-include", "7", "--json"
+    )
+    assert len(json.loads(out)["devices"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "needle"),
+    [
+        (("--size", "0"), "--size 0"),
+        (("--size", "2", "--available", "0,99"), "'99'"),
+        (("--size", "2", "--resource", "nvidia.com/mig-9g"), "this node offers nvidia.com/gpu"),
+    ],
+)
+def test_a_slip_is_named(words: tuple[str, ...], needle: str) -> None:
+    """A person who asks about a device that is not there learns so, with code 2."""
+    code, _, err = run_here("gpu", "prefer", "--gpus", "simulated:dgx-h100", *words)
+    assert code == 2
+    assert needle in err
+
+
+def test_a_device_of_another_kind_is_no_gpu_that_is_gone() -> None:
+    """The column is of GPUs."""
+    row = replace(_row("train", None), devices=("DEV-kvm-5b500c-kvm",), resource="devices.nodeagent.io/kvm")
+    line = lay_out(tabulate_rows((row,), {}, now_seconds=400.0), Layout(200))[1]
+    assert line.split()[-2:] == ["-", "DEV-kvm-5b500c-kvm"]

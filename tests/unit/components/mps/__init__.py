@@ -1,0 +1,1 @@
+"""Decisions of the component that looks after MPS daemons."""

@@ -1,0 +1,183 @@
+"""What is told of devices: NVIDIA's names, nothing that is not known."""
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.components.slices.describe import (
+    MIB,
+    Surroundings,
+    can_be_shared,
+    describe_attributes,
+    describe_capacity,
+    describe_shares,
+    group_by_nvlink,
+    parse_version,
+)
+from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuPair, PathKind
+from nodeagent.model.ids import PciAddress
+from nodeagent.model.slices import Capacity, ShareRule, Version
+from nodeagent.rules.claims.naming import NamedDevice, list_devices
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_mig_devices
+from tests.support.mig import make_mig_gpu
+
+NOWHERE = Surroundings()
+
+
+def full_gpu() -> Gpu:
+    return replace(
+        make_gpu(0, numa_node=1),
+        brand="NVIDIA",
+        architecture="Hopper",
+        compute_capability=(9, 0),
+        memory_total_bytes=81559 * MIB,
+        fabric=Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="ABCD-12", clique_id=3),
+    )
+
+
+def whole(gpu: Gpu) -> NamedDevice:
+    return NamedDevice(name="gpu-0", gpu=gpu)
+
+
+def first_part(gpu: Gpu, *, on_demand: bool = False) -> NamedDevice:
+    devices = list_devices(make_inventory([gpu]), {gpu.uuid}, on_demand=on_demand)
+    return next(one for one in devices if not one.is_gpu)
+
+
+def test_a_gpu_has_all_that_the_driver_of_nvidia_tells_and_what_the_api_has_names_for() -> None:
+    """Selectors that were written for that driver keep their meaning."""
+    around = Surroundings(
+        driver_version="550.163.01",
+        cuda_version=(12, 4),
+        roots={PciAddress("0000:10:00.0"): "pci0000:00"},
+        groups={gpu_uuid(0): gpu_uuid(0)},
+    )
+    assert describe_attributes(whole(full_gpu()), around) == {
+        "type": "gpu",
+        "uuid": gpu_uuid(0),
+        "index": 0,
+        "productName": "NVIDIA H100 80GB HBM3",
+        "brand": "NVIDIA",
+        "architecture": "Hopper",
+        "cudaComputeCapability": Version(text="9.0.0"),
+        "driverVersion": Version(text="550.163.1"),
+        "cudaDriverVersion": Version(text="12.4.0"),
+        "nvlinkClique": "abcd-12.3",
+        "nvlinkGroup": gpu_uuid(0),
+        "resource.kubernetes.io/pciBusID": "0000:10:00.0",
+        "resource.kubernetes.io/pcieRoot": "pci0000:00",
+        "resource.kubernetes.io/numaNode": 1,
+    }
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """A selector that asks for it then does not match, rather than match by accident."""
+    attributes = describe_attributes(whole(make_gpu(0)), NOWHERE)
+    assert sorted(attributes) == ["index", "productName", "resource.kubernetes.io/pciBusID", "type", "uuid"]
+    no_place = replace(full_gpu(), fabric=Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="0000-00"))
+    assert "nvlinkClique" not in describe_attributes(whole(no_place), NOWHERE)
+
+
+def test_a_numa_node_zero_is_told() -> None:
+    """It is a place like any other."""
+    attributes = describe_attributes(whole(make_gpu(0, numa_node=0)), NOWHERE)
+    assert attributes["resource.kubernetes.io/numaNode"] == 0
+
+
+def test_a_mig_device_has_its_profile_and_its_parent() -> None:
+    """Its UUID only where it exists."""
+    gpu = make_mig_gpu(0, "h100-sxm5-80gb", enabled=True)
+    assert gpu.mig is not None
+    made = replace(gpu, mig=replace(gpu.mig, devices=make_mig_devices(0, ["1g.10gb"])))
+    there = describe_attributes(first_part(made), NOWHERE)
+    assert (there["type"], there["parentUUID"], there["profile"]) == ("mig", gpu.uuid, "1g.10gb")
+    assert there["uuid"] == made.mig_devices[0].uuid
+    to_be_made = describe_attributes(first_part(gpu, on_demand=True), NOWHERE)
+    assert (to_be_made["type"], to_be_made["profile"]) == ("mig", "1g.10gb")
+    assert "uuid" not in to_be_made
+
+
+def test_a_long_name_is_cut_between_characters() -> None:
+    """The API refuses a whole slice for one value that is too long."""
+    attributes = describe_attributes(whole(make_gpu(0, name="é" * 40)), NOWHERE)
+    assert attributes["productName"] == "é" * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("535.54.03", "535.54.3"), ("12.4", "12.4.0"), ("580", "580.0.0"), ("590.1.2.7", "590.1.2")],
+)
+def test_versions_are_made_comparable(text: str, version: str) -> None:
+    """Leading zeros and missing numbers are no versions to the API."""
+    assert parse_version(text) == Version(text=version)
+
+
+def test_no_version_is_none() -> None:
+    """Before the driver was asked."""
+    assert parse_version("") is None
+
+
+def test_the_memory_of_a_gpu_is_what_nvml_tells() -> None:
+    """To the byte; nothing where it is not told."""
+    assert describe_capacity(whole(full_gpu()), on_demand=False) == {"memory": Capacity(value=81559 * MIB)}
+    assert describe_capacity(whole(make_gpu(0)), on_demand=False) == {}
+
+
+def test_a_mig_device_has_engines_and_slots() -> None:
+    """Seven dimensions, and each slot of memory that it lies in."""
+    gpu = make_mig_gpu(0, "h100-sxm5-80gb", enabled=True)
+    assert gpu.mig is not None
+    placed = replace(make_mig_devices(0, ["2g.20gb"])[0], placement_start=2, placement_size=2)
+    made = replace(gpu, mig=replace(gpu.mig, devices=(placed,)))
+    capacity = describe_capacity(first_part(made), on_demand=False)
+    assert capacity["memory"] == Capacity(value=2 * 9856 * MIB)
+    assert capacity["multiprocessors"] == Capacity(value=32)
+    assert {"copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines"} <= capacity.keys()
+    assert [name for name in capacity if name.startswith("memorySlice")] == ["memorySlice2", "memorySlice3"]
+
+
+def test_on_demand_a_gpu_has_what_its_largest_part_has() -> None:
+    """That is what there is to be divided."""
+    gpu = make_mig_gpu(0, "h100-sxm5-80gb", enabled=True)
+    capacity = describe_capacity(whole(gpu), on_demand=True)
+    assert gpu.mig is not None
+    largest = max(gpu.mig.profiles, key=lambda one: one.slice_count)
+    assert capacity["memory"] == Capacity(value=largest.memory_mib * MIB)
+    assert len(capacity) == 7
+    part = first_part(gpu, on_demand=True)
+    assert part.place is not None
+    wanted = Capacity(value=part.place.profile.memory_mib * MIB)
+    assert describe_capacity(part, on_demand=True)["memory"] == wanted
+
+
+def test_a_shared_gpu_is_divided_by_memory_and_cores() -> None:
+    """Who names nothing has all of the memory; whole mebibytes and hundredths."""
+    gpu = replace(full_gpu(), memory_total_bytes=100 * MIB + 5)
+    assert describe_shares(whole(gpu)) == {
+        "memory": Capacity(
+            value=100 * MIB + 5, share=ShareRule(default=100 * MIB, least=MIB, step=MIB, most=100 * MIB)
+        ),
+        "cores": Capacity(value=100, share=ShareRule(default=0, least=0, step=1, most=100)),
+    }
+
+
+def test_only_a_gpu_with_memory_can_be_shared() -> None:
+    """Nothing else is divided by the library that holds containers to their parts."""
+    assert can_be_shared(whole(full_gpu()))
+    assert not can_be_shared(whole(make_gpu(0)))
+    assert not can_be_shared(first_part(make_gpu(0, mig=["1g.10gb"])))
+
+
+def test_gpus_that_reach_one_another_over_nvlink_have_one_name() -> None:
+    """Directly or by others; who reaches nobody has none."""
+
+    def pair(left: int, right: int, links: int) -> GpuPair:
+        return GpuPair(left=gpu_uuid(left), right=gpu_uuid(right), path=PathKind.SYSTEM, nvlink_count=links)
+
+    groups = group_by_nvlink((pair(0, 1, 4), pair(0, 2, 0), pair(2, 3, 2), pair(1, 4, 1), pair(0, 5, 0)))
+    assert groups == {
+        gpu_uuid(0): gpu_uuid(0),
+        gpu_uuid(1): gpu_uuid(0),
+        gpu_uuid(4): gpu_uuid(0),
+        gpu_uuid(2): gpu_uuid(2),
+        gpu_uuid(3): gpu_uuid(2),
+    }

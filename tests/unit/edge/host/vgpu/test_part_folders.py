@@ -1,0 +1,170 @@
+"""The folders in which containers find their limits."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
+from nodeagent.edge.host.vgpu.layout import MEASURED, MEASURED_AT
+from nodeagent.edge.host.vgpu.limits_file import read_limits
+from nodeagent.edge.host.vgpu.part_folders import HostPartFolders
+from nodeagent.edge.host.vgpu.usage_file import read_usage
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.parts import PartFolder, PartLimit, PartMeasure
+from tests.support.gpus import gpu_uuid
+
+T = TypeVar("T")
+
+ONE = PartLimit(gpu=gpu_uuid(0), memory_bytes=1 << 30, cores=30, cores_max=30)
+MORE = PartLimit(gpu=gpu_uuid(0), memory_bytes=2 << 30, cores=30, cores_max=60)
+OTHER = PartLimit(gpu=gpu_uuid(1))
+
+
+class Folders:
+    """The port, asked from outside the loop so that a test may look at files between the questions."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def write(self, name: str, limits: list[PartLimit]) -> PartFolder:
+        return self._ask(lambda port: port.write(name, limits))
+
+    def remove(self, name: str) -> None:
+        self._ask(lambda port: port.remove(name))
+
+    def read(self, name: str) -> tuple[PartLimit, ...]:
+        return self._ask(lambda port: port.read(name))
+
+    def is_used(self, name: str) -> bool:
+        return self._ask(lambda port: port.is_used(name))
+
+    def measure(self, measures: dict[str, list[PartMeasure | None]]) -> None:
+        self._ask(lambda port: port.measure(measures))
+
+    def list_names(self) -> tuple[str, ...]:
+        return self._ask(lambda port: port.list_names())
+
+    def _ask(self, call: Callable[[HostPartFolders], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            worker = WorkerThread("test")
+            try:
+                return await call(HostPartFolders(self._root, worker))
+            finally:
+                worker.close()
+
+        return anyio.run(ask)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return Folders(tmp_path / "parts")
+
+
+def test_a_container_finds_its_limits_and_a_place_for_its_use(folders: Folders) -> None:
+    """Written once more nothing changes; with other limits the same file says so."""
+    assert folders.list_names() == ()
+    folder = folders.write("p1", [ONE])
+    limits = Path(folder.limits)
+    (device,) = read_limits(limits).devices
+    assert (device.memory_bytes, device.core_percent, device.soft) == (1 << 30, 30, False)
+    assert read_usage(Path(folder.usage)).processes == ()
+    assert not folders.is_used("p1")
+    before = limits.stat()
+    folders.write("p1", [ONE])
+    assert limits.stat().st_mtime_ns == before.st_mtime_ns
+    folders.write("p1", [MORE])
+    (device,) = read_limits(limits).devices
+    assert (device.memory_bytes, device.soft, limits.stat().st_ino) == (2 << 30, True, before.st_ino)
+    assert folders.list_names() == ("p1",)
+    folders.remove("p1")
+    folders.remove("p1")
+    assert folders.list_names() == ()
+
+
+def test_damaged_limits_are_made_whole(folders: Folders) -> None:
+    """Whatever a crash left of the file, the next start of the container finds it right."""
+    limits = Path((folders.write("p1", [ONE])).limits)
+    content = bytearray(limits.read_bytes())
+    content[70] ^= 1
+    limits.write_bytes(content)
+    folders.write("p1", [ONE])
+    assert read_limits(limits).devices[0].memory_bytes == 1 << 30
+
+
+def test_a_folder_keeps_its_gpus(folders: Folders) -> None:
+    """The library counts by slot: a slot that became another GPU's would count for both."""
+    folders.write("p1", [ONE])
+    with pytest.raises(NodeagentError, match="slots are for other devices"):
+        folders.write("p1", [OTHER])
+
+
+@pytest.mark.parametrize("place", ["parts", "parts/p1", "parts/p1/limits", "parts/p1/usage"])
+def test_a_link_is_not_followed(folders: Folders, tmp_path: Path, place: str) -> None:
+    """Somebody else's file stays as it is, and the error names the place."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("precious")
+    link = tmp_path / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(FileNotWritten, match="in its place: remove it") as caught:
+        folders.write("p1", [ONE])
+    assert str(link) in str(caught.value)
+    assert elsewhere.read_text() == "precious"
+
+
+def test_what_cannot_be_made_listed_or_removed_is_said(tmp_path: Path) -> None:
+    """A file where a directory should be."""
+    (tmp_path / "file").write_text("")
+    below = Folders(tmp_path / "file" / "parts")
+    with pytest.raises(FileNotWritten, match="parts"):
+        below.write("p1", [ONE])
+    with pytest.raises(FileUnreadable):
+        below.list_names()
+    with pytest.raises(FileNotWritten, match="remove it"):
+        below.remove("p1")
+
+
+async def test_a_file_system_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """The kubelet's call must come back whatever the disk does."""
+    worker = WorkerThread("test", stuck_limit=0)
+    with pytest.raises(HostStuck, match=re.escape(str(tmp_path))):
+        await HostPartFolders(tmp_path, worker).list_names()
+    worker.close()
+
+
+def test_containers_are_told_how_busy_their_gpus_are(folders: Folders) -> None:
+    """In the place of each GPU, beside the limits, which stay; one that has ended is passed over."""
+    place = folders.write("a", [ONE, OTHER])
+    folders.measure(
+        {"a": [None, PartMeasure(number=7, own=12, total=100)], "gone": [PartMeasure(number=1, own=1, total=1)]}
+    )
+    content = Path(place.limits).read_bytes()
+    assert MEASURED.unpack_from(content, MEASURED_AT) == (0, 0, 0)
+    assert MEASURED.unpack_from(content, MEASURED_AT + MEASURED.size) == (1200, 10_000, 7)
+    assert len(read_limits(Path(place.limits)).devices) == 2
+
+
+def test_one_that_cannot_be_told_does_not_keep_others_from_it(folders: Folders, tmp_path: Path) -> None:
+    """What is in the place of its limits is not written into."""
+    place = folders.write("b", [ONE])
+    other = tmp_path / "other"
+    other.write_bytes(bytes(4096))
+    (tmp_path / "parts" / "a").mkdir()
+    (tmp_path / "parts" / "a" / "limits").symlink_to(other)
+    told = PartMeasure(number=7, own=12, total=20)
+    with pytest.raises(FileUnreadable, match="limits"):
+        folders.measure({"a": [told], "b": [told]})
+    assert other.read_bytes() == bytes(4096)
+    assert MEASURED.unpack_from(Path(place.limits).read_bytes(), MEASURED_AT) == (1200, 2000, 7)
+
+
+def test_what_contexts_take_is_read_again(folders: Folders) -> None:
+    told = replace(ONE, context_bytes=300 << 20)
+    folders.write("a", [told])
+    assert folders.read("a") == (told,)

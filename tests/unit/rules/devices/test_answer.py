@@ -1,0 +1,117 @@
+"""What a container gets with its devices."""
+
+from pathlib import Path
+
+from msgspec import json
+
+from nodeagent.model.devices import HostDevice
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.plugin import ContainerDevice, ContainerMount
+from nodeagent.rules.devices.answer import (
+    PLACES_MAX,
+    is_named,
+    name_devices,
+    name_kind,
+    name_spec_file,
+    place_nodes,
+    plan_answer,
+    render_spec,
+)
+from nodeagent.rules.devices.group import plan_classes
+from tests.support.devices import make_class, make_host
+
+THING = ResourceName("example.com/thing")
+COUNTED = make_class(nodes=["/dev/[xy]*"], renumber=True, group="number")
+KEPT = make_class(nodes=["/dev/x*"])
+
+
+def devices(*paths: str, group: str = "node") -> tuple[HostDevice, ...]:
+    one = make_class(nodes=["/dev/*"], group=group)
+    return plan_classes([one], make_host(*paths))[THING].devices
+
+
+def test_a_node_keeps_its_name_or_is_counted_from_zero() -> None:
+    """Each kind of node by itself, in the order of the host's numbers, whatever the order of the question."""
+    two = devices("/dev/x3", "/dev/y3", "/dev/x7", "/dev/y7", group="number")
+    assert place_nodes(COUNTED, reversed(two)) == (
+        ("/dev/x3", "/dev/x0"), ("/dev/y3", "/dev/y0"), ("/dev/x7", "/dev/x1"), ("/dev/y7", "/dev/y1")
+    )  # fmt: skip
+    assert place_nodes(KEPT, two[:1]) == (("/dev/x3", "/dev/x3"), ("/dev/y3", "/dev/y3"))
+    assert place_nodes(COUNTED, devices("/dev/xctl")) == (("/dev/xctl", "/dev/xctl"),)
+
+
+def test_names_mean_the_same_as_long_as_the_device_exists() -> None:
+    """A counted device has a name for each place among the container's."""
+    two = devices("/dev/x3", "/dev/x7")
+    assert name_devices(KEPT, two) == ("devices.example.com/thing=x3", "devices.example.com/thing=x7")
+    assert name_devices(COUNTED, two[1:]) == ("devices.example.com/thing=x7.as.0",)
+    assert name_devices(COUNTED, tuple(reversed(two))) == (
+        "devices.example.com/thing=x3.as.0", "devices.example.com/thing=x7.as.1"
+    )  # fmt: skip
+
+
+def test_a_specification_defines_every_name_that_is_given_away() -> None:
+    """What a name means is what the nodes would be without names."""
+    two = devices("/dev/x3", "/dev/x7")
+    for each in (KEPT, COUNTED):
+        spec = json.decode(render_spec(each, two))
+        defined = {
+            f"{spec['kind']}={one['name']}": [
+                (node["hostPath"], node["path"]) for node in one["containerEdits"]["deviceNodes"]
+            ]
+            for one in spec["devices"]
+        }
+        for asked in (two, two[1:]):
+            meant = [pair for name in name_devices(each, asked) for pair in defined[name]]
+            assert tuple(meant) == place_nodes(each, asked)
+
+
+def test_a_counted_node_without_number_keeps_its_name_in_specifications_too() -> None:
+    """There is nothing to count."""
+    spec = json.decode(render_spec(COUNTED, devices("/dev/xctl")))
+    assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["path"] == "/dev/xctl"
+
+
+def test_names_are_not_used_where_they_cannot_say_it() -> None:
+    """Too many places, or devices of several nodes of one kind."""
+    assert is_named(KEPT, devices(*(f"/dev/x{n}" for n in range(PLACES_MAX + 1))))
+    assert not is_named(COUNTED, devices(*(f"/dev/x{n}" for n in range(PLACES_MAX + 1))))
+    assert is_named(COUNTED, devices("/dev/x3", "/dev/y3", group="number"))
+    assert is_named(COUNTED, ())
+    assert not is_named(COUNTED, devices("/dev/x3", "/dev/x4", group="all"))
+    assert not is_named(COUNTED, devices("/dev/x3", "/dev/x4", "/dev/y4", group="number"))
+
+
+def test_kinds_are_what_cdi_takes() -> None:
+    """A resource whose last word CDI would not take gets another, of its own."""
+    assert name_kind("amd.com/gpu") == "devices.amd.com/gpu"
+    odd = name_kind("a.com/1.x")
+    assert odd.startswith("devices.a.com/d")
+    assert odd != name_kind("a.com/1-x")
+    assert name_spec_file("amd.com/gpu") == "nodeagent-device-amd.com-gpu.json"
+
+
+def test_an_answer_has_nodes_or_names_and_the_rest_in_any_case() -> None:
+    """Extra nodes, mounts and variables come with either."""
+    one = make_class(
+        nodes=["/dev/x*"],
+        permissions="rwm",
+        mounts=[{"host": "/opt/a"}, {"host": "/opt/b", "container": "/b", "read_only": False}],
+        environment={"N": "{count} of {nodes}", "D": "{devices}", "PLAIN": "x{"},
+    )
+    two = devices("/dev/x3", "/dev/x7")
+    by_nodes = plan_answer(one, two, ["/dev/ctl"], by_name=False)
+    assert by_nodes.devices == tuple(
+        ContainerDevice(container_path=path, host_path=path, permissions="rwm")
+        for path in ("/dev/x3", "/dev/x7", "/dev/ctl")
+    )
+    assert by_nodes.cdi_devices == ()
+    assert by_nodes.environment == {"N": "2 of /dev/x3,/dev/x7", "D": "x3,x7", "PLAIN": "x{"}
+    assert by_nodes.mounts == (
+        ContainerMount(container_path="/opt/a", host_path="/opt/a"),
+        ContainerMount(container_path="/b", host_path=str(Path("/opt/b")), read_only=False),
+    )
+    by_name = plan_answer(one, two, ["/dev/ctl"], by_name=True)
+    assert [each.host_path for each in by_name.devices] == ["/dev/ctl"]
+    assert by_name.cdi_devices == name_devices(one, two)
+    assert (by_name.environment, by_name.mounts) == (by_nodes.environment, by_nodes.mounts)

@@ -1,0 +1,1 @@
+"""NVIDIA's multi-process service: limits, daemons, files."""

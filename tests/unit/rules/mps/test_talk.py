@@ -1,0 +1,70 @@
+"""What is said to a daemon, and how its answers are read."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from nodeagent.model.mps import MpsLimits
+from nodeagent.rules.mps.talk import find_refusal, read_pids, render_defaults, render_quit, render_server_limits
+from tests.support.gpus import gpu_uuid
+
+A, B = gpu_uuid(0), gpu_uuid(1)
+LIMITS = MpsLimits(thread_percentage=25, memory_mib={B: 2048})
+
+
+def test_limits_are_set_and_then_asked_for() -> None:
+    """Devices are counted as the daemon sees them."""
+    assert render_defaults((A, B), LIMITS) == (
+        "set_default_device_pinned_mem_limit 1 2048M",
+        "set_default_active_thread_percentage 25",
+        "get_default_device_pinned_mem_limit 1",
+        "get_default_active_thread_percentage",
+    )
+    assert render_defaults((A,), MpsLimits()) == ("get_default_active_thread_percentage",)
+
+
+def test_a_running_server_gets_them_for_its_new_clients() -> None:
+    """Without a percentage, all threads."""
+    assert render_server_limits(7, (A, B), LIMITS) == (
+        "set_device_pinned_mem_limit 7 1 2048M",
+        "set_active_thread_percentage 7 25",
+    )
+    assert render_server_limits(7, (A,), MpsLimits()) == ("set_active_thread_percentage 7 100",)
+
+
+@pytest.mark.parametrize("told", ["2048M", "2G", "2147483648", "limit 2048 MB"])
+def test_a_limit_is_known_in_whichever_unit_it_is_told(told: str) -> None:
+    """What is said to the commands before is not looked at."""
+    assert not find_refusal((A, B), LIMITS, ["25.0", told, "25.0"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([], "it does not tell its limits: it said nothing"),
+        (["2G"], "it does not tell its limits: it said '2G'"),
+        (["2G", "100.0"], "it does not take 25 as active thread percentage"),
+        (["2G", "no such command"], "it does not take 25 as active thread percentage"),
+        (["1G", "25.0"], "it does not take 2048M as memory limit of device 1: it said '1G 25.0'"),
+        (["no such command", "25.0"], "it does not take 2048M"),
+    ],
+)
+def test_what_was_not_taken_is_told(answer: Sequence[str], said: str) -> None:
+    """With the daemon's own words."""
+    assert find_refusal((A, B), LIMITS, answer).startswith(said)
+
+
+def test_without_a_percentage_all_threads_are_expected() -> None:
+    """A daemon that was found may have another from before."""
+    assert not find_refusal((A,), MpsLimits(), ["100.0"])
+    assert find_refusal((A,), MpsLimits(), ["50.0"])
+
+
+def test_process_ids_are_read_and_nothing_else() -> None:
+    """One a line."""
+    assert read_pids(["12", " 13 ", "", "no server", "²"]) == (12, 13)
+
+
+def test_it_ends_when_its_clients_have_or_by_a_deadline() -> None:
+    """Either way it is the daemon that ends them."""
+    assert render_quit(5) == "quit -t 5"

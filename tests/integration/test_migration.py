@@ -137,6 +137,8 @@ class Move:
         daemonset = f"daemonset/{self._other.page}"
         self._node.run("kubectl", "delete", "--ignore-not-found", "--namespace", "kube-system", daemonset)
         self._label(dict.fromkeys((*self._other.chosen_by, "nodeagent"), ""))
+        # The next move begins with a drain, which refuses a pod whose DaemonSet is gone.
+        self.wait_other(runs=False)
 
     def _label(self, labels: Mapping[str, str]) -> None:
         said = [f"{key}={value}" if value else f"{key}-" for key, value in labels.items()]

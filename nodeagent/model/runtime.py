@@ -137,6 +137,8 @@ class RuntimeState(Value, frozen=True):
     """Why it is not known, or what is in the way of the settings; empty when nothing is."""
     restart_needed: str = ""
     """The exact command that would bring the written configuration into force; empty when it is in force."""
+    through_shim: bool = False
+    """Whether it creates every container through the runtime shim, by its own word, and that takes CDI names."""
 
 
 class CdiSpecFile(Value, frozen=True):

@@ -59,14 +59,16 @@ class ContainerSide:
     def list_gates_of_plugins(self) -> tuple[str, ...]:
         """What must be so before a device is advertised: its name is written, and the runtime was looked after.
 
-        Without it, a pod could be admitted onto a name that no specification has.
+        Without it, a pod could be admitted onto a name that no specification has, or be told its part by a way that the
+        runtime does not know.
         """
         settings = self._live.now
         uses_cdi = settings.fractions.enabled or any(
             strategy.startswith("cdi-") for strategy in settings.device_plugin.device_list_strategy
         )
         gates = [CDI_GATE] if settings.cdi.enabled and uses_cdi else []
-        return (*gates, RUNTIME_GATE) if settings.runtime.manage and not self.is_simulation else tuple(gates)
+        waits = settings.runtime.manage or (settings.runtime.shim and settings.fractions.enabled)
+        return (*gates, RUNTIME_GATE) if waits and not self.is_simulation else tuple(gates)
 
     def close(self) -> None:
         """Let the threads end."""

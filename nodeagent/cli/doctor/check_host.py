@@ -103,7 +103,10 @@ def check_runtime(facts: Facts) -> Iterator[Check]:
         yield warn("runtime", runtime.reason, "nodeagent config show | grep ^runtime")
         return
     name = f"{runtime.kind} {runtime.version} at {runtime.socket}"
-    if runtime.cdi_in_force is False:
+    shim = facts.shim.program if facts.shim is not None else ""
+    if runtime.cdi_in_force is not True and shim and runtime.default_program == shim:
+        yield ok("runtime", f"{name} takes no CDI devices: the runtime shim tells containers their parts of GPUs")
+    elif runtime.cdi_in_force is False:
         restart = " ".join(runtime.restart_command)
         yield fail("runtime", f"{name}: CDI is off", f"nodeagent config show | grep ^runtime.manage; {restart}")
     elif runtime.cdi_in_force is None:

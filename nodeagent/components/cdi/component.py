@@ -49,6 +49,7 @@ from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ClaimedSpec, DriverFileSource, ProgramInstaller, SpecDirectories
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.rules.cdi_names import name_claim_file, name_part_file
+from nodeagent.rules.fractions.runtime import is_by_shim
 
 if TYPE_CHECKING:
     from nodeagent.components.cdi.keep_shim import ShimKeeper
@@ -142,9 +143,13 @@ class Cdi:
         specs = render_specs(SpecPlan(specs=(spec,)))
         (content,) = specs.values()
         await self._directories.write_spec(name_part_file(names[0]), content, durable=False)
+        if self._shim is not None and is_by_shim(self._read_runtime()):
+            await self._shim.write_part(names[0], spec)
 
     async def remove_part(self, name: str) -> None:
         """Take the specification of one container away; the port's contract is in `model.ports`."""
+        if self._shim is not None:
+            self._shim.forget_part(name)
         await self._directories.remove_spec(name_part_file(name))
 
     async def write_claim(self, uid: str, devices: Sequence[ClaimedSpec]) -> None:

@@ -1,14 +1,17 @@
 """Keeps the runtime shim and what it looks up as they should be; only loaded where somebody wants the shim.
 
-Owns what the shim may be asked for: the specifications of this node whoever else defines their kinds, and the policy of
-the settings.
+Owns what the shim may be asked for: the specifications of this node whoever else defines their kinds, those of
+containers that start with parts of GPUs, and the policy of the settings.
 """
 
 from pathlib import Path
 from typing import Final
 
-from nodeagent.components.cdi.plan_shim import plan_shim_table
+from msgspec.structs import replace
+
+from nodeagent.components.cdi.plan_shim import plan_qualified, plan_shim_table
 from nodeagent.components.cdi.plan_specs import SpecWishes, plan_specs
+from nodeagent.components.cdi.spec import Spec
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.cdi import DriverFiles
@@ -36,6 +39,7 @@ class ShimKeeper:
     def __init__(self, live: LiveSettings, host: ShimHost) -> None:
         self._live, self._host = live, host
         self._planned: tuple[object, ShimTable] | None = None
+        self._parts: dict[str, Spec] = {}
 
     async def keep(self, inventory: Inventory, files: DriverFiles, hook: Path | None, cuda: str) -> ShimPass:
         """Have program and table in place, or no table where the shim is off.
@@ -49,9 +53,35 @@ class ShimKeeper:
             return ShimPass(written=(str(directory),) if await self._give_up(settings, directory) else ())
         written = [str(program)] if await self._host.install(program, settings.nvidia_names) else []
         table = self._plan(inventory, files, hook, cuda, await self._host.read_marks())
-        if await self._host.write(directory, table, settings.on_missing):
+        if await self._write(table):
             written.append(str(directory))
         return ShimPass(program=str(program), written=tuple(written))
+
+    async def write_part(self, name: str, spec: Spec) -> None:
+        """Have the table know what a container has that is about to be created.
+
+        It is asked for at each creation, so what an agent that was killed has forgotten is told again by then.
+
+        Raises:
+            NodeagentError: the table cannot be written.
+        """
+        self._parts[name] = spec
+        # Where there is no table yet it comes with the first pass.
+        if self._planned is not None:
+            await self._write(self._planned[1])
+
+    def forget_part(self, name: str) -> None:
+        """Leave a container that has ended out of the next table."""
+        self._parts.pop(name, None)
+
+    async def _write(self, table: ShimTable) -> bool:
+        settings = self._live.now.shim
+        if self._parts:
+            devices = [device for spec in self._parts.values() for device in plan_qualified(spec)]
+            # By mounts alone they are asked for: what an image says in its environment comes after those.
+            policy = replace(table.policy, accept_mounts=True)
+            table = replace(table, policy=policy, devices=(*table.devices, *devices))
+        return await self._host.write(settings.table_dir, table, settings.on_missing)
 
     async def _give_up(self, settings: ShimSettings, directory: Path) -> bool:
         """The program stays, because containers are ended through what they were started through.

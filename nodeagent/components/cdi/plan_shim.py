@@ -49,7 +49,7 @@ def plan_shim_table(
         *_plan_gpus(inventory, by_kind, files),
         *_plan_channels(by_kind),
         *_plan_extras(by_kind, files),
-        *_plan_qualified(by_kind),
+        *(device for spec in by_kind.values() for device in plan_qualified(spec)),
     ]
     return ShimTable(policy=policy, cuda=cuda, driver=files.version, fresh=fresh, devices=tuple(devices))
 
@@ -174,9 +174,9 @@ def _plan_common(spec: Spec) -> tuple[ShimEdits, ...]:
     return tuple(filter(None, (mounts, rest)))
 
 
-def _plan_qualified(by_kind: Mapping[str, Spec]) -> Iterator[ShimDevice]:
-    for kind, spec in by_kind.items():
-        common = _plan_common(spec)
-        for device in spec.devices:
-            edits = (plan_entries(device.container_edits), *common)
-            yield ShimDevice(kind="cdi", names=(qualify(kind, device.name),), edits=edits)
+def plan_qualified(spec: Spec) -> Iterator[ShimDevice]:
+    """The devices of a specification under their CDI names."""
+    common = _plan_common(spec)
+    for device in spec.devices:
+        edits = (plan_entries(device.container_edits), *common)
+        yield ShimDevice(kind="cdi", names=(qualify(spec.kind, device.name),), edits=edits)

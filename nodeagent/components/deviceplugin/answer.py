@@ -12,13 +12,13 @@ from nodeagent.model.errors import DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.mps import MpsAccess
 from nodeagent.model.plugin import ContainerAnswer, ContainerDevice, ContainerMount, HandoutFacts
+from nodeagent.model.shim_names import REQUESTS
 from nodeagent.rules.cdi_names import ALL, CHANNEL_KIND, EXTRA_KINDS, OWN_KIND, qualify
 from nodeagent.rules.ids import is_share, parse_index
 from nodeagent.rules.offer.devices import PluginDevice, Resource
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 
-_DEVICE_MOUNTS: Final = "/var/run/nvidia-container-devices"
 _IMEX_CHANNELS: Final = "/dev/nvidia-caps-imex-channels"
 _CAPABILITIES: Final = "/dev/nvidia-caps"
 
@@ -63,7 +63,7 @@ def plan_answer(
         if facts.imex_channels:
             environment["NVIDIA_IMEX_CHANNELS"] = ",".join(map(str, facts.imex_channels))
     if "volume-mounts" in strategies:
-        environment[VISIBLE_DEVICES] = _DEVICE_MOUNTS
+        environment[VISIBLE_DEVICES] = REQUESTS
         mounts = tuple(_plan_mounts(names, facts.imex_channels))
     environment |= {
         variable: "enabled"
@@ -120,7 +120,7 @@ def _qualified_names(names: Iterable[str], settings: DevicePluginSettings, facts
 def _plan_mounts(names: Iterable[str], channels: Iterable[int]) -> Iterable[ContainerMount]:
     """Nothing is mounted, but under names that the container runtime's hook reads."""
     for name in (*names, *(f"imex/{channel}" for channel in channels)):
-        yield ContainerMount(container_path=f"{_DEVICE_MOUNTS}/{name}", host_path="/dev/null", read_only=False)
+        yield ContainerMount(container_path=f"{REQUESTS}/{name}", host_path="/dev/null", read_only=False)
 
 
 def _node_paths(devices: Iterable[PluginDevice], facts: HandoutFacts) -> Iterable[str]:

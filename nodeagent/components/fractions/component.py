@@ -71,6 +71,7 @@ from nodeagent.model.ports import PartFolders, PartLedger, PartLibrary, PartSpec
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import PART_KIND, qualify
 from nodeagent.rules.fractions.mounts import plan_part_mounts
+from nodeagent.rules.fractions.runtime import render_answer
 from nodeagent.rules.placement.place import render_placement
 
 T = TypeVar("T")
@@ -229,7 +230,8 @@ class Fractions:
         except AllocationError as error:
             self._tell_refused(resource, len(devices), error)
             raise
-        return ContainerAnswer(cdi_devices=(cdi_name,) if cdi_name else ())
+        runtime = self._bus.latest(RuntimeState)
+        return render_answer(cdi_name, runtime.value if runtime is not None else None)
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the container that starts with these ids its parts, unless it has them already."""

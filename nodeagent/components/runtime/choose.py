@@ -37,6 +37,11 @@ class ChosenRuntime(Value, frozen=True):
         return parse_version(self.version)
 
     @property
+    def default_program(self) -> str:
+        """What containers that ask for nothing are created by, by the runtime's own word; empty where it has none."""
+        return self.programs.get(self.default_handler, "")
+
+    @property
     def restart_command(self) -> tuple[str, ...]:
         """What brings a changed configuration into force."""
         return self.record.restart_command(self.flavour)

@@ -11,6 +11,7 @@ from nodeagent.config.sections.containers import RuntimeSettings
 from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.ports import ContainerRuntime
 from nodeagent.model.runtime import ConfigTree, RuntimeKind, RuntimeState
+from nodeagent.model.shim_names import LEGACY_SUFFIX
 from nodeagent.model.values import Value
 
 _NO_WRAPPER = (
@@ -26,12 +27,17 @@ class ShimWish(Value, frozen=True):
     """What it is called besides."""
     default: bool = False
     """Whether it is for containers that ask for no runtime, too."""
+    takes_names: bool = True
+    """Whether devices can be asked for by their CDI names."""
 
 
 def decide_shim(settings: ShimSettings, program: str) -> ShimWish | None:
     """What is wanted of the shim; nothing while it is not in place."""
     names = tuple(map(str, settings.nvidia_names))
-    return ShimWish(program=program, names=names, default=settings.default_runtime) if program else None
+    if not program:
+        return None
+    takes_names = settings.mode != "legacy"
+    return ShimWish(program=program, names=names, default=settings.default_runtime, takes_names=takes_names)
 
 
 class Look(Value, frozen=True):
@@ -41,6 +47,7 @@ class Look(Value, frozen=True):
     tree: ConfigTree
     wanted: Wanted
     plan: RuntimePlan
+    shim: ShimWish | None = None
 
     @property
     def planned_tree(self) -> ConfigTree:
@@ -74,6 +81,14 @@ class Look(Value, frozen=True):
         return running if running is not None else self.plan.cdi_enabled
 
     @property
+    def goes_through_shim(self) -> bool:
+        """Whether every container can be given a device by its CDI name through the shim now."""
+        if self.shim is None or not self.shim.takes_names:
+            return False
+        program = self.runtime.default_program
+        return program in {self.shim.program, *self.shim.names} and not program.endswith(LEGACY_SUFFIX)
+
+    @property
     def is_in_force(self) -> bool:
         """Whether everything that is wanted is there now."""
         return not self.plan.changes and not self.plan.problem and not self.restart_needed
@@ -101,7 +116,7 @@ async def look_at_runtime(
         default=shim is not None and shim.default,
     )
     plan = _plan(chosen, tree, wanted, lacks_program=settings.legacy_class and not wrapper)
-    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=plan)
+    return Look(runtime=chosen, tree=tree, wanted=wanted, plan=plan, shim=shim)
 
 
 def render_state(look: Look | NoRuntime) -> RuntimeState:
@@ -116,6 +131,7 @@ def render_state(look: Look | NoRuntime) -> RuntimeState:
         cdi_enabled=look.takes_cdi,
         problem=look.plan.problem,
         restart_needed=look.restart_needed,
+        through_shim=look.goes_through_shim,
     )
 
 

@@ -18,6 +18,7 @@ from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint
+from nodeagent.model.shim_names import read_request
 
 T = TypeVar("T")
 
@@ -151,12 +152,13 @@ def _list_devices(fields: dict[str, Any]) -> tuple[DeviceId, ...]:
 
 
 def _parse_answer(answer: Any) -> tuple[str, ...]:
-    """The CDI names in what the plugin answered; none where that cannot be read."""
+    """The CDI names in what the plugin answered, to the runtime or to the shim; none where that cannot be read."""
     try:
         response = wire.ContainerAllocateResponse.FromString(b64decode(answer, validate=True))
     except (TypeError, ValueError, DecodeError):
         return ()
-    return tuple(device.name for device in response.cdi_devices)
+    requests = filter(None, (read_request(mount.container_path) for mount in response.mounts))
+    return (*(device.name for device in response.cdi_devices), *requests)
 
 
 def _parse_ids(ids: Any) -> tuple[DeviceId, ...]:

@@ -79,7 +79,16 @@ class Node(Surroundings):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         keeper = ShimKeeper(self.live, self.shim)
-        cdi = Cdi(self.bus, self.conditions, self.live, self.driver, self.directories, hook=self.hook, shim=keeper)
+        cdi = Cdi(
+            self.bus,
+            self.conditions,
+            self.live,
+            self.driver,
+            self.directories,
+            hook=self.hook,
+            shim=keeper,
+            parts=self.parts,
+        )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: cdi.run(task_status=task_status))
             yield

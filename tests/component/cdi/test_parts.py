@@ -1,13 +1,19 @@
-"""Specifications of single containers, which others have written."""
+"""Specifications of single containers, which others have written, for the runtime and for the shim."""
 
 import anyio
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
+from nodeagent.components.cdi.component import REVIEW_SECONDS
 from nodeagent.components.cdi.relay import SpecsUnavailable
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from nodeagent.model.shim import Capability, ShimEnv, ShimNode
+from nodeagent.rules.cdi_names import PART_KIND
 from tests.component.cdi.test_cdi import SETTLED_SECONDS, Surroundings
+from tests.component.cdi.test_keep_shim import Node, list_names
 from tests.support.samples import make_uuid
 
 pytestmark = pytest.mark.virtual_time
@@ -55,3 +61,59 @@ async def test_a_gpu_that_is_not_there_and_a_disk_that_fails_are_told() -> None:
             await around.parts.write_part(("p1",), (make_uuid(1),), (), {})
         around.directories.broken = ""
         assert PATH not in around.directories.contents
+
+
+def through_shim(*, cdi: bool = False) -> RuntimeState:
+    return RuntimeState(kind=RuntimeKind.CONTAINERD, version="1.6.20", cdi_enabled=cdi, through_shim=True)
+
+
+async def test_the_shim_knows_a_container_before_it_is_created_where_the_runtime_takes_no_cdi() -> None:
+    """Under its names beside all that the node has, and asked by mounts, until it has ended."""
+    node = Node()
+    node.bus.publish_state(through_shim(), source="test")
+    node.show()
+    async with node.running():
+        assert node.shim.table is not None
+        before = node.shim.table[1]
+        await node.parts.write_part(("p1", "p2"), (make_uuid(1),), (), {"A": "b"})
+        table = node.shim.table[1]
+        names = {f"{PART_KIND}={each}" for each in ("p1", "p2")}
+        assert list_names(table, "cdi") == list_names(before, "cdi") | names
+        assert (before.policy.accept_mounts, table.policy.accept_mounts) == (False, True)
+        part = next(device for device in table.devices if f"{PART_KIND}=p1" in device.names)
+        told = [entry for edits in part.edits for entry in edits]
+        assert ShimEnv(wanted_by=Capability.ALWAYS, name="A", value="b") in told
+        assert [entry.path for entry in told if isinstance(entry, ShimNode)].count("/dev/nvidia1") == 1
+        await node.parts.remove_part("p1")
+        node.shim.marks = (("/boot", "2"),)
+        await anyio.sleep(REVIEW_SECONDS + 1)
+        assert node.shim.table[1] == replace(before, fresh=node.shim.marks)
+
+
+async def test_the_shim_hears_nothing_of_parts_that_the_runtime_itself_gives() -> None:
+    """A table is not written for each container where nobody looks there."""
+    node = Node()
+    node.bus.publish_state(through_shim(cdi=True), source="test")
+    node.show()
+    async with node.running():
+        written = len(node.shim.tables)
+        await node.parts.write_part(("p1",), (make_uuid(1),), (), {})
+        assert len(node.shim.tables) == written
+
+
+async def test_a_table_that_cannot_be_kept_yet_has_the_container_with_its_first_pass() -> None:
+    """The kubelet asks again for one that was not created."""
+    node = Node()
+    node.shim.broken = "read-only file system"
+    node.bus.publish_state(through_shim(), source="test")
+    node.show()
+    async with node.running():
+        await node.parts.write_part(("p1",), (make_uuid(1),), (), {})
+        assert node.shim.tables == []
+        node.shim.broken = ""
+        await anyio.sleep(REVIEW_SECONDS + 1)
+        assert node.shim.table is not None
+        assert f"{PART_KIND}=p1" in list_names(node.shim.table[1], "cdi")
+        node.shim.broken = "no space left on device"
+        with pytest.raises(NodeagentError, match="no space left"):
+            await node.parts.write_part(("p2",), (make_uuid(1),), (), {})

@@ -13,6 +13,7 @@ from nodeagent.model.offering import Door
 from nodeagent.model.parts import ContainerRequest, PartOffers, PodRequest
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
+from nodeagent.model.shim_names import read_request
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.fractions.runtime import explain_no_cdi
 from nodeagent.rules.ids import parse_token
@@ -119,6 +120,21 @@ async def test_a_runtime_without_cdi_is_offered_nothing_and_says_so(world: World
         await world.change(replace(runtime, cdi_enabled=True))
         assert await world.count_healthy() == 200
         assert (await world.start(held)).parts
+        assert world.details("parts-without-cdi") == {}
+
+
+async def test_a_runtime_without_cdi_is_told_by_the_shim_where_that_creates_every_container(world: World) -> None:
+    """By the same names at the same moment: a promise means nothing before its container starts."""
+    runtime = RuntimeState(kind=RuntimeKind.CONTAINERD, version="1.6.20", cdi_enabled=False, through_shim=True)
+    async with world.running():
+        await world.change(runtime)
+        assert await world.count_healthy() == 200
+        plugin = world.plugin()
+        devices = [device.id for device in await plugin.wait_devices(None)][:100]
+        answer = await plugin.allocate(devices)
+        (promise,) = world.table.reservations.values()
+        assert answer.cdi_devices == ()
+        assert [read_request(mount.container_path) for mount in answer.mounts] == [promise.cdi_name]
         assert world.details("parts-without-cdi") == {}
 
 

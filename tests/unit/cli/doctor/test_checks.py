@@ -14,7 +14,7 @@ from nodeagent.cli.doctor.facts import (
 from nodeagent.cli.doctor.verdicts import Check, Grade
 from nodeagent.cli.doctor.view import render_checks
 from nodeagent.components.cdi.registry import SpecReading
-from nodeagent.components.runtime.choose import NoRuntime
+from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
 from nodeagent.model.driver import DriverPhase, DriverState, NvmlAnswer, PciFunction
 from nodeagent.model.gpu import GpuReadout, MissingGpu
 from nodeagent.model.ids import ResourceName
@@ -247,6 +247,22 @@ def test_the_shim_says_what_it_gives_where_it_is_wanted() -> None:
     (check,) = _find(HEALTHY, "shim")
     assert check.found == "/s gives 2 devices to containers that ask by environment"
     assert _find(replace(HEALTHY, shim=None), "shim") == []
+
+
+@pytest.mark.parametrize("in_force", [False, None])
+@pytest.mark.parametrize(
+    ("program", "grades"),
+    [("/s", [Grade.OK]), ("/other", [Grade.FAIL, Grade.WARN])],
+)
+def test_a_runtime_without_cdi_is_no_fault_where_the_shim_takes_its_place(
+    program: str, grades: list[Grade], in_force: bool | None
+) -> None:
+    """For parts of GPUs, and where every container goes through it."""
+    assert isinstance(HEALTHY.runtime, ChosenRuntime)
+    runtime = replace(HEALTHY.runtime, cdi_in_force=in_force, programs={"nvidia": program}, default_handler="nvidia")
+    (check,) = _find(replace(HEALTHY, runtime=runtime), "runtime")
+    assert check.grade in grades
+    assert ("the runtime shim tells containers" in check.found) is (program == "/s")
 
 
 def test_nothing_is_said_of_daemons_that_nobody_asks_for() -> None:

@@ -75,6 +75,28 @@ def test_a_class_that_is_another_program_waits_for_a_restart(
     assert bool(make_look(runtime, RuntimePlan(cdi_enabled=True), wanted).restart_needed) is restart
 
 
+@pytest.mark.parametrize(
+    ("programs", "default", "shim", "goes"),
+    [
+        ({"nvidia": "/shim"}, "nvidia", SHIM, True),
+        ({"nvidia": "/name"}, "nvidia", SHIM, True),
+        ({"nvidia": "/name.legacy"}, "nvidia", replace(SHIM, names=("/name.legacy",)), False),
+        ({"nvidia": "/shim"}, "nvidia", replace(SHIM, takes_names=False), False),
+        ({"nvidia": "/shim"}, "runc", SHIM, False),
+        ({"nvidia": "/other"}, "nvidia", SHIM, False),
+        ({"nvidia": "/shim"}, "nvidia", None, False),
+        ({}, "", SHIM, False),
+    ],
+)
+def test_every_container_goes_through_a_shim_that_is_the_default_by_the_daemons_word(
+    programs: dict[str, str], default: str, shim: ShimWish | None, goes: bool
+) -> None:
+    """What files say and nobody runs gives no container its devices."""
+    runtime = replace(CONTAINERD, programs=programs, default_handler=default)
+    found = replace(make_look(runtime, RuntimePlan(cdi_enabled=False)), shim=shim)
+    assert render_state(found).through_shim is goes
+
+
 async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
     """Whatever NVIDIA's program would be; and of a release too old for CDI nothing else is wanted."""
     for settings in (RuntimeSettings(), CLASS):
@@ -90,6 +112,9 @@ async def test_a_shim_in_place_is_the_class(tmp_path: Path) -> None:
     wish = decide_shim(settings_of_it, "/shim")
     assert wish is not None
     assert (wish.default, wish.names[0]) == (True, str(tmp_path / "nvidia-container-runtime"))
+    legacy = decide_shim(ShimSettings(mode="legacy"), "/shim")
+    assert legacy is not None
+    assert (wish.takes_names, legacy.takes_names) == (True, False)
 
 
 async def look(runtime: ContainerRuntime, settings: RuntimeSettings) -> Look:

@@ -1,6 +1,7 @@
 """The kubelet's own memory, read leniently."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.edge.kubelet.checkpoint_file import parse_checkpoint, parse_pods_with
+from nodeagent.edge.kubelet.proto import device_plugin_pb2 as wire
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.shim_names import place_request
 
 ENTRY = {
     "PodUID": "uid-1",
@@ -92,3 +95,19 @@ def test_any_json_under_data_is_survived(entries: Any, registered: Any) -> None:
     """Whatever stands under Data, parsing ends with a value."""
     parse_checkpoint(render(entries, registered))
     parse_pods_with(render(entries, registered), ResourceName("r"), ())
+
+
+def test_the_names_that_were_answered_are_those_for_the_runtime_and_those_for_the_shim() -> None:
+    """Other mounts name nothing, and an answer that cannot be read none."""
+    answer = wire.ContainerAllocateResponse(
+        cdi_devices=[wire.CDIDevice(name="a.example/b=c")],
+        mounts=[
+            wire.Mount(container_path="/etc/ld.so.preload", host_path="/x"),
+            wire.Mount(container_path=place_request("a.example/b=d"), host_path="/dev/null"),
+        ],
+    )
+    told = b64encode(answer.SerializeToString()).decode()
+    (held,) = parse_checkpoint(render([ENTRY | {"AllocResp": told}], {})).containers
+    assert held.cdi_names == ("a.example/b=c", "a.example/b=d")
+    (odd,) = parse_checkpoint(render([ENTRY | {"AllocResp": "%"}], {})).containers
+    assert odd.cdi_names == ()

@@ -36,6 +36,7 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
         "socket": state.socket,
         "configuration": state.config_file,
         "takes CDI devices": {True: "yes", False: "no", None: ""}[state.cdi_enabled],
+        "through the shim": "every container" if state.through_shim else "",
         "restart needed": state.restart_needed,
         "problem": state.problem,
     }
@@ -45,12 +46,13 @@ def detect(arguments: argparse.Namespace, streams: Streams) -> int:
         "socket": state.socket,
         "config_file": state.config_file,
         "cdi_enabled": state.cdi_enabled,
+        "through_shim": state.through_shim,
         "restart_needed": state.restart_needed,
         "problem": state.problem,
     }
     lines = [f"{name:<18} {clean(value)}" for name, value in rows.items() if value]
     write_answer(arguments, streams, document, "\n".join(lines) + "\n")
-    return ExitCode.OK if state.cdi_enabled and not state.problem else ExitCode.UNWELL
+    return ExitCode.OK if (state.cdi_enabled or state.through_shim) and not state.problem else ExitCode.UNWELL
 
 
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:

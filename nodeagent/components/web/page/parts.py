@@ -260,6 +260,8 @@ def _runtime_facts(state: StateRecord) -> list[tuple[str, str]]:
     if runtime is not None:
         enabled = {True: mark("ok", "CDI on"), False: mark("warn", "CDI off"), None: "CDI unknown"}[runtime.cdi_enabled]
         facts.append(("Container runtime", f"{esc(runtime.kind)} {esc(runtime.version)} {enabled}"))
+        if runtime.through_shim:
+            facts.append(("Runtime shim", "every container is created through it"))
         if runtime.restart_needed:
             facts.append(
                 ("Restart needed", f"{mark('warn', 'not in force')} <code>{esc(runtime.restart_needed)}</code>")

@@ -43,7 +43,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with FakeCri(version="1.7.22", config={"enableCDI": False}).serving(tmp_path / "s"):
+        program = str(tmp_path / "nodeagent-oci-shim")
+        classes = {"runtimes": {"nvidia": {"options": {"BinaryName": program}}}, "defaultRuntimeName": "nvidia"}
+        fake = FakeCri(version="1.7.22", config={"enableCDI": False, "containerd": classes})
+        async with fake.serving(tmp_path / "s"):
             ready.set()
             while not stop.is_set():  # noqa: ASYNC110  # a thread's event cannot be awaited
                 await anyio.sleep(0.01)
@@ -160,6 +163,8 @@ def test_the_shim_must_be_in_place_before_a_runtime_is_told_of_it(node: Node, tm
         assert (code, f"not at {tmp_path}/nodeagent-oci-shim: start the agent" in err) == (ExitCode.BAD_INPUT, True)
     assert node.run("detect", *words)[0] == ExitCode.UNWELL
     (tmp_path / "nodeagent-oci-shim").touch()
+    code, out, _ = node.run("detect", *words)
+    assert (code, "through the shim   every container" in out) == (ExitCode.OK, True)
     code, out, _ = node.run("plan", *words)
     assert code == ExitCode.OK
     assert f'+BinaryName = "{tmp_path}/nodeagent-oci-shim"' in out

@@ -323,6 +323,7 @@ def test_what_one_seldom_reads_is_folded_while_all_is_well() -> None:
         ({"labels": LabelState(wanted={"a": "1"}, applied={})}, "none is on the node yet 1 labels a 1"),
         ({"plugin": None, "runtime": None, "cdi": None}, "nothing is offered to the kubelet yet"),
         ({"runtime": RuntimeState(kind=RuntimeKind.CRIO)}, "CDI unknown"),
+        ({"runtime": RuntimeState(kind=RuntimeKind.DOCKER, through_shim=True)}, "every container is created through"),
         ({"allocations": ()}, "No device is handed out."),
         ({"driver": DriverState(phase=DriverPhase.NOT_LOADED)}, "✗ not loaded"),
     ],

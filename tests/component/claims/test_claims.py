@@ -43,6 +43,17 @@ async def test_a_claim_is_durable_and_described_before_it_is_answered(world: Wor
         assert world.codes == []
 
 
+async def test_others_hear_of_a_claim_when_it_is_answered(world: World) -> None:
+    """A pod waits for the answer, and not for what others make of it; the journal holds it before."""
+    api(world)
+    async with world.running():
+        assert await world.claims.prepare([make_reference()]) == {"claim-1": ONE}
+        assert world.prepared == {}
+        assert b'"type":"prepared"' in (world.store.current or b"")
+        await anyio.lowlevel.checkpoint()
+        assert list(world.prepared) == ["claim-1"]
+
+
 async def test_each_claim_of_a_call_has_an_answer_of_its_own(world: World) -> None:
     """One that cannot be had keeps no other from being made ready; a uid that is named twice is one claim."""
     api(world)

@@ -348,7 +348,10 @@ async def _read_lines(content: aiohttp.StreamReader, silence_seconds: float) -> 
 
 
 def _parse(content: bytes) -> Json:
-    document = json.loads(content)
+    try:
+        document = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("the answer is nested deeper than anything that makes sense") from error
     if not isinstance(document, dict):
         raise ValueError("the answer is no JSON object")  # noqa: TRY004 - translated like any other broken answer
     return document

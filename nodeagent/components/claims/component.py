@@ -188,7 +188,9 @@ class Claims:
             is_new = claim is None or not claim.is_ready
             if claim is None:
                 claim = await self._begin(reference)
-            await _wait_patiently(self._is_described)
+            if not self._is_described.is_set():
+                with anyio.move_on_after(PATIENCE_SECONDS):
+                    await self._is_described.wait()
             ready = await make_ready(claim, self._makers, self._around.keeper, await self._find_inventory())
             self._tell_refused(reference, "")
             if is_new:
@@ -313,7 +315,10 @@ class Claims:
         return NodeView(inventory, offering.value, self._live.now.claims.driver, self._pool, self._makers.powers)
 
     async def _find_inventory(self) -> Inventory:
-        await _wait_patiently(self._is_known)
+        if not self._is_known.is_set():
+            # Asking costs a turn of the loop, in which others would come first.
+            with anyio.move_on_after(PATIENCE_SECONDS):
+                await self._is_known.wait()
         inventory = self._bus.latest(Inventory)
         if inventory is None or not self._is_known.is_set():
             raise ClaimRefused("the GPUs of this node are not known yet: see `nodeagent status`")
@@ -379,10 +384,3 @@ async def _for_each(
     async with anyio.create_task_group() as tasks:
         for reference in references:
             tasks.start_soon(answer, reference)
-
-
-async def _wait_patiently(known: anyio.Event) -> None:
-    """Not a turn of the loop where it is known, and others would have it first."""
-    if not known.is_set():
-        with anyio.move_on_after(PATIENCE_SECONDS):
-            await known.wait()

@@ -71,6 +71,23 @@ async def test_each_claim_of_a_call_has_an_answer_of_its_own(world: World) -> No
         assert (world.prepared, world.specs.files, world.codes) == ({}, {}, [])
 
 
+async def test_two_questions_about_one_claim_are_one_claim(world: World) -> None:
+    """The kubelet asks again while it is still being answered; the second waits for what the first has found out."""
+    api(world)
+    assert world.api is not None
+    world.api.delay_seconds = 0.1
+    answers = []
+
+    async def ask() -> None:
+        answers.append(await world.prepare())
+
+    async with world.running():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+        assert (answers, world.api.asked) == ([{"claim-1": ONE}] * 2, 1)
+
+
 async def test_a_device_of_another_claim_is_not_given_a_second_time(world: World) -> None:
     """Also when both come at once."""
     assert world.api is not None
